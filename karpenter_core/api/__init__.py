@@ -1,0 +1,1 @@
+"""Kubernetes objects as this project sees them: our kinds as models, Kubernetes' as records."""

@@ -1,0 +1,74 @@
+"""Names on the wire: groups, labels, annotations, taints and finalizers.
+
+The strings are Karpenter's public API (`karpenter.sh/v1`) and Kubernetes' well-known names.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "karpenter.sh"
+VERSION: Final = "v1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+# Labels
+NODE_POOL: Final = "karpenter.sh/nodepool"
+INITIALIZED: Final = "karpenter.sh/initialized"
+REGISTERED: Final = "karpenter.sh/registered"
+DO_NOT_SYNC_TAINTS: Final = "karpenter.sh/do-not-sync-taints"
+CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+ARCH: Final = "kubernetes.io/arch"
+OS: Final = "kubernetes.io/os"
+HOSTNAME: Final = "kubernetes.io/hostname"
+WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
+EXCLUDE_BALANCERS: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+# Values of CAPACITY_TYPE
+ON_DEMAND: Final = "on-demand"
+SPOT: Final = "spot"
+RESERVED: Final = "reserved"
+CAPACITY_TYPES: Final = (RESERVED, SPOT, ON_DEMAND)
+
+# Annotations
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+NODE_POOL_HASH: Final = "karpenter.sh/nodepool-hash"
+NODE_POOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
+TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
+MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
+POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+
+# Taints (key and effect are what identifies one) and the finalizer
+DISRUPTED_TAINT: Final = "karpenter.sh/disrupted"
+UNREGISTERED_TAINT: Final = "karpenter.sh/unregistered"
+TERMINATION_FINALIZER: Final = "karpenter.sh/termination"
+
+# Resource names
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+NODES: Final = "nodes"  # a resource of ours: counts nodes in limits and usage
+
+WELL_KNOWN: Final = frozenset(
+    {NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD},
+)
+"""Labels the core knows every node to have; providers add theirs (`karpenter_classify_labels`)."""
+
+RESTRICTED_DOMAIN: Final = "karpenter.sh"
+
+ALIASES: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+}
+"""Deprecated keys and the canonical ones they stand for."""
+
+
+def node_class_label(group: str, kind: str) -> str:
+    """Return the label that carries the NodeClass' name on claims and nodes."""
+    return f"{group}/{kind.lower()}"

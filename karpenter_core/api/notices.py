@@ -1,0 +1,39 @@
+"""Kubernetes Events as data, so that pure code can ask for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal
+
+__all__ = ["DEFAULT_DEDUPE", "Notice", "ObjectRef"]
+
+DEFAULT_DEDUPE: Final = timedelta(minutes=2)  # upstream default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectRef:
+    """Which object something is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One Event to publish about `regarding`.
+
+    Notices with the same reason and `dedupe` values within `window` are one; without `dedupe`
+    values each is sent. `bucket` names a shared rate limit, if any.
+    """
+
+    regarding: ObjectRef
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    dedupe: tuple[str, ...] = ()
+    window: timedelta = DEFAULT_DEDUPE
+    bucket: str = ""

@@ -1,0 +1,128 @@
+"""Kubernetes quantities: exact, and kept as the user spelled them.
+
+Inside the program an amount is an int in a fixed unit per resource: milli-cores for `cpu`, base
+units (bytes, counts) for everything else, both rounded up, so that sums are exact and never float.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from karpenter_core.api.labels import CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+    from karpenter_core.api.records import Resources
+
+__all__ = [
+    "Quantity",
+    "format_amount",
+    "format_resources",
+    "parse_amount",
+    "parse_quantity",
+    "parse_resources",
+]
+
+_PATTERN: Final = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?",
+)
+_SUFFIXES: Final = {
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal("1e3"),
+    "M": Decimal("1e6"), "G": Decimal("1e9"), "T": Decimal("1e12"), "P": Decimal("1e15"),
+    "E": Decimal("1e18"), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+}  # fmt: skip
+_BINARY: Final = (
+    ("Ei", 2**60),
+    ("Pi", 2**50),
+    ("Ti", 2**40),
+    ("Gi", 2**30),
+    ("Mi", 2**20),
+    ("Ki", 2**10),
+)
+
+
+def parse_quantity(text: str | int | float) -> Decimal:
+    """Read a quantity exactly.
+
+    Raises:
+        ValueError: the text is not one.
+    """
+    match = _PATTERN.fullmatch(str(text))
+    if match is None:
+        message = f'invalid quantity "{text}"'
+        raise ValueError(message)
+    number = Decimal(match[1])
+    if match[2]:
+        return number * _SUFFIXES[match[2]]
+    if match[3]:
+        return number.scaleb(int(match[3]))
+    return number
+
+
+def parse_amount(resource: str, text: str | int | float) -> int:
+    """Read a quantity of a resource into its fixed unit, rounding up."""
+    value = parse_quantity(text)
+    if resource == CPU:
+        value *= 1000
+    return int(value.to_integral_value(rounding=ROUND_CEILING))
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """Write an amount in Kubernetes' canonical form (`1500m`, `2Gi`)."""
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource == "memory" or "storage" in resource or resource.startswith("hugepages-"):
+        for suffix, unit in _BINARY:
+            if amount and amount % unit == 0:
+                return f"{amount // unit}{suffix}"
+    return str(amount)
+
+
+def parse_resources(amounts: Mapping[str, Any]) -> dict[str, int]:
+    """Read a Kubernetes ResourceList (text, numbers or `Quantity`)."""
+    return {name: parse_amount(name, str(value)) for name, value in amounts.items()}
+
+
+def format_resources(resources: Resources) -> dict[str, Quantity]:
+    """Write amounts as a Kubernetes ResourceList."""
+    return {name: Quantity(format_amount(name, amount)) for name, amount in resources.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A quantity and the text (or number) it was given as."""
+
+    raw: str | int | float
+
+    def __str__(self) -> str:
+        """Return the user's text."""
+        return str(self.raw)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            cls._validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value.raw),
+        )
+
+    @classmethod
+    def _validate(cls, value: object) -> Quantity:
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            message = f"a quantity must be a string or a number, not {value!r}"
+            raise ValueError(message)  # noqa: TRY004 - pydantic turns ValueError into its own
+        parse_quantity(value)
+        return cls(value)

@@ -1,0 +1,1 @@
+"""The imperative shell: watch state, call pure functions, act on what they say."""

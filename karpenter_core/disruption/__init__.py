@@ -1,0 +1,1 @@
+"""Pure: which nodes should go, what comes instead, and what that saves."""

@@ -1,0 +1,1 @@
+"""Talking to Kubernetes: transport, informers, the one door for writes, the lease."""

@@ -1,0 +1,99 @@
+"""Where each kind lives in the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from karpenter_core.api.base import CustomResource
+
+__all__ = [
+    "CSI_NODES",
+    "CUSTOM_RESOURCE_DEFINITIONS",
+    "DAEMON_SETS",
+    "DEPLOYMENTS",
+    "EVENTS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PERSISTENT_VOLUMES",
+    "PERSISTENT_VOLUME_CLAIMS",
+    "PODS",
+    "POD_DISRUPTION_BUDGETS",
+    "REPLICA_SETS",
+    "STORAGE_CLASSES",
+    "VOLUME_ATTACHMENTS",
+    "ResourceKind",
+    "custom",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKind:
+    """Group, version and plural of a kind, and whether it lives in namespaces."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL path of a collection, an object or a subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+def custom(resource: CustomResource) -> ResourceKind:
+    """Return the place of one of our own kinds."""
+    return ResourceKind(
+        resource.group,
+        resource.version,
+        resource.plural,
+        resource.kind,
+        resource.scope == "Namespaced",
+    )
+
+
+PODS: Final = ResourceKind("", "v1", "pods", "Pod", namespaced=True)
+NODES: Final = ResourceKind("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = ResourceKind("", "v1", "namespaces", "Namespace", namespaced=False)
+EVENTS: Final = ResourceKind("", "v1", "events", "Event", namespaced=True)
+PERSISTENT_VOLUMES: Final = ResourceKind(
+    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False,
+)  # fmt: skip
+PERSISTENT_VOLUME_CLAIMS: Final = ResourceKind(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True,
+)  # fmt: skip
+DAEMON_SETS: Final = ResourceKind("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
+DEPLOYMENTS: Final = ResourceKind("apps", "v1", "deployments", "Deployment", namespaced=True)
+REPLICA_SETS: Final = ResourceKind("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
+POD_DISRUPTION_BUDGETS: Final = ResourceKind(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True,
+)  # fmt: skip
+STORAGE_CLASSES: Final = ResourceKind(
+    "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False,
+)  # fmt: skip
+CSI_NODES: Final = ResourceKind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
+VOLUME_ATTACHMENTS: Final = ResourceKind(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False,
+)  # fmt: skip
+LEASES: Final = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+CUSTOM_RESOURCE_DEFINITIONS: Final = ResourceKind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+    namespaced=False,
+)  # fmt: skip

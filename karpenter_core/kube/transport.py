@@ -1,0 +1,65 @@
+"""The port through which every byte to and from an API server passes.
+
+Two adapters: HTTP through the official client's session (`kube.client`), and a direct call into
+the embedded API server (`sim.direct`). Informers, writer and lease know only this.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+__all__ = ["Request", "Response", "Transport"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request to an API server; `path` starts with a slash and holds no query."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    content_type: str = "application/json"
+    accept: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What came back; headers in lower case."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Transport(Protocol):
+    """How requests reach an API server."""
+
+    async def request(self, request: Request) -> Response:
+        """Send a request and read the whole answer.
+
+        Raises:
+            ApiError: with status 0 when no answer came (connection refused, reset, timed out).
+        """
+        ...
+
+    def stream(
+        self, request: Request
+    ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
+        """Send a request and iterate over the lines of its answer (a watch).
+
+        The response's body is empty unless its status is an error.
+
+        Raises:
+            ApiError: with status 0 when no answer came or the stream broke.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...

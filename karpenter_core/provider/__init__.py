@@ -1,0 +1,1 @@
+"""The contract between karpenter-core and the plug-in that owns a cloud."""

@@ -1,0 +1,302 @@
+"""The values that pass between the core and a provider.
+
+Everything is immutable. A provider imports these names from `karpenter_core.provider`'s modules,
+models from `.api`, errors from `.errors`, and nothing else of the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from karpenter_core.errors import CloudProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from prometheus_client import CollectorRegistry
+
+    from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.records import NodeView, Resources
+    from karpenter_core.clock import Clock
+    from karpenter_core.scheduling.instance_types import InstanceType
+
+__all__ = [
+    "CONTRACT_VERSION",
+    "BatchLimits",
+    "ClusterFacts",
+    "DriftFinding",
+    "Finding",
+    "Instance",
+    "Interruption",
+    "InterruptionKind",
+    "LabelClasses",
+    "LaunchOutcome",
+    "LaunchRequest",
+    "LaunchedInstance",
+    "NodeClassResolution",
+    "NodeWriter",
+    "PeriodicTask",
+    "ProviderContext",
+    "ProviderInfo",
+    "RegistrationGate",
+    "RepairPolicy",
+    "SettingSpec",
+    "Termination",
+    "TerminateOutcome",
+]
+
+CONTRACT_VERSION: Final = 1
+"""The version of this contract; a provider built for another one is refused at start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How waiting calls of one plural hook are gathered into one.
+
+    A batch closes after `idle` without a new item, after `maximum` in any case, or when it holds
+    `size` items. `timeout` bounds one call; SDK socket timeouts must be shorter.
+    """
+
+    idle: timedelta = timedelta(milliseconds=35)
+    maximum: timedelta = timedelta(seconds=1)
+    size: int = 100
+    timeout: timedelta = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairPolicy:
+    """A node condition which, when it lasts this long, makes the machine be replaced."""
+
+    condition_type: str
+    condition_status: str
+    toleration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingSpec:
+    """One option of a plug-in: `--flag`, its environment twin, default and meaning.
+
+    The type of `default` (str, int, bool, timedelta) decides how text is read.
+    """
+
+    flag: str
+    env: str
+    default: str | int | bool | timedelta
+    help: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderInfo:
+    """Who a provider is and what it serves."""
+
+    name: str
+    contract_version: int
+    node_classes: tuple[type[NodeClass], ...]
+    """Models of the kinds it owns; the first is the default."""
+    batch_limits: Mapping[str, BatchLimits] = field(default_factory=dict[str, BatchLimits])
+    """By hook name; hooks not named use the defaults."""
+    repair_policies: tuple[RepairPolicy, ...] = ()
+    max_instance_types: int = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelClasses:
+    """Labels a provider knows about."""
+
+    well_known: frozenset[str] = frozenset()
+    restricted_domains: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    value_aliases: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, "Mapping[str, str]"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClassResolution:
+    """What discovery found: conditions to set, and the rest of the status as plain JSON values."""
+
+    conditions: tuple[Condition, ...] = ()
+    status: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LaunchRequest:
+    """One machine to launch. `instance_types` is filtered and sorted by price, cheapest first.
+
+    `token` is the claim's UID: the idempotency token to give the cloud.
+    """
+
+    node_claim: NodeClaim
+    node_class: NodeClass
+    instance_types: tuple[InstanceType, ...]
+
+    @property
+    def token(self) -> str:
+        """The cloud's idempotency token."""
+        return self.node_claim.uid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchedInstance:
+    """A machine that now exists (or already did, for the same token)."""
+
+    provider_id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    capacity: Resources
+    allocatable: Resources
+    image_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+LaunchOutcome: TypeAlias = LaunchedInstance | CloudProviderError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A machine that the provider knows and that belongs to this cluster."""
+
+    provider_id: str
+    node_claim: str = ""
+    """Name of the claim it was launched for, as the provider tagged it."""
+    token: str = ""
+    """UID of that claim."""
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    image_id: str = ""
+    created: datetime | None = None
+    terminating: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Termination(StrEnum):
+    """What came of asking for a termination."""
+
+    STARTED = "started"
+    GONE = "gone"
+
+
+TerminateOutcome: TypeAlias = Termination | CloudProviderError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationGate:
+    """Holds a node's registration; `retry_after` says when to ask again. None means pass."""
+
+    name: str
+    retry_after: timedelta = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftFinding:
+    """Why a claim no longer is what its NodeClass asks for."""
+
+    reason: str
+
+
+class InterruptionKind(StrEnum):
+    """What a cloud announces about a machine."""
+
+    SPOT_RECLAIM = "SpotInterruption"
+    SCHEDULED_MAINTENANCE = "ScheduledChange"
+    STATE_CHANGE = "InstanceStateChange"
+    REBALANCE = "RebalanceRecommendation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """One announcement; acknowledged by `id` only after it was handled."""
+
+    id: str
+    kind: InterruptionKind
+    provider_id: str
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One result of a preflight check."""
+
+    severity: str
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodicTask:
+    """Work a provider wants done now and then; `run` may be sync or async.
+
+    `ProviderContext.wake(name)` runs it at once; it never overlaps itself.
+    """
+
+    name: str
+    period: timedelta
+    run: Callable[[], Awaitable[None] | None]
+    leader_only: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """What a bootstrapping machine must know of its cluster."""
+
+    name: str = ""
+    version: str = ""
+    endpoint: str = ""
+    ca_bundle: str = ""
+    dns_ip: str = ""
+    service_cidrs: tuple[str, ...] = ()
+    ip_family: str = "IPv4"
+
+
+class NodeWriter(Protocol):
+    """The one thing of Kubernetes a provider may write: Nodes. Fenced and counted by the core."""
+
+    async def create(self, manifest: Mapping[str, object]) -> NodeView:
+        """Create a Node from a manifest; an existing one of that name is a ConflictError."""
+        ...
+
+    async def patch(self, name: str, patch: Mapping[str, object]) -> NodeView:
+        """Merge-patch a Node (labels, annotations, spec)."""
+        ...
+
+    async def patch_status(self, name: str, patch: Mapping[str, object]) -> NodeView:
+        """Merge-patch a Node's status."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Delete a Node; one that is gone already is fine."""
+        ...
+
+
+class NodeReader(Protocol):
+    """Nodes as the core's informer sees them; never a request."""
+
+    def __call__(self) -> Mapping[str, NodeView]:
+        """Return every Node by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderContext:
+    """What the core hands a provider at start."""
+
+    settings: Mapping[str, str | int | bool | timedelta]
+    """By flag, without dashes in front; every `SettingSpec` of the plug-in is there."""
+    clock: Clock
+    cache_folder: Path
+    metrics: CollectorRegistry
+    cluster: ClusterFacts
+    nodes: NodeWriter
+    read_nodes: NodeReader
+    wake: Callable[[str], None]
+    """Run one of the provider's periodic tasks now; may be called from any thread."""

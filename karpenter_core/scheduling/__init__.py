@@ -1,0 +1,1 @@
+"""Pure: which pods may go where, and on which machines they are cheapest."""

@@ -1,0 +1,92 @@
+"""What a cloud sells: instance types and their offerings.
+
+Provider contract, `spec/scheduling.md` section 5. Immutable; amounts are in fixed units
+(`api.records.Resources`), prices per hour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.prices import Price
+    from karpenter_core.api.records import Resources
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = ["InstanceType", "Offering", "Overhead"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """What the node keeps from its pods."""
+
+    kube_reserved: Resources = field(default_factory=dict[str, int])
+    system_reserved: Resources = field(default_factory=dict[str, int])
+    eviction_threshold: Resources = field(default_factory=dict[str, int])
+
+    def total(self) -> dict[str, int]:
+        """Return the sum of the three."""
+        total: dict[str, int] = {}
+        for part in (self.kube_reserved, self.system_reserved, self.eviction_threshold):
+            for name, amount in part.items():
+                total[name] = total.get(name, 0) + amount
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Offering:
+    """One way to buy an instance type.
+
+    `requirements` always has zone and capacity type, each with one value. `reservation_capacity`
+    counts what is left of a reservation (reserved offerings only).
+    """
+
+    requirements: Requirements
+    price: Price
+    available: bool = True
+    reservation_capacity: int = 0
+    capacity_override: Resources | None = None
+    overhead_override: Resources | None = None
+
+    @property
+    def zone(self) -> str:
+        """The offering's zone, empty when it has none."""
+        return self.requirements.single_value(ZONE)
+
+    @property
+    def capacity_type(self) -> str:
+        """The offering's capacity type, empty when it has none."""
+        return self.requirements.single_value(CAPACITY_TYPE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InstanceType:
+    """One kind of machine: what it is, what it holds, and how it can be bought.
+
+    `requirements` defines every well-known label, possibly as DoesNotExist or with many values.
+    Types without an available offering are listed too.
+    """
+
+    name: str
+    requirements: Requirements
+    offerings: tuple[Offering, ...]
+    capacity: Resources
+    overhead: Overhead = field(default_factory=Overhead)
+
+    def allocatable(self) -> dict[str, int]:
+        """Return what pods and daemons may use: capacity less overhead and huge pages."""
+        return allocatable(self.capacity, self.overhead.total())
+
+
+def allocatable(capacity: Resources, overhead: Mapping[str, int]) -> dict[str, int]:
+    """Subtract overhead, and huge pages from memory (never below zero; spec 4.3)."""
+    result = {name: amount - overhead.get(name, 0) for name, amount in capacity.items()}
+    huge = sum(amount for name, amount in capacity.items() if name.startswith("hugepages-"))
+    if huge:
+        result["memory"] = max(result.get("memory", 0) - huge, 0)
+    return result

@@ -1,0 +1,237 @@
+"""What the solver is asked, and what it answers.
+
+`solve(problem, options) -> SchedulingPlan` is the one door to scheduling: controllers, CLI,
+simulator and benchmarks all pass through it. Everything here is immutable data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.prices import DEFAULT_CURRENCY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import HostPort, PodShape, PodView, Resources, Taint
+    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.scheduling.requirements import Requirement, Requirements
+
+__all__ = [
+    "Catalogue",
+    "CheapestOffering",
+    "Constraint",
+    "DaemonPod",
+    "ExistingNode",
+    "MinValuesPolicy",
+    "Packing",
+    "PlanCost",
+    "PlannedNodeClaim",
+    "PoolRejection",
+    "PreferencePolicy",
+    "Problem",
+    "SchedulingPlan",
+    "SolveOptions",
+    "Unschedulable",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Catalogue:
+    """The instance types of one pool; compiled columns are cached by `version`.
+
+    `version` changes exactly when a type, price or availability does (the mask of offerings that
+    are out of stock is already applied to `available`).
+    """
+
+    version: str
+    instance_types: tuple[InstanceType, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ExistingNode:
+    """Capacity that is there or on its way: a Node, or a NodeClaim without one.
+
+    `available` is allocatable less everything bound or reserved; it includes `pods`. For a claim
+    whose instance type is not known yet it is the element-wise minimum over the listed types.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    available: Resources
+    capacity: Resources
+    initialized: bool
+    pool: str = ""
+    requirements: Requirements | None = None
+    """Instead of `labels`, for a claim whose labels are not all decided."""
+    pods: tuple[PodView, ...] = ()
+    """Pods bound or reserved here, for topology, ports and volumes; their requests are taken."""
+    host_ports: tuple[HostPort, ...] = ()
+    volume_limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    claim_name: str = ""
+    node_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DaemonPod:
+    """What one DaemonSet puts on every node that it may run on."""
+
+    name: str
+    shape: PodShape
+
+
+class Packing(StrEnum):
+    """Which plan is wanted: the cheapest valid one, or the reference-like order."""
+
+    VALUE = "value"
+    FIRST_FIT = "first-fit"
+
+
+class PreferencePolicy(StrEnum):
+    """Whether preferences are tried before they are given up."""
+
+    RESPECT = "Respect"
+    IGNORE = "Ignore"
+
+
+class MinValuesPolicy(StrEnum):
+    """Whether a claim may have fewer distinct values than its pool asks for."""
+
+    STRICT = "Strict"
+    BEST_EFFORT = "BestEffort"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveOptions:
+    """How to solve; the defaults are the process' defaults."""
+
+    packing: Packing = Packing.VALUE
+    preferences: PreferencePolicy = PreferencePolicy.RESPECT
+    min_values: MinValuesPolicy = MinValuesPolicy.STRICT
+    max_instance_types: int = 600  # upstream default
+    currency: str = DEFAULT_CURRENCY
+    exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Units of `currency` for one unit of another; pools without a rate go by weight only."""
+    node_fee_per_hour: float = 0.0
+    work_units: int = 0
+    """Work units for variants beyond the default plans; 0 = only those."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """One scheduling pass: what must be placed, and where it could go.
+
+    `pools` are usable (ready, managed, not deleting, dynamic), in any order; a pool without a
+    catalogue is skipped. `pool_usage` is what each pool's nodes and claims hold already (with
+    `nodes`), for limits.
+    """
+
+    pods: tuple[PodView, ...]
+    pools: tuple[NodePool, ...] = ()
+    catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
+    nodes: tuple[ExistingNode, ...] = ()
+    daemons: tuple[DaemonPod, ...] = ()
+    pool_usage: Mapping[str, Resources] = field(default_factory=dict[str, "Resources"])
+    well_known: frozenset[str] = frozenset()
+    """Labels beyond the core's that every node is known to have (from the providers)."""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Constraint(StrEnum):
+    """The closed list of what keeps a pod from a pool; the first that fails is reported."""
+
+    TAINT = "taint"
+    REQUIREMENT = "requirement"
+    RESOURCE = "resource"
+    PORT = "port"
+    VOLUME = "volume"
+    TOPOLOGY = "topology"
+    AFFINITY = "affinity"
+    LIMIT = "limit"
+    MIN_VALUES = "minValues"
+    RESERVATION = "reservation"
+    OFFERING = "offering"
+    DAEMON = "daemon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRejection:
+    """Why one pool cannot host one pod.
+
+    `detail` names the taint, label, resource or limit with its values; `closest` is the instance
+    type that misses least, empty when none is near.
+    """
+
+    constraint: Constraint
+    detail: str
+    closest: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unschedulable:
+    """Why a pod stays pending: a line for people, and the reason per pool."""
+
+    message: str
+    pools: Mapping[str, PoolRejection] = field(default_factory=dict[str, "PoolRejection"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheapestOffering:
+    """The cheapest way to launch a planned claim."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedNodeClaim:
+    """A machine to launch: what it must satisfy and the pods it is for.
+
+    `requirements` and `instance_types` (names, cheapest first) are final: every listed type holds
+    all the pods and the daemons of that type. `requests` is what `spec.resources.requests` says.
+    """
+
+    pool: str
+    pods: tuple[PodView, ...]
+    requirements: tuple[Requirement, ...]
+    instance_types: tuple[str, ...]
+    requests: Resources
+    cheapest: CheapestOffering
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Template labels plus the values of custom requirements that the node must carry."""
+    capacity_max: Resources = field(default_factory=dict[str, int])
+    """Element-wise maximum over the listed types: what counts against limits."""
+    min_values_relaxed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCost:
+    """What the new machines cost per hour, in the options' currency."""
+
+    hourly: float = 0.0
+    lower_bound: float | None = None
+    first_fit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SchedulingPlan:
+    """Where every pod goes, or why it cannot go anywhere.
+
+    `existing` maps the names of `ExistingNode`s to the pods put there, `unschedulable` pod UIDs
+    to reasons. `partial` says that the pass was cut short: pods in neither place were not reached.
+    """
+
+    claims: tuple[PlannedNodeClaim, ...] = ()
+    existing: Mapping[str, tuple[PodView, ...]] = field(
+        default_factory=dict[str, "tuple[PodView, ...]"]
+    )
+    unschedulable: Mapping[str, Unschedulable] = field(default_factory=dict[str, "Unschedulable"])
+    cost: PlanCost = field(default_factory=PlanCost)
+    partial: bool = False

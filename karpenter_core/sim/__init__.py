@@ -1,0 +1,1 @@
+"""An embedded cluster: API server, kubelets, scheduler and workloads in one process."""

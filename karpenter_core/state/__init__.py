@@ -1,0 +1,1 @@
+"""Pure: the cluster as one immutable Snapshot, built event by event."""

@@ -1,0 +1,185 @@
+"""What can happen to the state: the only ways in.
+
+`StateBuilder.fold(event)` is the one mutator. Watch events and the responses of our own writes
+come in as objects; everything that is not an object (a decision, the end of a provider call, time
+passing) comes in as one of the other events and lands in the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.records import (
+    CSINodeView,
+    DaemonSetView,
+    NamespaceView,
+    NodeView,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
+    PodDisruptionBudgetView,
+    PodView,
+    StorageClassView,
+    VolumeAttachmentView,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.errors import OfferingKey
+    from karpenter_core.scheduling.problem import Catalogue
+
+__all__ = [
+    "CallFinished",
+    "CallStarted",
+    "CataloguePublished",
+    "DeletionMarked",
+    "DeletionUnmarked",
+    "Event",
+    "Nominated",
+    "Object",
+    "Observed",
+    "OfferingsExhausted",
+    "PodsDecided",
+    "Removed",
+    "Synced",
+    "Tick",
+    "Wrote",
+]
+
+Object: TypeAlias = (
+    PodView
+    | NodeView
+    | NodeClaim
+    | NodePool
+    | NodeClass
+    | DaemonSetView
+    | PodDisruptionBudgetView
+    | PersistentVolumeClaimView
+    | PersistentVolumeView
+    | StorageClassView
+    | CSINodeView
+    | VolumeAttachmentView
+    | NamespaceView
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A watch or list shows this object; an older resourceVersion of the same UID is ignored."""
+
+    object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A watch or re-list shows that this object is gone; its UID is remembered as such."""
+
+    object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """The API server answered our write with this object (read-your-writes)."""
+
+    object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Every informer has listed its objects once."""
+
+
+@dataclass(frozen=True, slots=True)
+class CataloguePublished:
+    """A pool has a (new) catalogue, or none any more."""
+
+    pool: str
+    catalogue: Catalogue | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A launch for this claim was handed to a provider."""
+
+    claim_uid: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFinished:
+    """A launch for this claim came back; `launched` is the claim as the provider completed it."""
+
+    claim_uid: str
+    launched: NodeClaim | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nominated:
+    """Pods are expected on these nodes or claims (by name); they are not disruptable until then."""
+
+    names: tuple[str, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionMarked:
+    """These claims (by name) are being taken away; their nodes are no capacity."""
+
+    names: tuple[str, ...]
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionUnmarked:
+    """A disruption of these claims was rolled back."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodsDecided:
+    """A pass decided about these pods: the claim or node each is meant for, or why none is."""
+
+    placed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pod UID to the name of its NodeClaim or Node."""
+    failed: frozenset[str] = frozenset()
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferingsExhausted:
+    """These offerings were out of stock; masked with a growing time to live."""
+
+    offerings: tuple[OfferingKey, ...]
+    provider: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed: entries past their expiry are dropped."""
+
+    now: datetime
+
+
+Event: TypeAlias = (
+    Observed
+    | Removed
+    | Wrote
+    | Synced
+    | CataloguePublished
+    | CallStarted
+    | CallFinished
+    | Nominated
+    | DeletionMarked
+    | DeletionUnmarked
+    | PodsDecided
+    | OfferingsExhausted
+    | Tick
+)

@@ -1,0 +1,122 @@
+"""The cluster at one instant, immutable: what every decision reads.
+
+A Snapshot costs little: tables that did not change since the last one are shared with it. Nobody
+changes it; the builder makes the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import (
+        CSINodeView,
+        DaemonSetView,
+        NamespaceView,
+        NodeView,
+        PersistentVolumeClaimView,
+        PersistentVolumeView,
+        PodDisruptionBudgetView,
+        PodView,
+        Resources,
+        StorageClassView,
+        Taint,
+        VolumeAttachmentView,
+    )
+    from karpenter_core.scheduling.problem import Catalogue
+    from karpenter_core.state.ledger import LedgerView
+
+__all__ = ["Snapshot", "StateNode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StateNode:
+    """A machine as the core sees it: its Node, its NodeClaim, or both, joined by provider id.
+
+    Rules of `spec/scheduling.md` section 20: labels, annotations and taints come from the claim
+    until the node is registered; zero quantities of an uninitialised node are filled from the
+    claim; ephemeral and startup taints do not count before initialisation.
+    """
+
+    name: str
+    """The Node's name, else the NodeClaim's."""
+    provider_id: str
+    node: NodeView | None
+    claim: NodeClaim | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    capacity: Resources
+    allocatable: Resources
+    pods: tuple[PodView, ...]
+    """Bound and not terminal."""
+    requests: Resources
+    daemon_requests: Resources
+    pool: str
+    managed: bool
+    registered: bool
+    initialized: bool
+    marked_for_deletion: bool
+    nominated_until: datetime | None
+
+    def is_nominated(self, now: datetime) -> bool:
+        """Whether pods are still expected here."""
+        return self.nominated_until is not None and now < self.nominated_until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """Everything a decision may read; keys are names (pods and volumes claims: see the field)."""
+
+    version: int
+    synced: bool
+    ledger: LedgerView
+    node_pools: Mapping[str, NodePool] = field(default_factory=dict[str, "NodePool"])
+    node_claims: Mapping[str, NodeClaim] = field(default_factory=dict[str, "NodeClaim"])
+    node_classes: Mapping[tuple[str, str, str], NodeClass] = field(
+        default_factory=dict[tuple[str, str, str], "NodeClass"],
+    )
+    """By group, kind and name."""
+    nodes: Mapping[str, NodeView] = field(default_factory=dict[str, "NodeView"])
+    pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
+    """By UID."""
+    pods_by_node: Mapping[str, tuple[PodView, ...]] = field(
+        default_factory=dict[str, "tuple[PodView, ...]"],
+    )
+    pending_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
+    """By UID: the provisionable ones."""
+    daemon_sets: Mapping[str, DaemonSetView] = field(default_factory=dict[str, "DaemonSetView"])
+    """By `namespace/name`, like the next two."""
+    disruption_budgets: Mapping[str, PodDisruptionBudgetView] = field(
+        default_factory=dict[str, "PodDisruptionBudgetView"],
+    )
+    volume_claims: Mapping[str, PersistentVolumeClaimView] = field(
+        default_factory=dict[str, "PersistentVolumeClaimView"],
+    )
+    volumes: Mapping[str, PersistentVolumeView] = field(
+        default_factory=dict[str, "PersistentVolumeView"],
+    )
+    storage_classes: Mapping[str, StorageClassView] = field(
+        default_factory=dict[str, "StorageClassView"],
+    )
+    csi_nodes: Mapping[str, CSINodeView] = field(default_factory=dict[str, "CSINodeView"])
+    volume_attachments: Mapping[str, VolumeAttachmentView] = field(
+        default_factory=dict[str, "VolumeAttachmentView"],
+    )
+    namespaces: Mapping[str, NamespaceView] = field(default_factory=dict[str, "NamespaceView"])
+    catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
+    """By pool name, with the mask of exhausted offerings applied."""
+    state_nodes: tuple[StateNode, ...] = ()
+    """By name."""
+    nodes_by_provider_id: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]],
+    )
+    managed_kinds: frozenset[tuple[str, str]] = frozenset()
+    """Group and kind of every NodeClass that some loaded provider serves."""

@@ -1,0 +1,1 @@
+"""For tests of this project and of providers: builders, strategies, the conformance kit."""
