@@ -49,7 +49,7 @@ _BINARY: Final = (
 )
 
 
-def parse_quantity(text: str | int | float) -> Decimal:
+def parse_quantity(text: str | float) -> Decimal:
     """Read a quantity exactly.
 
     Raises:
@@ -67,7 +67,7 @@ def parse_quantity(text: str | int | float) -> Decimal:
     return number
 
 
-def parse_amount(resource: str, text: str | int | float) -> int:
+def parse_amount(resource: str, text: str | float) -> int:
     """Read a quantity of a resource into its fixed unit, rounding up."""
     value = parse_quantity(text)
     if resource == CPU:

@@ -48,8 +48,8 @@ __all__ = [
     "RegistrationGate",
     "RepairPolicy",
     "SettingSpec",
-    "Termination",
     "TerminateOutcome",
+    "Termination",
 ]
 
 CONTRACT_VERSION: Final = 1
