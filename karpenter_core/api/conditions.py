@@ -1,15 +1,59 @@
 """Status conditions, as data and as pure operations on them.
 
-The rules (which conditions the root depends on, how transition times and observed generations
-move, the stored order) are those of `spec/lifecycle-disruption.md` 0.2; dashboards and the
-reference's own tests read them, so they are exact.
+An object has one *root* condition (`Ready`), computed from a fixed list of *dependents*, and any
+number of *independent* conditions beside them. How the root follows, how transition times and
+observed generations move, and in which order conditions are stored is part of the API: dashboards,
+`kubectl wait` and other controllers read it, so the rules here are exact.
+
+Everything is a function of the old tuple of conditions to the new one. When nothing would change
+the same tuple comes back, so that "is there anything to write?" is a comparison.
 """
 
 from __future__ import annotations
 
-from karpenter_core.api.base import Model, Timestamp
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Literal
 
-__all__ = ["Condition"]
+from karpenter_core.api.base import Model, Timestamp
+from karpenter_core.errors import KarpenterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "AWAITING_RECONCILIATION",
+    "FALSE",
+    "READY",
+    "TRUE",
+    "UNKNOWN",
+    "Condition",
+    "ConditionRules",
+    "DependentConditionError",
+    "find",
+    "is_false",
+    "is_true",
+    "is_unknown",
+]
+
+TRUE: Final = "True"
+FALSE: Final = "False"
+UNKNOWN: Final = "Unknown"
+
+READY: Final = "Ready"
+"""The root condition of every kind of ours."""
+
+AWAITING_RECONCILIATION: Final = "AwaitingReconciliation"
+"""Reason of a condition that no controller has judged yet."""
+AWAITING_RECONCILIATION_MESSAGE: Final = "object is awaiting reconciliation"
+RECONCILING_DEPENDENTS: Final = "ReconcilingDependents"
+UNHEALTHY_DEPENDENTS: Final = "UnhealthyDependents"
+
+_DAWN: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class DependentConditionError(KarpenterError):
+    """A root or dependent condition cannot be cleared: it always has a value."""
 
 
 class Condition(Model):
@@ -21,3 +65,184 @@ class Condition(Model):
     message: str = ""
     last_transition_time: Timestamp | None = None
     observed_generation: int | None = None
+
+
+def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
+    """Return the condition of that type, if it is there."""
+    return next((item for item in conditions if item.type == condition_type), None)
+
+
+def is_true(conditions: Iterable[Condition], *condition_types: str) -> bool:
+    """Tell whether all of these conditions are there and True."""
+    true = {item.type for item in conditions if item.status == TRUE}
+    return true.issuperset(condition_types)
+
+
+def is_false(conditions: Iterable[Condition], condition_type: str) -> bool:
+    """Tell whether the condition is there and False."""
+    condition = find(conditions, condition_type)
+    return condition is not None and condition.status == FALSE
+
+
+def is_unknown(conditions: Iterable[Condition], condition_type: str) -> bool:
+    """Tell whether the condition is Unknown or absent."""
+    condition = find(conditions, condition_type)
+    return condition is None or condition.status == UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionRules:
+    """The root condition of a kind and the conditions it depends on.
+
+    `generation` and `created` are the object's; `deleting` says that it has a deletion timestamp,
+    in which case every condition follows the generation.
+    """
+
+    root: str = READY
+    dependents: tuple[str, ...] = ()
+
+    def initialise(
+        self,
+        conditions: tuple[Condition, ...],
+        *,
+        created: datetime | None,
+        generation: int,
+        deleting: bool = False,
+    ) -> tuple[Condition, ...]:
+        """Add the root and every dependent that is absent, as Unknown since the object's birth."""
+        for condition_type in (self.root, *self.dependents):
+            if find(conditions, condition_type) is None:
+                fresh = Condition(
+                    type=condition_type,
+                    status=UNKNOWN,
+                    reason=AWAITING_RECONCILIATION,
+                    message=AWAITING_RECONCILIATION_MESSAGE,
+                    last_transition_time=created,
+                    observed_generation=generation,
+                )
+                conditions = self._store(
+                    conditions, fresh, now=created, generation=generation, deleting=deleting
+                )
+        return conditions
+
+    def set(
+        self,
+        conditions: tuple[Condition, ...],
+        *,
+        type: str,  # noqa: A002 - the field's name in the API
+        status: Literal["True", "False", "Unknown"],
+        reason: str,
+        message: str = "",
+        now: datetime,
+        generation: int,
+        deleting: bool = False,
+    ) -> tuple[Condition, ...]:
+        """Set one condition and recompute the root; unchanged input comes back as it is."""
+        fresh = Condition(
+            type=type,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=now,
+            observed_generation=generation,
+        )
+        return self._store(conditions, fresh, now=now, generation=generation, deleting=deleting)
+
+    def set_true(
+        self,
+        conditions: tuple[Condition, ...],
+        *,
+        type: str,  # noqa: A002 - the field's name in the API
+        now: datetime,
+        generation: int,
+        deleting: bool = False,
+    ) -> tuple[Condition, ...]:
+        """Set one condition to True with its own name as the reason."""
+        return self.set(
+            conditions,
+            type=type,
+            status=TRUE,
+            reason=type,
+            now=now,
+            generation=generation,
+            deleting=deleting,
+        )
+
+    def clear(
+        self, conditions: tuple[Condition, ...], condition_type: str
+    ) -> tuple[Condition, ...]:
+        """Remove an independent condition; the others are then stored by type.
+
+        Raises:
+            DependentConditionError: the condition is the root or one of its dependents.
+        """
+        if condition_type == self.root or condition_type in self.dependents:
+            message = f"condition {condition_type} cannot be cleared"
+            raise DependentConditionError(message)
+        if find(conditions, condition_type) is None:
+            return conditions
+        kept = (item for item in conditions if item.type != condition_type)
+        return tuple(sorted(kept, key=lambda item: item.type))
+
+    def _store(
+        self,
+        conditions: tuple[Condition, ...],
+        fresh: Condition,
+        *,
+        now: datetime | None,
+        generation: int,
+        deleting: bool,
+    ) -> tuple[Condition, ...]:
+        old = find(conditions, fresh.type)
+        if old is not None and old.status == fresh.status:
+            fresh = fresh.model_copy(update={"last_transition_time": old.last_transition_time})
+            if fresh == old:
+                return conditions
+        others = [item for item in conditions if item.type != fresh.type]
+        if deleting:
+            others = [
+                item.model_copy(update={"observed_generation": generation}) for item in others
+            ]
+        stored = tuple(sorted((*others, fresh), key=self._stored_order))
+        if fresh.type == self.root:
+            return stored
+        root = self._root(stored, now=now, generation=generation)
+        return self._store(stored, root, now=now, generation=generation, deleting=deleting)
+
+    def _stored_order(self, condition: Condition) -> tuple[bool, datetime]:
+        """Order by transition time with the root at the end (of use to `kubectl describe`)."""
+        return condition.type == self.root, _transition(condition)
+
+    def _root(
+        self, conditions: tuple[Condition, ...], *, now: datetime | None, generation: int
+    ) -> Condition:
+        def is_current(item: Condition) -> bool:
+            return (item.observed_generation or 0) == generation
+
+        unhealthy = sorted(
+            (
+                item
+                for item in conditions
+                if item.type in self.dependents
+                and (item.status in {FALSE, UNKNOWN} or not is_current(item))
+            ),
+            key=_transition,
+            reverse=True,
+        )
+        status, reason = TRUE, self.root
+        if any(item.status == FALSE and is_current(item) for item in unhealthy):
+            status, reason = FALSE, UNHEALTHY_DEPENDENTS
+        elif unhealthy:
+            status, reason = UNKNOWN, RECONCILING_DEPENDENTS
+        return Condition(
+            type=self.root,
+            status=status,
+            reason=reason,
+            message=", ".join(f"{item.type}={item.status}" for item in unhealthy),
+            last_transition_time=now,
+            observed_generation=generation,
+        )
+
+
+def _transition(condition: Condition) -> datetime:
+    return condition.last_transition_time or _DAWN

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import Field
 
 from karpenter_core.api.base import CustomResource, KubernetesObject, Model, Timestamp
-from karpenter_core.api.conditions import Condition
+from karpenter_core.api.conditions import Condition, ConditionRules
 from karpenter_core.api.durations import Duration, NillableDuration
 from karpenter_core.api.labels import GROUP, VERSION
 from karpenter_core.api.quantities import Quantity
 
 __all__ = [
+    "AWAITING_VOLUME_DETACHMENT",
+    "CONSISTENCY_CHECK_FAILED",
+    "CONSISTENT_STATE_FOUND",
+    "CONSOLIDATABLE",
+    "DISRUPTION_REASON",
+    "DRAINED",
+    "DRAINING",
+    "DRIFTED",
+    "INITIALIZED",
+    "INSTANCE_TERMINATING",
+    "INSTANCE_TYPE_NOT_FOUND",
+    "KNOWN_EPHEMERAL_TAINTS_EXIST",
+    "LAUNCHED",
+    "LAUNCH_FAILED",
+    "MULTIPLE_NODES_FOUND",
+    "NODE_CLAIM_CONDITIONS",
+    "NODE_NOT_FOUND",
+    "NODE_NOT_READY",
+    "NODE_POOL_DRIFTED",
+    "REGISTERED",
+    "REGISTRATION_HOOK_PENDING",
+    "REQUIREMENTS_DRIFTED",
+    "RESOURCE_NOT_REGISTERED",
+    "STARTUP_TAINTS_EXIST",
+    "TERMINATION_GRACE_PERIOD_ELAPSED",
+    "VOLUMES_DETACHED",
     "NodeClaim",
     "NodeClaimSpec",
     "NodeClaimStatus",
@@ -21,6 +47,39 @@ __all__ = [
     "ResourceRequirements",
     "TaintSpec",
 ]
+
+# Conditions; the first three are what Ready depends on, the others stand beside it.
+LAUNCHED: Final = "Launched"
+REGISTERED: Final = "Registered"
+INITIALIZED: Final = "Initialized"
+CONSOLIDATABLE: Final = "Consolidatable"
+DRIFTED: Final = "Drifted"
+DISRUPTION_REASON: Final = "DisruptionReason"
+CONSISTENT_STATE_FOUND: Final = "ConsistentStateFound"
+DRAINED: Final = "Drained"
+VOLUMES_DETACHED: Final = "VolumesDetached"
+INSTANCE_TERMINATING: Final = "InstanceTerminating"
+
+NODE_CLAIM_CONDITIONS: Final = ConditionRules(dependents=(LAUNCHED, REGISTERED, INITIALIZED))
+
+# Reasons of Launched, Registered and Initialized while they are not True
+LAUNCH_FAILED: Final = "LaunchFailed"
+NODE_NOT_FOUND: Final = "NodeNotFound"
+REGISTRATION_HOOK_PENDING: Final = "RegistrationHookPending"
+MULTIPLE_NODES_FOUND: Final = "MultipleNodesFound"
+NODE_NOT_READY: Final = "NodeNotReady"
+STARTUP_TAINTS_EXIST: Final = "StartupTaintsExist"
+KNOWN_EPHEMERAL_TAINTS_EXIST: Final = "KnownEphemeralTaintsExist"
+RESOURCE_NOT_REGISTERED: Final = "ResourceNotRegistered"
+
+# Reasons of the independent conditions
+NODE_POOL_DRIFTED: Final = "NodePoolDrifted"
+REQUIREMENTS_DRIFTED: Final = "RequirementsDrifted"
+INSTANCE_TYPE_NOT_FOUND: Final = "InstanceTypeNotFound"
+CONSISTENCY_CHECK_FAILED: Final = "ConsistencyCheckFailed"
+DRAINING: Final = "Draining"
+AWAITING_VOLUME_DETACHMENT: Final = "AwaitingVolumeDetachment"
+TERMINATION_GRACE_PERIOD_ELAPSED: Final = "TerminationGracePeriodElapsed"
 
 
 class TaintSpec(Model):

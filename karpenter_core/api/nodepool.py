@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import Field
 
 from karpenter_core.api.base import CustomResource, KubernetesObject, Model
-from karpenter_core.api.conditions import Condition
+from karpenter_core.api.conditions import Condition, ConditionRules
 from karpenter_core.api.durations import Duration, NillableDuration
 from karpenter_core.api.labels import GROUP, VERSION
 from karpenter_core.api.nodeclaim import NodeClassRef, RequirementSpec, TaintSpec
 from karpenter_core.api.quantities import Quantity
 
 __all__ = [
+    "NODE_CLASS_NOT_FOUND",
+    "NODE_CLASS_READINESS_UNKNOWN",
+    "NODE_CLASS_READY",
+    "NODE_CLASS_TERMINATING",
+    "NODE_POOL_CONDITIONS",
+    "NODE_POOL_VALIDATION_FAILED",
+    "NODE_REGISTRATION_HEALTHY",
+    "REGISTRATION_FAILED",
+    "VALIDATION_SUCCEEDED",
     "Budget",
     "Disruption",
     "NodePool",
@@ -23,6 +32,20 @@ __all__ = [
     "TemplateMetadata",
     "TemplateSpec",
 ]
+
+# Conditions; the first two are what Ready depends on, the third stands beside it.
+VALIDATION_SUCCEEDED: Final = "ValidationSucceeded"
+NODE_CLASS_READY: Final = "NodeClassReady"
+NODE_REGISTRATION_HEALTHY: Final = "NodeRegistrationHealthy"
+
+NODE_POOL_CONDITIONS: Final = ConditionRules(dependents=(VALIDATION_SUCCEEDED, NODE_CLASS_READY))
+
+# Reasons while they are not True
+NODE_POOL_VALIDATION_FAILED: Final = "NodePoolValidationFailed"
+NODE_CLASS_NOT_FOUND: Final = "NodeClassNotFound"
+NODE_CLASS_TERMINATING: Final = "NodeClassTerminating"
+NODE_CLASS_READINESS_UNKNOWN: Final = "NodeClassReadinessUnknown"
+REGISTRATION_FAILED: Final = "RegistrationFailed"
 
 
 class TemplateMetadata(Model):
