@@ -7,7 +7,8 @@ KarpenterError
 │   ├── NodeClassNotReadyError      wait for the NodeClass
 │   ├── ThrottledError              wait `retry_after`; nothing was done
 │   ├── AuthError                   credentials or permission; names the action
-│   └── LaunchFailedError           carries condition reason and message
+│   ├── LaunchFailedError           carries condition reason and message
+│   └── CallPendingError            the time limit passed, the call is still open; do not repeat it
 ├── SchedulingError
 │   └── UnevaluatedNodePoolError    a pool could not be looked at; do not judge it empty
 ├── ApiError                        Kubernetes said no; status, reason, retry_after
@@ -39,6 +40,7 @@ __all__ = [
     "ApiError",
     "AuthError",
     "BadInputError",
+    "CallPendingError",
     "CloudProviderError",
     "ConflictError",
     "ExhaustedScope",
@@ -136,6 +138,14 @@ class LaunchFailedError(CloudProviderError):
     def __init__(self, message: str, *, reason: str = "LaunchFailed") -> None:
         super().__init__(message)
         self.reason: Final = reason
+
+
+class CallPendingError(CloudProviderError):
+    """A provider has not answered within its time limit, and may still do what it was asked.
+
+    It never means "did not happen": the same work is not handed over again while the call is open,
+    and its result is folded in when it comes.
+    """
 
 
 class SchedulingError(KarpenterError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -23,24 +23,35 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.notices import ObjectRef
+    from karpenter_core.api.prices import Price
     from karpenter_core.api.records import NodeView, Resources
     from karpenter_core.clock import Clock
-    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
 
 __all__ = [
     "CONTRACT_VERSION",
+    "BatchKey",
     "BatchLimits",
+    "CatalogueOffering",
     "ClusterFacts",
+    "Decision",
     "DriftFinding",
+    "DriftOutcome",
+    "Fence",
+    "FetchOutcome",
     "Finding",
     "Instance",
+    "InstanceListing",
     "Interruption",
     "InterruptionKind",
     "LabelClasses",
     "LaunchOutcome",
     "LaunchRequest",
     "LaunchedInstance",
+    "NodeClassHash",
     "NodeClassResolution",
+    "NodeReader",
     "NodeWriter",
     "PeriodicTask",
     "ProviderContext",
@@ -48,6 +59,7 @@ __all__ = [
     "RegistrationGate",
     "RepairPolicy",
     "SettingSpec",
+    "Severity",
     "TerminateOutcome",
     "Termination",
 ]
@@ -61,13 +73,19 @@ class BatchLimits:
     """How waiting calls of one plural hook are gathered into one.
 
     A batch closes after `idle` without a new item, after `maximum` in any case, or when it holds
-    `size` items. `timeout` bounds one call; SDK socket timeouts must be shorter.
+    `size` items. `timeout` bounds one call; SDK socket timeouts must be shorter. Items of different
+    `key` never share a batch: it is given a `LaunchRequest`, or a provider id. Without one, launches
+    are kept apart by NodeClass.
     """
 
     idle: timedelta = timedelta(milliseconds=35)
     maximum: timedelta = timedelta(seconds=1)
     size: int = 100
     timeout: timedelta = timedelta(minutes=2)
+    key: BatchKey | None = None
+
+
+BatchKey: TypeAlias = "Callable[[LaunchRequest | str], Hashable]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +129,15 @@ class LabelClasses:
     """Labels a provider knows about."""
 
     well_known: frozenset[str] = frozenset()
+    """Labels that every node of this provider carries, or is known not to."""
     restricted_domains: frozenset[str] = frozenset()
+    """Domains under which users may set only the well-known labels."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Another spelling of a key to the canonical one."""
     value_aliases: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict[str, "Mapping[str, str]"],
     )
+    """By key: another spelling of a value to the canonical one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +146,27 @@ class NodeClassResolution:
 
     conditions: tuple[Condition, ...] = ()
     status: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClassHash:
+    """A digest of the NodeClass fields that are drift when they change.
+
+    Hashes of different `version` are never compared: raise it when the algorithm changes, and no
+    node is replaced because of that.
+    """
+
+    value: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CatalogueOffering:
+    """One line of the whole catalogue, for the hooks that change prices and risks."""
+
+    provider: str
+    instance_type: InstanceType
+    offering: Offering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -179,6 +222,23 @@ class Instance:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+FetchOutcome: TypeAlias = Instance | CloudProviderError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceListing:
+    """Every machine of this cluster, or as many as could be listed.
+
+    `complete` is False when any region, page or account could not be read: nothing is ever deleted
+    because it is missing from such a listing.
+    """
+
+    instances: tuple[Instance, ...]
+    complete: bool = True
+    problem: str = ""
+    """Why it is not complete."""
+
+
 class Termination(StrEnum):
     """What came of asking for a termination."""
 
@@ -204,6 +264,9 @@ class DriftFinding:
     reason: str
 
 
+DriftOutcome: TypeAlias = DriftFinding | CloudProviderError | None
+
+
 class InterruptionKind(StrEnum):
     """What a cloud announces about a machine."""
 
@@ -223,11 +286,19 @@ class Interruption:
     deadline: datetime | None = None
 
 
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One result of a preflight check."""
 
-    severity: str
+    severity: Severity
     message: str
     remedy: str = ""
 
@@ -256,6 +327,34 @@ class ClusterFacts:
     dns_ip: str = ""
     service_cidrs: tuple[str, ...] = ()
     ip_family: str = "IPv4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One entry of the decision journal, for plug-ins that watch."""
+
+    id: str
+    cause: str
+    kind: str
+    """What was decided: provision, disrupt, terminate …"""
+    at: datetime
+    summary: str
+    """One line for people."""
+    objects: tuple[ObjectRef, ...] = ()
+    price_per_hour_before: Price | None = None
+    price_per_hour_after: Price | None = None
+
+
+class Fence(Protocol):
+    """Whether this process may still act; asked right before every change to a cloud."""
+
+    def check(self) -> None:
+        """Return while the lease is held by the monotonic clock; callable from any thread.
+
+        Raises:
+            FencedError: the lease is not held any more.
+        """
+        ...
 
 
 class NodeWriter(Protocol):

@@ -50,6 +50,8 @@ class Offering:
     price: Price
     available: bool = True
     reservation_capacity: int = 0
+    interruption_risk: float = 0.0
+    """Probability of losing the machine to the cloud within an hour, as a risk plug-in rates it."""
     capacity_override: Resources | None = None
     overhead_override: Resources | None = None
 
