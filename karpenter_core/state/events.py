@@ -45,6 +45,8 @@ __all__ = [
     "Observed",
     "OfferingsExhausted",
     "PodsDecided",
+    "RegistrationHealthReset",
+    "RegistrationSettled",
     "Removed",
     "Synced",
     "Tick",
@@ -161,6 +163,22 @@ class OfferingsExhausted:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationSettled:
+    """A claim of this pool (by UID) registered, or was given up before it did."""
+
+    pool_uid: str
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationHealthReset:
+    """What was remembered of a pool's registrations is replaced by this, oldest first."""
+
+    pool_uid: str
+    results: tuple[bool, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed: entries past their expiry are dropped."""
@@ -181,5 +199,7 @@ Event: TypeAlias = (
     | DeletionUnmarked
     | PodsDecided
     | OfferingsExhausted
+    | RegistrationSettled
+    | RegistrationHealthReset
     | Tick
 )

@@ -1,0 +1,422 @@
+"""The one home of facts that are not objects.
+
+Who expects a pod where, which node is on its way out, which launch is open: no Kubernetes object
+says so, or not soon enough. Each such fact is one table here, with the moment it expires and the
+way a new leader comes by it again, because a new leader starts with an empty ledger. `TABLES`
+states both, and `docs/design/state.md` shows it to people.
+
+The ledger changes by `fold` alone, and takes time from `Tick`: whoever folds a batch of events
+folds the time first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.records import PodView
+from karpenter_core.errors import OfferingKey
+from karpenter_core.state.events import (
+    CallFinished,
+    CallStarted,
+    DeletionMarked,
+    DeletionUnmarked,
+    Nominated,
+    Observed,
+    OfferingsExhausted,
+    PodsDecided,
+    RegistrationHealthReset,
+    RegistrationSettled,
+    Removed,
+    Tick,
+    Wrote,
+)
+from karpenter_core.state.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.state.events import Event
+
+__all__ = [
+    "EXHAUSTION_CAP",
+    "EXHAUSTION_TTL",
+    "LAUNCH_RESULT_TTL",
+    "REGISTRATION_RESULTS",
+    "TABLES",
+    "Decision",
+    "DeletionMark",
+    "Exhaustion",
+    "LaunchResult",
+    "Ledger",
+    "LedgerView",
+    "MaskKey",
+    "Placement",
+    "TableRule",
+    "UnseenClaim",
+]
+
+LAUNCH_RESULT_TTL: Final = timedelta(hours=1)  # upstream default
+EXHAUSTION_TTL: Final = timedelta(minutes=3)  # upstream default of the larger providers
+EXHAUSTION_CAP: Final = timedelta(minutes=48)  # four doublings
+REGISTRATION_RESULTS: Final = 4  # upstream default
+
+_SWEEP_PERIOD: Final = timedelta(seconds=1)
+
+
+class Droppable(Protocol):
+    """A table with text keys."""
+
+    def drop(self, key: str) -> object | None:
+        """Remove an entry and return it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MaskKey:
+    """An offering of one provider."""
+
+    provider: str
+    offering: OfferingKey
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionMark:
+    """Why a claim is being taken away."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The claim or node a pod is meant for, and since when."""
+
+    target: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """When a pod was first decided about, and whether its latest decision was a place."""
+
+    first_at: datetime
+    placed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenClaim:
+    """A claim that we created and no watch has shown yet."""
+
+    name: str
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """What a launch brought: the claim as the provider completed it."""
+
+    claim: NodeClaim
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustion:
+    """An offering that was out of stock: masked until `until`, remembered until `forget_at`.
+
+    Found empty again before it is forgotten, it is masked for twice as long.
+    """
+
+    until: datetime
+    ttl: timedelta
+    forget_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """When an entry of a table ends, and where a new leader gets it from."""
+
+    holds: str
+    expires: str
+    rebuilt: str
+
+
+TABLES: Final[Mapping[str, TableRule]] = {
+    "nominations": TableRule(
+        "node or claim -> until when pods are expected on it",
+        "at that time, or with the claim",
+        "the first pass places the pending pods again and nominates again",
+    ),
+    "deletion_marks": TableRule(
+        "claim -> cause of a disruption that has begun",
+        "with the claim, or when the disruption is rolled back",
+        "deleting claims say so themselves; taints of unfinished commands are cleaned up",
+    ),
+    "placements": TableRule(
+        "pod UID -> claim or node it is meant for",
+        "when the pod is bound, ends, or is decided about again; void with its target, and one "
+        "nomination window after the target is initialised",
+        "claims without a node count as capacity, so the first pass puts the pods there again",
+    ),
+    "unseen_claims": TableRule(
+        "claim UID -> name and creation of a claim that no watch has shown",
+        "when a watch shows it or it is removed",
+        "the first list shows every claim",
+    ),
+    "launches": TableRule(
+        "claim UID -> result of a successful launch",
+        "one hour after the launch, or with the claim",
+        "the launch is asked for again; the provider knows the claim's UID",
+    ),
+    "open_launches": TableRule(
+        "claim UID -> start of a launch that has not come back",
+        "when the call ends, however late",
+        "none is open in a new process; the provider knows the claim's UID",
+    ),
+    "first_seen": TableRule(
+        "pod UID -> when the pod was first seen waiting",
+        "when the pod is bound, ends or is removed",
+        "the moment the new leader sees the pod",
+    ),
+    "decisions": TableRule(
+        "pod UID -> first decision about it",
+        "when the pod is removed",
+        "by the next pass",
+    ),
+    "registration_health": TableRule(
+        "pool UID -> the last four registrations, True for a success",
+        "when the pool is removed or its template or NodeClass changes",
+        "the pool's condition NodeRegistrationHealthy",
+    ),
+    "exhausted": TableRule(
+        "provider and offering -> until when it is masked",
+        "after 3 min, doubling to 48 min while it is found empty again",
+        "the next launch finds out",
+    ),
+}
+"""One rule per table of the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LedgerView:
+    """The ledger at one instant; `TABLES` says what each table holds."""
+
+    nominations: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    deletion_marks: Mapping[str, DeletionMark] = field(default_factory=dict[str, DeletionMark])
+    placements: Mapping[str, Placement] = field(default_factory=dict[str, Placement])
+    unseen_claims: Mapping[str, UnseenClaim] = field(default_factory=dict[str, UnseenClaim])
+    launches: Mapping[str, LaunchResult] = field(default_factory=dict[str, LaunchResult])
+    open_launches: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    first_seen: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    decisions: Mapping[str, Decision] = field(default_factory=dict[str, Decision])
+    registration_health: Mapping[str, tuple[bool, ...]] = field(
+        default_factory=dict[str, tuple[bool, ...]],
+    )
+    exhausted: Mapping[MaskKey, Exhaustion] = field(default_factory=dict[MaskKey, Exhaustion])
+
+    def is_exhausted(self, key: MaskKey, now: datetime) -> bool:
+        """Tell whether an offering is masked."""
+        entry = self.exhausted.get(key)
+        return entry is not None and now < entry.until
+
+
+@final
+class Ledger:
+    """The tables, and the one way they change."""
+
+    __slots__ = (
+        "_decisions", "_deletion_marks", "_exhausted", "_first_seen", "_launches", "_nominations",
+        "_now", "_open_launches", "_placements", "_registration_health", "_swept", "_unseen_claims",
+        "_view",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._now = datetime.min.replace(tzinfo=UTC)
+        self._swept = self._now
+        self._view: LedgerView | None = None
+        self._nominations: Table[str, datetime] = Table()
+        self._deletion_marks: Table[str, DeletionMark] = Table()
+        self._placements: Table[str, Placement] = Table()
+        self._unseen_claims: Table[str, UnseenClaim] = Table()
+        self._launches: Table[str, LaunchResult] = Table()
+        self._open_launches: Table[str, datetime] = Table()
+        self._first_seen: Table[str, datetime] = Table()
+        self._decisions: Table[str, Decision] = Table()
+        self._registration_health: Table[str, tuple[bool, ...]] = Table()
+        self._exhausted: Table[MaskKey, Exhaustion] = Table()
+
+    @property
+    def now(self) -> datetime:
+        """The time of the last tick."""
+        return self._now
+
+    def view(self) -> LedgerView:
+        """Return the ledger as it is now."""
+        if self._view is None:
+            self._view = LedgerView(
+                **{
+                    item.name: getattr(self, f"_{item.name}").freeze()
+                    for item in fields(LedgerView)
+                }
+            )
+        return self._view
+
+    def fold(self, event: Event) -> bool:
+        """Take in what happened; tell whether the ledger changed.
+
+        Object events must be news: the builder has sorted out stale ones before.
+        """
+        changed = self._fold(event)
+        if changed:
+            self._view = None
+        return changed
+
+    def _fold(self, event: Event) -> bool:
+        match event:
+            case Observed() | Wrote() | Removed():
+                return self._fold_object(event)
+            case Tick():
+                return self._tick(event.now)
+            case PodsDecided():
+                return self._decide(event)
+            case CallStarted() | CallFinished():
+                return self._fold_call(event)
+            case OfferingsExhausted():
+                return self._exhaust(event)
+            case RegistrationSettled() | RegistrationHealthReset():
+                return self._fold_registration(event)
+            case Nominated() | DeletionMarked() | DeletionUnmarked():
+                return self._fold_names(event)
+            case _:
+                return False
+
+    def _fold_object(self, event: Observed | Wrote | Removed) -> bool:
+        match event:
+            case Observed(PodView() as pod) | Wrote(PodView() as pod):
+                return self._see_pod(pod)
+            case Observed(NodeClaim() as claim):
+                return self._unseen_claims.drop(claim.uid) is not None
+            case Wrote(NodeClaim() as claim):
+                return self._write_claim(claim)
+            case Removed(PodView() as pod):
+                return _forget(pod.uid, self._placements, self._first_seen, self._decisions)
+            case Removed(NodeClaim() as claim):
+                by_uid = _forget(claim.uid, self._unseen_claims, self._launches)
+                return _forget(claim.name, self._nominations, self._deletion_marks) or by_uid
+            case Removed(NodePool() as pool):
+                return self._registration_health.drop(pool.uid) is not None
+            case _:
+                return False
+
+    def _fold_names(self, event: Nominated | DeletionMarked | DeletionUnmarked) -> bool:
+        changed = False
+        for name in event.names:
+            match event:
+                case Nominated(until=until):
+                    old = self._nominations.get(name)
+                    if old is None or old < until:
+                        self._nominations.put(name, until)
+                        changed = True
+                case DeletionMarked(cause=cause):
+                    self._deletion_marks.put(name, DeletionMark(cause))
+                    changed = True
+                case DeletionUnmarked():
+                    changed |= self._deletion_marks.drop(name) is not None
+        return changed
+
+    def _fold_call(self, event: CallStarted | CallFinished) -> bool:
+        if isinstance(event, CallStarted):
+            self._open_launches.put(event.claim_uid, event.at)
+            return True
+        changed = self._open_launches.drop(event.claim_uid) is not None
+        if event.launched is not None:
+            self._launches.put(event.claim_uid, LaunchResult(event.launched, event.at))
+            changed = True
+        return changed
+
+    def _fold_registration(self, event: RegistrationSettled | RegistrationHealthReset) -> bool:
+        if isinstance(event, RegistrationHealthReset):
+            results = event.results
+        else:
+            results = (*(self._registration_health.get(event.pool_uid) or ()), event.succeeded)
+        self._registration_health.put(event.pool_uid, results[-REGISTRATION_RESULTS:])
+        return True
+
+    def _see_pod(self, pod: PodView) -> bool:
+        if pod.is_provisionable:
+            if pod.uid in self._first_seen:
+                return False
+            self._first_seen.put(pod.uid, self._now)
+            return True
+        if pod.node_name or not pod.is_active:
+            # A pod that leaves a node keeps its place elsewhere until it is gone from the old one.
+            waits = bool(pod.node_name) and pod.is_reschedulable and pod.uid not in self._first_seen
+            return not waits and _forget(pod.uid, self._placements, self._first_seen)
+        return False
+
+    def _write_claim(self, claim: NodeClaim) -> bool:
+        first_write = claim.metadata.generation <= 1 and not claim.status.conditions
+        if not first_write or claim.uid in self._unseen_claims:
+            return False
+        created = claim.metadata.creation_timestamp or self._now
+        self._unseen_claims.put(claim.uid, UnseenClaim(claim.name, created))
+        return True
+
+    def _decide(self, event: PodsDecided) -> bool:
+        for uid, target in event.placed.items():
+            old = self._placements.get(uid)
+            if old is None or old.target != target:
+                self._placements.put(uid, Placement(target, event.at))
+            self._note_decision(uid, event.at, placed=True)
+        for uid in event.failed:
+            self._placements.drop(uid)
+            self._note_decision(uid, event.at, placed=False)
+        return bool(event.placed or event.failed)
+
+    def _note_decision(self, uid: str, at: datetime, *, placed: bool) -> None:
+        old = self._decisions.get(uid)
+        if old is None or old.placed != placed:
+            self._decisions.put(uid, Decision(at if old is None else old.first_at, placed))
+
+    def _exhaust(self, event: OfferingsExhausted) -> bool:
+        for offering in event.offerings:
+            key = MaskKey(event.provider, offering)
+            old = self._exhausted.get(key)
+            if old is None or event.at >= old.forget_at:
+                ttl = EXHAUSTION_TTL
+            elif event.at < old.until:
+                ttl = old.ttl  # several launches of one wave found the same shelf empty
+            else:
+                ttl = min(old.ttl * 2, EXHAUSTION_CAP)
+            until = event.at + ttl
+            self._exhausted.put(key, Exhaustion(until, ttl, until + ttl))
+        return bool(event.offerings)
+
+    def _tick(self, now: datetime) -> bool:
+        self._now = max(self._now, now)
+        if self._now - self._swept < _SWEEP_PERIOD:
+            return False
+        self._swept = self._now
+        past = [name for name, until in self._nominations.items() if until <= self._now]
+        old = [
+            uid for uid, launch in self._launches.items()
+            if launch.at + LAUNCH_RESULT_TTL <= self._now
+        ]  # fmt: skip
+        stocked = [key for key, entry in self._exhausted.items() if entry.forget_at <= self._now]
+        for name in past:
+            self._nominations.drop(name)
+        for uid in old:
+            self._launches.drop(uid)
+        for key in stocked:
+            self._exhausted.drop(key)
+        return bool(past or old or stocked)
+
+
+def _forget(key: str, *tables: Droppable) -> bool:
+    """Drop a key from every one of the tables."""
+    changed = False
+    for table in tables:
+        changed |= table.drop(key) is not None
+    return changed
