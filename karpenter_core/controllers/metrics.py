@@ -1,0 +1,304 @@
+"""The metrics of the process, under the names that Karpenter's dashboards and alerts read.
+
+Every metric is declared here, once; `docs/reference/metrics.md` has a row for each, compared by a
+test. A registry is handed in, so that two processes in one test do not share numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from prometheus_client.metrics import MetricWrapperBase
+
+__all__ = ["Metrics"]
+
+NAMESPACE: Final = "karpenter"
+
+DURATION_BUCKETS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8,
+    0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0,
+    20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
+)  # fmt: skip  # upstream's buckets for durations
+_MINUTE: Final = 60.0
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+LIFETIME_BUCKETS: Final = (
+    15 * _MINUTE, 30 * _MINUTE, 45 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR, 6 * _HOUR, 8 * _HOUR,
+    10 * _HOUR, 12 * _HOUR, 16 * _HOUR, 20 * _HOUR, _DAY, 2 * _DAY, 3 * _DAY, 5 * _DAY, 10 * _DAY,
+    15 * _DAY, 20 * _DAY, 25 * _DAY, 30 * _DAY,
+)  # fmt: skip  # upstream's buckets for lifetimes
+INSTANCE_TERMINATION_BUCKETS: Final = tuple(float(2**n) for n in range(11))  # upstream
+TERMINATION_BUCKETS: Final = tuple(float(2**n) for n in range(12))  # upstream
+
+DISRUPTED_LABELS: Final = (
+    "reason",
+    "nodepool",
+    "capacity_type",
+    "consolidation_policy",
+    "termination_mode",
+)
+NODE_LABELS: Final = (
+    "node_name", "phase", "managed", "nodepool", "zone", "region", "instance_type", "arch", "os",
+    "capacity_type", "windows_build",
+)  # fmt: skip
+POD_LABELS: Final = (
+    "name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch",
+    "capacity_type", "instance_type", "phase", "ready", "managed",
+)  # fmt: skip
+
+
+@final
+class Metrics:
+    """One attribute a metric; the groups follow the subsystems in the names."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry: Final = registry if registry is not None else CollectorRegistry()
+        self.declared: Final[dict[str, MetricWrapperBase]] = {}
+        self._declare_nodeclaims()
+        self._declare_nodes()
+        self._declare_pods()
+        self._declare_nodepools()
+        self._declare_disruption()
+        self._declare_scheduler()
+        self._declare_process()
+
+    def _declare_nodeclaims(self) -> None:
+        self.nodeclaims_created = self._counter(
+            "nodeclaims_created_total",
+            "NodeClaims created.",
+            ("reason", "nodepool", "min_values_relaxed"),
+        )
+        self.nodeclaims_terminated = self._counter(
+            "nodeclaims_terminated_total",
+            "NodeClaims whose termination ended.",
+            ("nodepool", "capacity_type", "zone"),
+        )
+        self.nodeclaims_disrupted = self._counter(
+            "nodeclaims_disrupted_total",
+            "NodeClaims that the controller deleted.",
+            DISRUPTED_LABELS,
+        )
+        self.nodeclaims_instance_termination_duration = self._histogram(
+            "nodeclaims_instance_termination_duration_seconds",
+            "From the start of an instance's termination until the cloud says it is gone.",
+            ("nodepool",),
+            INSTANCE_TERMINATION_BUCKETS,
+        )
+        self.nodeclaims_termination_duration = self._histogram(
+            "nodeclaims_termination_duration_seconds",
+            "From the deletion of a NodeClaim until its finalizer is removed.",
+            ("nodepool",),
+            TERMINATION_BUCKETS,
+        )
+
+    def _declare_nodes(self) -> None:
+        self.nodes_created = self._counter(
+            "nodes_created_total", "Nodes registered.", ("nodepool", "zone")
+        )
+        self.nodes_terminated = self._counter(
+            "nodes_terminated_total", "Nodes whose termination ended.", ("nodepool", "zone")
+        )
+        self.nodes_drained = self._counter("nodes_drained_total", "Nodes drained.", ("nodepool",))
+        self.nodes_termination_duration = self._summary(
+            "nodes_termination_duration_seconds",
+            "From the deletion of a Node until its finalizer is removed.",
+            ("nodepool",),
+        )
+        self.nodes_lifetime_duration = self._histogram(
+            "nodes_lifetime_duration_seconds",
+            "Age of Nodes at the end of their termination.",
+            ("nodepool",),
+            LIFETIME_BUCKETS,
+        )
+        amount = (*NODE_LABELS, "resource_type")
+        self.nodes_allocatable = self._gauge("nodes_allocatable", "Allocatable of Nodes.", amount)
+        self.nodes_total_pod_requests = self._gauge(
+            "nodes_total_pod_requests", "Requests of the pods on Nodes, daemons included.", amount
+        )
+        self.nodes_total_daemon_requests = self._gauge(
+            "nodes_total_daemon_requests", "Requests of the daemons on Nodes.", amount
+        )
+        self.nodes_system_overhead = self._gauge(
+            "nodes_system_overhead", "Capacity less allocatable of Nodes.", amount
+        )
+        self.nodes_current_lifetime = self._gauge(
+            "nodes_current_lifetime_seconds", "Age of Nodes.", NODE_LABELS
+        )
+        self.cluster_utilization = self._gauge(
+            "cluster_utilization_percent",
+            "Requests of all pods as a share of what is allocatable.",
+            ("resource_type",),
+        )
+
+    def _declare_pods(self) -> None:
+        self.pods_disruption_initiated = self._counter(
+            "pods_disruption_initiated_total",
+            "Reschedulable pods on NodeClaims that the controller deleted.",
+            DISRUPTED_LABELS,
+        )
+        self.pods_eviction_requests = self._counter(
+            "pods_eviction_requests_total", "Evictions asked for, by answer.", ("code",)
+        )
+        self.pods_drained = self._counter("pods_drained_total", "Pods drained.", ("reason",))
+        self.pods_state = self._gauge("pods_state", "1 for every pod.", POD_LABELS)
+        self.pods_startup_duration = self._summary(
+            "pods_startup_duration_seconds", "From the creation of pods until they are Ready.", ()
+        )
+        self.pods_bound_duration = self._histogram(
+            "pods_bound_duration_seconds", "From the creation of pods until they are bound.", ()
+        )
+        self.pods_unstarted_time = self._gauge(
+            "pods_unstarted_time_seconds",
+            "How long pods wait to become Ready.",
+            ("name", "namespace"),
+        )
+        self.pods_unbound_time = self._gauge(
+            "pods_unbound_time_seconds", "How long pods wait to be bound.", ("name", "namespace")
+        )
+        self.pods_scheduling_decision_duration = self._histogram(
+            "pods_scheduling_decision_duration_seconds",
+            "From the first sight of a pending pod until the first decision about it.",
+            (),
+        )
+
+    def _declare_nodepools(self) -> None:
+        by_resource = ("resource_type", "nodepool")
+        self.nodepools_limit = self._gauge("nodepools_limit", "Limits of NodePools.", by_resource)
+        self.nodepools_usage = self._gauge(
+            "nodepools_usage", "What NodePools have of what they may have.", by_resource
+        )
+        by_reason = ("nodepool", "reason")
+        self.nodepools_allowed_disruptions = self._gauge(
+            "nodepools_allowed_disruptions",
+            "Nodes that the budgets of a NodePool allow to be disrupted at once.",
+            by_reason,
+        )
+        self.nodepools_nodes_consuming_budgets = self._gauge(
+            "nodepools_nodes_consuming_budgets",
+            "Nodes of a NodePool that count against its budgets now.",
+            by_reason,
+        )
+
+    def _declare_disruption(self) -> None:
+        prefix = "voluntary_disruption_"
+        by_method = ("reason", "consolidation_type")
+        self.disruption_evaluation_duration = self._histogram(
+            f"{prefix}decision_evaluation_duration_seconds",
+            "How long a disruption method takes to decide.",
+            by_method,
+        )
+        self.disruption_decisions = self._counter(
+            f"{prefix}decisions_total", "Disruption commands started.", ("decision", *by_method)
+        )
+        self.disruption_decisions_by_nodepool = self._counter(
+            f"{prefix}decisions_by_nodepool_total",
+            "Disruption commands started, once for each NodePool they touch.",
+            ("nodepool", "decision", *by_method),
+        )
+        self.disruption_eligible_nodes = self._gauge(
+            f"{prefix}eligible_nodes", "Nodes that a method may disrupt.", ("reason",)
+        )
+        self.disruption_failed_validations = self._counter(
+            f"{prefix}failed_validations_total",
+            "Disruption commands given up because the cluster changed before they began.",
+            ("consolidation_type",),
+        )
+        self.disruption_queue_failures = self._counter(
+            f"{prefix}queue_failures_total",
+            "Disruption commands that could not be carried out.",
+            ("decision", *by_method),
+        )
+
+    def _declare_scheduler(self) -> None:
+        by_controller = ("controller",)
+        self.scheduling_duration = self._histogram(
+            "scheduler_scheduling_duration_seconds", "Length of a scheduling pass.", by_controller
+        )
+        self.scheduler_queue_depth = self._gauge(
+            "scheduler_queue_depth",
+            "Pods that the running pass has to place.",
+            ("controller", "scheduling_id"),
+        )
+        self.scheduler_unfinished_work = self._gauge(
+            "scheduler_unfinished_work_seconds",
+            "How long the running pass has taken so far.",
+            ("controller", "scheduling_id"),
+        )
+        self.scheduler_ignored_pods = self._gauge(
+            "scheduler_ignored_pods_count", "Pending pods that cannot be read or used.", ()
+        )
+        self.scheduler_unschedulable_pods = self._gauge(
+            "scheduler_unschedulable_pods_count",
+            "Pods that the last pass could not place.",
+            by_controller,
+        )
+        self.cluster_state_node_count = self._gauge(
+            "cluster_state_node_count", "Nodes in the cluster state.", ()
+        )
+        self.cluster_state_synced = self._gauge(
+            "cluster_state_synced", "1 when every watch has listed its objects.", ()
+        )
+        self.cluster_state_unsynced_time = self._gauge(
+            "cluster_state_unsynced_time_seconds", "How long the state has been unsynced.", ()
+        )
+
+    def _declare_process(self) -> None:
+        self.reconcile_errors = self._counter(
+            "reconcile_errors_total", "Failed reconciles.", ("controller",)
+        )
+        self.catalogue_refresh_errors = self._counter(
+            "catalogue_refresh_errors_total", "Failed refreshes of a catalogue.", ("nodepool",)
+        )
+        self.catalogue_refresh_time = self._gauge(
+            "catalogue_refresh_timestamp_seconds",
+            "When the catalogue of a NodePool was last refreshed.",
+            ("nodepool",),
+        )
+        self.garbage_collection_held_back = self._counter(
+            "garbage_collection_held_back_total",
+            "Garbage collections not done because they looked too large.",
+            ("kind",),
+        )
+        self.interruptions = self._counter(
+            "interruptions_received_total",
+            "Announcements of the cloud about machines.",
+            ("kind",),
+        )
+        self.build_info = self._gauge(
+            "build_info",
+            "1, with what is running in the labels.",
+            ("version", "goversion", "goarch", "commit"),
+        )
+
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
+        metric = Counter(f"{NAMESPACE}_{name}", text, labels, registry=self.registry)
+        self.declared[f"{NAMESPACE}_{name}"] = metric
+        return metric
+
+    def _gauge(self, name: str, text: str, labels: Sequence[str]) -> Gauge:
+        metric = Gauge(f"{NAMESPACE}_{name}", text, labels, registry=self.registry)
+        self.declared[f"{NAMESPACE}_{name}"] = metric
+        return metric
+
+    def _summary(self, name: str, text: str, labels: Sequence[str]) -> Summary:
+        metric = Summary(f"{NAMESPACE}_{name}", text, labels, registry=self.registry)
+        self.declared[f"{NAMESPACE}_{name}"] = metric
+        return metric
+
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        buckets: Sequence[float] = DURATION_BUCKETS,
+    ) -> Histogram:
+        metric = Histogram(
+            f"{NAMESPACE}_{name}", text, labels, registry=self.registry, buckets=buckets
+        )
+        self.declared[f"{NAMESPACE}_{name}"] = metric
+        return metric

@@ -1,0 +1,149 @@
+"""Log lines: JSON for machines, aligned text for a terminal, the same fields in both.
+
+Keys are Karpenter's (`level` in upper case, `time`, `logger`, `message`, `commit`), so existing
+log pipelines go on working. Identical lines are sampled: the first hundred in a second, then every
+hundredth, so that a broken object cannot fill a disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO, cast, final
+
+import structlog
+
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from structlog.typing import EventDict, Processor, WrappedLogger
+
+    from karpenter_core.operator.settings import Settings
+
+__all__ = ["commit", "configure_logs"]
+
+_LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR}
+SAMPLED_FIRST: Final = 100  # upstream default: lines of one kind a second before sampling
+SAMPLED_EVERY: Final = 100  # upstream default
+
+
+def commit() -> str:
+    """Return the revision this process was built from, as the image's build sets it."""
+    return os.environ.get("KARPENTER_COMMIT", "unknown")
+
+
+def configure_logs(settings: Settings) -> None:
+    """Send log lines where the settings say.
+
+    Raises:
+        SettingsError: a file cannot be opened.
+    """
+    stream = _Tee([_open(path) for path in settings.log_output_paths] or [sys.stdout])
+    level = _LEVELS[settings.log_level]
+    as_text = settings.log_format == "console" or (
+        settings.log_format == "auto" and stream.is_terminal
+    )
+    renderer = _console_renderer() if as_text else _json_renderer()
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, _Sampler(), *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", stream)),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _open(path: str) -> TextIO:
+    if path == "stdout":
+        return sys.stdout
+    if path == "stderr":
+        return sys.stderr
+    try:
+        return Path(path).open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        message = f'log-output-paths: cannot open "{path}": {error.strerror}'
+        raise SettingsError(message) from error
+
+
+@final
+class _Tee:
+    """Writes every line to several streams."""
+
+    def __init__(self, streams: list[TextIO]) -> None:
+        self._streams = streams
+
+    @property
+    def is_terminal(self) -> bool:
+        return all(stream.isatty() for stream in self._streams)
+
+    def write(self, text: str) -> int:
+        for stream in self._streams:
+            stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        for stream in self._streams:
+            stream.flush()
+
+
+@final
+class _Sampler:
+    """Drops most of a flood of identical lines."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def __call__(self, _logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second = second
+            self._counts.clear()
+        key = (method, str(event.get("event")))
+        count = self._counts.get(key, 0) + 1
+        self._counts[key] = count
+        if count > SAMPLED_FIRST and (count - SAMPLED_FIRST) % SAMPLED_EVERY:
+            raise structlog.DropEvent
+        return event
+
+
+def _json_renderer() -> list[Processor]:
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.format_exc_info,
+        _with_reference_keys,
+        structlog.processors.JSONRenderer(default=str),
+    ]
+
+
+def _with_reference_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    fields: MutableMapping[str, object] = dict(event)
+    level = str(fields.pop("level", "info")).upper()
+    message = fields.pop("event", "")
+    line: dict[str, object] = {
+        "level": "WARN" if level == "WARNING" else level,
+        "time": fields.pop("time", ""),
+        "logger": f"controller.{fields.pop('logger')}" if "logger" in fields else "controller",
+        "message": message,
+        "commit": commit(),
+    }
+    return {**line, **fields}
+
+
+def _console_renderer() -> list[Processor]:
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
+        _without_ids,
+        structlog.dev.ConsoleRenderer(colors=True, pad_event_to=40),
+    ]
+
+
+def _without_ids(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event.pop("reconcileID", None)
+    return event

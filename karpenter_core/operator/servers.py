@@ -1,0 +1,133 @@
+"""The process' two small HTTP servers: metrics on one port, health probes on the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aiohttp import web
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["Check", "Servers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that readiness depends on; `failure` returns None when all is well."""
+
+    name: str
+    failure: Callable[[], str | None]
+
+
+@final
+class Servers:
+    """`/metrics` on one port; `/healthz` and `/readyz` on another (0 = a free one)."""
+
+    def __init__(
+        self,
+        *,
+        registry: CollectorRegistry,
+        checks: tuple[Check, ...],
+        address: str = "",
+        metrics_port: int = 8080,
+        probe_port: int = 8081,
+        extra_routes: Mapping[str, Callable[[], str]] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._checks = checks
+        self._address = address or None
+        self._ports = (metrics_port, probe_port)
+        self._extra_routes = dict(extra_routes or {})
+        self._runners: list[web.AppRunner] = []
+        self.metrics_port = metrics_port
+        self.probe_port = probe_port
+
+    async def start(self) -> None:
+        """Bind both ports.
+
+        Raises:
+            SettingsError: a port is taken.
+        """
+        self.metrics_port = await self._serve(self._metrics_app(), self._ports[0], "metrics-port")
+        self.probe_port = await self._serve(self._probe_app(), self._ports[1], "health-probe-port")
+
+    async def stop(self) -> None:
+        """Close both."""
+        for runner in reversed(self._runners):
+            await runner.cleanup()
+        self._runners.clear()
+
+    def failures(self) -> dict[str, str]:
+        """Return what keeps the process from being ready, by check."""
+        found: dict[str, str] = {}
+        for check in self._checks:
+            failure = check.failure()
+            if failure is not None:
+                found[check.name] = failure
+        return found
+
+    def _metrics_app(self) -> web.Application:
+        from aiohttp import web
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        async def metrics(_request: web.Request) -> web.Response:
+            return web.Response(
+                body=generate_latest(self._registry),
+                headers={"Content-Type": CONTENT_TYPE_LATEST},
+            )
+
+        app = web.Application()
+        app.router.add_get("/metrics", metrics)
+        for path, render in self._extra_routes.items():
+            app.router.add_get(path, _text_handler(render))
+        return app
+
+    def _probe_app(self) -> web.Application:
+        from aiohttp import web
+
+        async def healthy(_request: web.Request) -> web.Response:
+            return web.Response(text="ok")
+
+        async def ready(_request: web.Request) -> web.Response:
+            failures = self.failures()
+            lines = [
+                f"[-]{check.name} failed: {failures[check.name]}"
+                if check.name in failures
+                else f"[+]{check.name} ok"
+                for check in self._checks
+            ]
+            return web.Response(text="\n".join([*lines, ""]), status=500 if failures else 200)
+
+        app = web.Application()
+        app.router.add_get("/healthz", healthy)
+        app.router.add_get("/readyz", ready)
+        return app
+
+    async def _serve(self, app: web.Application, port: int, option: str) -> int:
+        from aiohttp import web
+
+        from karpenter_core.errors import SettingsError
+
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        self._runners.append(runner)
+        site = web.TCPSite(runner, self._address, port)
+        try:
+            await site.start()
+        except OSError as error:
+            message = f"{option}: cannot listen on port {port}: {error.strerror or error}"
+            raise SettingsError(message) from error
+        host_and_port: tuple[str, int] = runner.addresses[0]
+        return host_and_port[1]
+
+
+def _text_handler(render: Callable[[], str]):  # noqa: ANN202 - aiohttp's handler type is private
+    from aiohttp import web
+
+    async def handle(_request: web.Request) -> web.Response:
+        return web.Response(text=render())
+
+    return handle
