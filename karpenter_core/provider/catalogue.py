@@ -1,0 +1,11 @@
+"""What a provider builds its catalogue of, under the names it may import.
+
+Providers import these from here: where the core keeps them is the core's own affair.
+"""
+
+from __future__ import annotations
+
+from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
+from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
+
+__all__ = ["DEFAULT_CURRENCY", "InstanceType", "Offering", "Overhead", "Price"]
