@@ -1,0 +1,81 @@
+"""PodDisruptionBudgets: which pods may leave their nodes now.
+
+Two questions, two answers. A *candidate* for disruption is held back by a budget that allows no
+disruption at this moment. A pod that must be *rescheduled* (its node goes anyway) waits only for a
+budget that never allows any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.selectors import selects
+from karpenter_core.state.pod_rules import is_disruptable, is_evictable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from karpenter_core.api.records import PodDisruptionBudgetView, PodView
+
+__all__ = ["PodBudgets", "budget_key"]
+
+_ALWAYS_ALLOW: Final = "AlwaysAllow"
+
+
+def budget_key(budget: PodDisruptionBudgetView) -> str:
+    """Return `namespace/name`."""
+    return f"{budget.namespace}/{budget.name}"
+
+
+@final
+class PodBudgets:
+    """The budgets of a cluster, found by namespace."""
+
+    __slots__ = ("_by_namespace",)
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudgetView]) -> None:
+        self._by_namespace: Final[dict[str, list[PodDisruptionBudgetView]]] = {}
+        for budget in sorted(budgets, key=budget_key):
+            self._by_namespace.setdefault(budget.namespace, []).append(budget)
+
+    def matching(self, pod: PodView) -> tuple[PodDisruptionBudgetView, ...]:
+        """Return the budgets that watch over a pod."""
+        return tuple(
+            budget
+            for budget in self._by_namespace.get(pod.namespace, ())
+            if selects(budget.selector, pod.shape.labels)
+        )
+
+    def blocking(self, pod: PodView, now: datetime) -> tuple[PodDisruptionBudgetView, ...]:
+        """Return what keeps the pod from being evicted now: several budgets, or an exhausted one.
+
+        The eviction API refuses a pod with two budgets whatever they say.
+        """
+        return self._blocking(pod, now, fully=False)
+
+    def is_reschedulable_now(self, pod: PodView, now: datetime) -> bool:
+        """Tell whether the pod is going to need another place when its node goes."""
+        return (
+            pod.is_reschedulable
+            and is_disruptable(pod, now)
+            and not self._blocking(pod, now, fully=True)
+        )
+
+    def _blocking(
+        self, pod: PodView, now: datetime, *, fully: bool
+    ) -> tuple[PodDisruptionBudgetView, ...]:
+        if not is_evictable(pod, now):
+            return ()
+        budgets = self.matching(pod)
+        if len(budgets) > 1:
+            return budgets
+        return tuple(budget for budget in budgets if _blocks(budget, pod, fully=fully))
+
+
+def _blocks(budget: PodDisruptionBudgetView, pod: PodView, *, fully: bool) -> bool:
+    if budget.unhealthy_pod_eviction_policy == _ALWAYS_ALLOW and pod.ready is False:
+        return False
+    if fully:
+        return budget.max_unavailable in {"0", "0%"} or budget.min_available == "100%"
+    return budget.disruptions_allowed == 0
