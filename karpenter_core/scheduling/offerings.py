@@ -1,0 +1,184 @@
+"""What instance types cost, and which of them a claim should list.
+
+Works on `InstanceType`s one by one: for launches, disruption and providers. The solver computes
+the same on columns. Ties of price are broken by name, so that every order here is total.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.labels import CAPACITY_TYPES, WELL_KNOWN
+from karpenter_core.scheduling.resources import fits
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from karpenter_core.api.records import Resources
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = [
+    "MinValuesResult",
+    "cheapest_offering",
+    "cheapest_price",
+    "compatible_instance_types",
+    "compatible_offerings",
+    "count_min_values",
+    "offering_price",
+    "order_by_price",
+    "truncate",
+    "worst_launch_price",
+]
+
+
+def compatible_offerings(
+    instance_type: InstanceType,
+    requirements: Requirements,
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> tuple[Offering, ...]:
+    """Return the available offerings that a claim's requirements allow, in the type's order."""
+    return tuple(
+        offering
+        for offering in instance_type.offerings
+        if offering.available
+        and requirements.compatible(offering.requirements, allow_undefined=well_known)
+    )
+
+
+def cheapest_offering(
+    instance_type: InstanceType,
+    requirements: Requirements,
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> Offering | None:
+    """Return the cheapest offering that can be had now; ties go to zone, then capacity type."""
+    return min(
+        compatible_offerings(instance_type, requirements, well_known=well_known),
+        key=lambda offering: (offering.price.amount, offering.zone, offering.capacity_type),
+        default=None,
+    )
+
+
+def cheapest_price(
+    instance_type: InstanceType,
+    requirements: Requirements,
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> float:
+    """Return what the type costs at least; infinite when nothing can be had."""
+    offering = cheapest_offering(instance_type, requirements, well_known=well_known)
+    return inf if offering is None else offering.price.amount
+
+
+def offering_price(instance_type: InstanceType, *, zone: str, capacity_type: str) -> float | None:
+    """Return what one offering costs, available or not; None when it is not sold."""
+    prices = [
+        offering.price.amount
+        for offering in instance_type.offerings
+        if offering.zone == zone and offering.capacity_type == capacity_type
+    ]
+    return min(prices, default=None)
+
+
+def worst_launch_price(
+    instance_type: InstanceType,
+    requirements: Requirements,
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> float:
+    """Return the most a launch may cost: the dearest offering of the capacity type it would get.
+
+    That is the first of reserved, spot and on-demand which has any; infinite without one.
+    """
+    offerings = compatible_offerings(instance_type, requirements, well_known=well_known)
+    for capacity_type in CAPACITY_TYPES:
+        prices = [o.price.amount for o in offerings if o.capacity_type == capacity_type]
+        if prices:
+            return max(prices)
+    return inf
+
+
+def order_by_price(
+    instance_types: Iterable[InstanceType],
+    requirements: Requirements,
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> tuple[InstanceType, ...]:
+    """Sort by the cheapest compatible offering, then by name; types without one come last."""
+    return tuple(
+        sorted(
+            instance_types,
+            key=lambda it: (cheapest_price(it, requirements, well_known=well_known), it.name),
+        )
+    )
+
+
+def compatible_instance_types(
+    instance_types: Iterable[InstanceType],
+    requirements: Requirements,
+    requests: Resources,
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> tuple[InstanceType, ...]:
+    """Keep the types that meet the requirements, hold the requests and can be bought now."""
+    return tuple(
+        it
+        for it in instance_types
+        if it.requirements.intersects(requirements)
+        and fits(requests, it.allocatable())
+        and compatible_offerings(it, requirements, well_known=well_known)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinValuesResult:
+    """How far a list of types satisfies `minValues`.
+
+    `needed` is the length of the shortest prefix that does (all of it when it does not), `missing`
+    the number of values reached for each label that asks for more.
+    """
+
+    needed: int
+    missing: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def __bool__(self) -> bool:
+        return not self.missing
+
+    def __str__(self) -> str:
+        """Write the failure for people."""
+        return (
+            f"minValues requirement is not met for label(s) (label(s)=[{' '.join(self.missing)}])"
+        )
+
+
+def count_min_values(
+    instance_types: Sequence[InstanceType], requirements: Requirements
+) -> MinValuesResult:
+    """Count the distinct values that a list of types offers for labels with `minValues`."""
+    wanted = {r.key: r.min_values for r in requirements.values() if r.min_values is not None}
+    if not wanted:
+        return MinValuesResult(needed=0)
+    seen: dict[str, set[str]] = {key: set() for key in sorted(wanted)}
+    for number, instance_type in enumerate(instance_types, start=1):
+        for key, values in seen.items():
+            values.update(instance_type.requirements.get(key).values)
+        if all(len(seen[key]) >= count for key, count in wanted.items()):
+            return MinValuesResult(needed=number)
+    missing = {key: len(values) for key, values in seen.items() if len(values) < wanted[key]}
+    return MinValuesResult(needed=len(instance_types), missing=missing)
+
+
+def truncate(
+    instance_types: Iterable[InstanceType],
+    requirements: Requirements,
+    limit: int,
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> tuple[tuple[InstanceType, ...], MinValuesResult]:
+    """Keep the cheapest `limit` types, and say whether they still satisfy `minValues`."""
+    kept = order_by_price(instance_types, requirements, well_known=well_known)[:limit]
+    return kept, count_min_values(kept, requirements)
