@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics import MetricWrapperBase
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "markdown_table"]
 
 NAMESPACE: Final = "karpenter"
 
@@ -302,3 +302,13 @@ class Metrics:
         )
         self.declared[f"{NAMESPACE}_{name}"] = metric
         return metric
+
+
+def markdown_table(metrics: Metrics) -> str:
+    """Return the metrics as the table of the reference documentation."""
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for name, metric in metrics.declared.items():
+        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the library has no public door to them
+        text = metric._documentation  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+        lines.append(f"| `{name}` | {metric._type} | {labels} | {text} |")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    return "\n".join(lines)

@@ -28,6 +28,7 @@ __all__ = [
     "Settings",
     "Value",
     "load_settings",
+    "markdown_table",
     "parse_feature_gates",
 ]
 
@@ -519,3 +520,14 @@ def _parse_rates(text: str) -> dict[str, float]:
             message = f'exchange-rates: "{part.strip()}" is not CURRENCY=NUMBER above zero'
             raise SettingsError(message)
     return rates
+
+
+def markdown_table(options: Iterable[Option] = OPTIONS) -> str:
+    """Return the options as the table of the reference documentation."""
+    lines = ["| flag | variable | default | meaning |", "|---|---|---|---|"]
+    for option in options:
+        choices = " \\| ".join(f"`{choice}`" for choice in option.choices if choice)
+        meaning = f"{option.help} One of {choices}." if choices else option.help
+        default = f"`{option.default_text}`" if option.default_text else ""
+        lines.append(f"| `--{option.flag}` | `{option.env}` | {default} | {meaning} |")
+    return "\n".join(lines)
