@@ -7,5 +7,14 @@ from __future__ import annotations
 
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
 from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 
-__all__ = ["DEFAULT_CURRENCY", "InstanceType", "Offering", "Overhead", "Price"]
+__all__ = [
+    "DEFAULT_CURRENCY",
+    "InstanceType",
+    "Offering",
+    "Overhead",
+    "Price",
+    "Requirement",
+    "Requirements",
+]

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import StateNode
 
 
-
 # -- Set-up and end ----------------------------------------------------------------------------
 
 

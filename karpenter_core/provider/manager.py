@@ -1,0 +1,308 @@
+"""Find the plug-ins, and refuse at start what would go wrong at night.
+
+Plug-ins come from entry points of the group `karpenter` and from the caller's hand (built-ins,
+tests). Everything that can be told without running a plug-in is checked here: hooks that do not
+exist, arguments that do not exist, a forgotten `@hookimpl`, a wrong contract version, mandatory
+hooks that are missing, and two plug-ins that claim the same kind, name or setting. Each refusal
+names both sides: the plug-in and the distribution it came with.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast, final
+
+import pluggy
+
+from karpenter_core.errors import PluginError
+from karpenter_core.provider import hookspecs
+from karpenter_core.provider.contract import CONTRACT_VERSION, ProviderInfo, SettingSpec
+from karpenter_core.provider.markers import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+__all__ = ["MANDATORY_HOOKS", "OPEN_HOOKS", "LoadedProvider", "Plugins", "load_plugins"]
+
+MANDATORY_HOOKS: Final = (
+    "karpenter_provider_info",
+    "karpenter_list_instance_types",
+    "karpenter_launch_instances",
+    "karpenter_fetch_instances",
+    "karpenter_list_instances",
+    "karpenter_terminate_instances",
+)
+"""What every provider implements."""
+
+OPEN_HOOKS: Final = frozenset(
+    {
+        "karpenter_add_settings",
+        "karpenter_add_commands",
+        "karpenter_adjust_prices",
+        "karpenter_rate_risk",
+        "karpenter_veto_candidate",
+        "karpenter_observe_decision",
+    },
+)
+"""What a plug-in may implement without being a provider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A plug-in and where it came from."""
+
+    name: str
+    origin: str
+    plugin: object
+
+    def __str__(self) -> str:
+        return f'plug-in "{self.name}" ({self.origin})'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedProvider:
+    """A plug-in that owns NodeClass kinds."""
+
+    name: str
+    info: ProviderInfo
+    origin: str
+    """The distribution and version it came with."""
+    plugin: object
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str], ...]:
+        """Group and kind of each NodeClass it serves."""
+        return tuple((m.resource.group, m.resource.kind) for m in self.info.node_classes)
+
+
+@final
+class Plugins:
+    """The loaded plug-ins, and who is to be called for what."""
+
+    __slots__ = ("_callers", "_names", "_pm", "_sources", "owners", "providers")
+
+    def __init__(self, pm: pluggy.PluginManager, sources: Sequence[_Source]) -> None:
+        self._pm: Final = pm
+        self._sources: Final = {source.name: source for source in sources}
+        self._names: Final = tuple(source.name for source in sources)
+        self._callers: Final[dict[tuple[str, str], Callable[..., object] | None]] = {}
+        self.providers: Final = self._read_infos()
+        self.owners: Final = self._assign_owners()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every loaded plug-in, in the order they are asked."""
+        return self._names
+
+    def origin(self, name: str) -> str:
+        """Return the distribution and version a plug-in came with."""
+        return self._sources[name].origin
+
+    def caller(self, hook: str, name: str) -> Callable[..., object] | None:
+        """Return the hook as it reaches one plug-in only; None when that does not implement it."""
+        key = (hook, name)
+        if key not in self._callers:
+            chosen = self._sources[name].plugin
+            implementers = [i.plugin for i in getattr(self._pm.hook, hook).get_hookimpls()]
+            others = [plugin for plugin in implementers if plugin is not chosen]
+            self._callers[key] = (
+                self._pm.subset_hook_caller(hook, others) if chosen in implementers else None
+            )
+        return self._callers[key]
+
+    def implementers(self, hook: str) -> tuple[str, ...]:
+        """Return the names of the plug-ins that implement a hook, in the order they are asked."""
+        return tuple(name for name in self._names if self.caller(hook, name) is not None)
+
+    def settings(self) -> Mapping[str, tuple[SettingSpec, ...]]:
+        """Return the settings of each plug-in.
+
+        Raises:
+            PluginError: two plug-ins declare a flag or variable differently.
+        """
+        result: dict[str, tuple[SettingSpec, ...]] = {}
+        taken: dict[str, tuple[str, SettingSpec]] = {}
+        for name in self.implementers("karpenter_add_settings"):
+            result[name] = tuple(
+                cast("Sequence[SettingSpec]", self._ask("karpenter_add_settings", name))
+            )
+            for spec in result[name]:
+                for word in (spec.flag, spec.env):
+                    other, known = taken.setdefault(word, (name, spec))
+                    if known != spec:
+                        raise PluginError(
+                            f'setting "{word}" is declared by {self._sources[other]} '
+                            f"and, differently, by {self._sources[name]}"
+                        )
+        return result
+
+    def _ask(self, hook: str, name: str) -> object:
+        """Call a hook of one plug-in while loading."""
+        caller = self.caller(hook, name)
+        if caller is None:
+            raise PluginError(f"{self._sources[name]} does not implement {hook}")
+        try:
+            answer = caller()
+        except Exception as error:
+            raise PluginError(f"{self._sources[name]}: {hook} failed: {error!r}") from error
+        if hook in OPEN_HOOKS:  # these are asked of all, so pluggy gives a list
+            return next(iter(cast("list[object]", answer)), ())
+        return answer
+
+    def _read_infos(self) -> Mapping[str, LoadedProvider]:
+        providers: dict[str, LoadedProvider] = {}
+        for name, source in self._sources.items():
+            if self.caller("karpenter_provider_info", name) is None:
+                self._check_open_only(source)
+                continue
+            info = self._ask("karpenter_provider_info", name)
+            _check_info(source, info)
+            missing = [hook for hook in MANDATORY_HOOKS if self.caller(hook, name) is None]
+            if missing:
+                raise PluginError(f"{source} is a provider but lacks {', '.join(missing)}")
+            providers[name] = LoadedProvider(
+                name=name,
+                info=cast("ProviderInfo", info),
+                origin=source.origin,
+                plugin=source.plugin,
+            )
+        return providers
+
+    def _check_open_only(self, source: _Source) -> None:
+        callers = self._pm.get_hookcallers(source.plugin) or []
+        closed = sorted({c.name for c in callers} - OPEN_HOOKS)
+        if closed:
+            raise PluginError(
+                f"{source} implements {', '.join(closed)} but not karpenter_provider_info, "
+                "so no NodeClass would ever reach it"
+            )
+
+    def _assign_owners(self) -> Mapping[tuple[str, str], str]:
+        owners: dict[tuple[str, str], str] = {}
+        for provider in self.providers.values():
+            for group, kind in provider.kinds:
+                first = owners.setdefault((group, kind), provider.name)
+                if first != provider.name:
+                    raise PluginError(
+                        f"NodeClass kind {kind}.{group} is served by {self._sources[first]} "
+                        f"and by {self._sources[provider.name]}; load only one of them"
+                    )
+        return owners
+
+
+def load_plugins(
+    *,
+    selected: Iterable[str] | None = None,
+    extra: Mapping[str, object] | None = None,
+    entry_points: Iterable[importlib.metadata.EntryPoint] | None = None,
+) -> Plugins:
+    """Load the installed plug-ins (all, or the `selected` names) and the `extra` ones.
+
+    Raises:
+        PluginError: a plug-in cannot be used, or two of them clash.
+    """
+    found = importlib.metadata.entry_points(group=PROJECT) if entry_points is None else entry_points
+    sources = [*_installed(found, selected)]
+    for name, plugin in (extra or {}).items():
+        sources.append(_Source(name=name, origin="given by the program", plugin=plugin))
+    _check_names(sources)
+
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hookspecs)
+    # pluggy asks the latest registered first; plug-ins are asked in the order of their names
+    ordered = sorted(sources, key=lambda source: source.name)
+    for source in reversed(ordered):
+        _register(manager, source)
+    return Plugins(manager, ordered)
+
+
+def _installed(
+    found: Iterable[importlib.metadata.EntryPoint], selected: Iterable[str] | None
+) -> Iterable[_Source]:
+    points = sorted(found, key=lambda point: (point.name, _origin(point)))
+    if selected is not None:
+        wanted = set(selected)
+        unknown = sorted(wanted - {point.name for point in points})
+        if unknown:
+            known = ", ".join(sorted({point.name for point in points})) or "none"
+            raise PluginError(f'plug-in "{unknown[0]}" is not installed (installed: {known})')
+        points = [point for point in points if point.name in wanted]
+    for point in points:
+        yield _Source(name=point.name, origin=_origin(point), plugin=_load(point))
+
+
+def _load(point: importlib.metadata.EntryPoint) -> object:
+    """Import a plug-in; a class is made into an object, so that each process has its own."""
+    try:
+        plugin = point.load()
+        return plugin() if inspect.isclass(plugin) else plugin
+    except Exception as error:
+        raise PluginError(
+            f'plug-in "{point.name}" ({_origin(point)}) cannot be loaded '
+            f"from {point.value}: {error!r}"
+        ) from error
+
+
+def _origin(point: importlib.metadata.EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "unknown distribution"
+
+
+def _check_names(sources: Iterable[_Source]) -> None:
+    known: dict[str, _Source] = {}
+    for source in sources:
+        first = known.setdefault(source.name, source)
+        if first is not source:
+            raise PluginError(
+                f'two plug-ins are named "{source.name}": {first.origin} and {source.origin}'
+            )
+
+
+def _register(manager: pluggy.PluginManager, source: _Source) -> None:
+    try:
+        manager.register(source.plugin, name=source.name)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise PluginError(f"{source}: {_one_line(str(error))}") from error
+    except ValueError as error:  # the same object under two names
+        raise PluginError(f"{source} is the same object as another plug-in") from error
+    for name in dir(source.plugin):
+        if not hasattr(hookspecs, name) or not name.startswith(f"{PROJECT}_"):
+            continue
+        callers = manager.get_hookcallers(source.plugin) or []
+        if name not in {caller.name for caller in callers}:
+            raise PluginError(f"{source}: {name} is not marked with @hookimpl")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _check_info(source: _Source, info: object) -> None:
+    if not isinstance(info, ProviderInfo):
+        raise PluginError(
+            f"{source}: karpenter_provider_info must return a ProviderInfo, not {info!r}"
+        )
+    if info.contract_version != CONTRACT_VERSION:
+        raise PluginError(
+            f"{source} is built for contract version {info.contract_version}, "
+            f"karpenter-core {_core_version()} speaks version {CONTRACT_VERSION}"
+        )
+    if info.name != source.name:
+        raise PluginError(
+            f'{source} calls itself "{info.name}"; the entry point must have the provider\'s name'
+        )
+    if not info.node_classes:
+        raise PluginError(f"{source} serves no NodeClass kind")
+    unknown = sorted(
+        hook
+        for hook in info.batch_limits
+        if not hasattr(hookspecs, hook) or not hook.startswith(f"{PROJECT}_")
+    )
+    if unknown:
+        raise PluginError(f'{source}: batch_limits name the unknown hook "{unknown[0]}"')
+
+
+def _core_version() -> str:
+    return importlib.metadata.version("karpenter-core")
