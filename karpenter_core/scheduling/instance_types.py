@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import Resources
     from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = ["InstanceType", "Offering", "Overhead"]
+__all__ = ["InstanceType", "Offering", "Overhead", "allocatable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import CAPACITY_TYPES, WELL_KNOWN
+from karpenter_core.scheduling.instance_types import allocatable
 from karpenter_core.scheduling.resources import fits
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.requirements import Requirements
 
 __all__ = [
+    "AllocatableGroup",
     "MinValuesResult",
+    "allocatable_groups",
     "cheapest_offering",
     "cheapest_price",
     "compatible_instance_types",
@@ -129,8 +132,62 @@ def compatible_instance_types(
         it
         for it in instance_types
         if it.requirements.intersects(requirements)
-        and fits(requests, it.allocatable())
-        and compatible_offerings(it, requirements, well_known=well_known)
+        and any(
+            fits(requests, group.allocatable)
+            and any(
+                requirements.compatible(offering.requirements, allow_undefined=well_known)
+                for offering in group.offerings
+            )
+            for group in allocatable_groups(it)
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AllocatableGroup:
+    """The available offerings of a type that give the same machine, and what it holds."""
+
+    offerings: tuple[Offering, ...]
+    capacity: Resources
+    allocatable: Resources
+
+
+def allocatable_groups(instance_type: InstanceType) -> tuple[AllocatableGroup, ...]:
+    """Group available offerings by what they override; the plain machine comes first, always."""
+    plain: list[Offering] = []
+    overriding: list[tuple[Offering, list[Offering]]] = []
+    for offering in instance_type.offerings:
+        if not offering.available:
+            continue
+        if not offering.capacity_override and not offering.overhead_override:
+            plain.append(offering)
+            continue
+        for first, members in overriding:
+            if (
+                first.capacity_override == offering.capacity_override
+                and first.overhead_override == offering.overhead_override
+            ):
+                members.append(offering)
+                break
+        else:
+            overriding.append((offering, [offering]))
+    base = AllocatableGroup(
+        offerings=tuple(plain),
+        capacity=instance_type.capacity,
+        allocatable=instance_type.allocatable(),
+    )
+    return (base, *(_overridden(instance_type, first, group) for first, group in overriding))
+
+
+def _overridden(
+    instance_type: InstanceType, first: Offering, members: Sequence[Offering]
+) -> AllocatableGroup:
+    capacity = {**instance_type.capacity, **(first.capacity_override or {})}
+    overhead = {**instance_type.overhead.total(), **(first.overhead_override or {})}
+    return AllocatableGroup(
+        offerings=tuple(members),
+        capacity=capacity,
+        allocatable=allocatable(capacity, overhead),
     )
 
 

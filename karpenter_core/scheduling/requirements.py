@@ -517,9 +517,9 @@ class Requirements:
         )
 
 
-def is_restricted_label(key: str) -> bool:
+def is_restricted_label(key: str, *, well_known: Container[str] = WELL_KNOWN) -> bool:
     """Whether a label is the core's own: hostname and the karpenter.sh domains, less well-known."""
-    if key in WELL_KNOWN:
+    if key in well_known:
         return False
     domain = key.partition("/")[0] if "/" in key else ""
     return (
