@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import (
@@ -40,9 +40,9 @@ __all__ = ["Snapshot", "StateNode"]
 class StateNode:
     """A machine as the core sees it: its Node, its NodeClaim, or both, joined by provider id.
 
-    Rules of `spec/scheduling.md` section 20: labels, annotations and taints come from the claim
-    until the node is registered; zero quantities of an uninitialised node are filled from the
-    claim; ephemeral and startup taints do not count before initialisation.
+    Labels, annotations and taints come from the claim until the node is registered; zero
+    quantities of an uninitialised node are filled from the claim; ephemeral and startup taints do
+    not count before initialisation. A machine without a claim is taken as it is.
     """
 
     name: str
@@ -113,10 +113,39 @@ class Snapshot:
     namespaces: Mapping[str, NamespaceView] = field(default_factory=dict[str, "NamespaceView"])
     catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
     """By pool name, with the mask of exhausted offerings applied."""
+    daemon_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
+    """By UID of the DaemonSet: the newest of its pods."""
     state_nodes: tuple[StateNode, ...] = ()
     """By name."""
+    state_nodes_by_node: Mapping[str, StateNode] = field(default_factory=dict[str, StateNode])
+    state_nodes_by_claim: Mapping[str, StateNode] = field(default_factory=dict[str, StateNode])
     nodes_by_provider_id: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]],
+    )
+    claims_by_provider_id: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]],
     )
     managed_kinds: frozenset[tuple[str, str]] = frozenset()
     """Group and kind of every NodeClass that some loaded provider serves."""
+
+    def nodes_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
+        """Return every Node that shows the claim's provider id; one without an id has none."""
+        if not claim.status.provider_id:
+            return ()
+        names = self.nodes_by_provider_id.get(claim.status.provider_id, ())
+        return tuple(self.nodes[name] for name in names)
+
+    def claims_of(self, node: NodeView) -> tuple[NodeClaim, ...]:
+        """Return every NodeClaim that shows the node's provider id; one without an id has none."""
+        if not node.provider_id:
+            return ()
+        names = self.claims_by_provider_id.get(node.provider_id, ())
+        return tuple(self.node_claims[name] for name in names)
+
+    def state_node(self, name: str) -> StateNode | None:
+        """Return the machine with a claim or, failing that, a node of this name."""
+        return self.state_nodes_by_claim.get(name) or self.state_nodes_by_node.get(name)
+
+    def manages(self, ref: NodeClassRef) -> bool:
+        """Tell whether some loaded provider serves this kind of NodeClass."""
+        return (ref.group, ref.kind) in self.managed_kinds

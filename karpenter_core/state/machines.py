@@ -1,0 +1,166 @@
+"""Joining a Node and its NodeClaim into one machine.
+
+Both describe the same instance and both are incomplete for a while: the claim knows what was
+ordered before the node exists, the kubelet reports zero for devices whose plug-in has not started,
+and boot-time taints come and go. The joined view is what planning may rely on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import INITIALIZED, INSTANCE_TYPE, NODE_POOL, NODES, PODS, REGISTERED
+from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, NodeClaim
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.state.snapshot import StateNode
+from karpenter_core.state.taints import effective_taints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.quantities import Quantity
+    from karpenter_core.api.records import NodeView, PodView, Resources
+    from karpenter_core.state.ledger import LedgerView
+
+__all__ = ["add_resources", "is_instance_terminating", "join", "machine_key", "total_requests"]
+
+_TRUE: Final = "true"
+
+
+def machine_key(obj: NodeView | NodeClaim) -> str:
+    """Return what a Node and its NodeClaim are joined by; empty for one that is not tracked.
+
+    A claim without an instance stands for itself, and so does a node that nobody manages. A node
+    of ours without a provider id is not known to be anybody's yet.
+    """
+    if isinstance(obj, NodeClaim):
+        return obj.status.provider_id or f"nodeclaim/{obj.name}"
+    if obj.provider_id:
+        return obj.provider_id
+    return "" if NODE_POOL in obj.labels else f"node/{obj.name}"
+
+
+def join(
+    node: NodeView | None,
+    claim: NodeClaim | None,
+    pods: tuple[PodView, ...],
+    ledger: LedgerView,
+) -> StateNode | None:
+    """Build the view of one machine; None when neither half may be looked at yet."""
+    if node is not None and claim is not None and not _is_described(node):
+        node, pods = None, ()
+    if node is None and claim is None:
+        return None
+    registered = claim is None or (node is not None and node.labels.get(REGISTERED) == _TRUE)
+    initialized = claim is None or (
+        registered and node is not None and node.labels.get(INITIALIZED) == _TRUE
+    )
+    from_node = node if registered or claim is None else None
+    labels = _labels(from_node, claim)
+    capacity, allocatable = _amounts(node, claim, initialized=initialized)
+    names = [obj.name for obj in (node, claim) if obj is not None]
+    return StateNode(
+        name=names[0],
+        provider_id=_provider_id(node, claim),
+        node=node,
+        claim=claim,
+        labels=labels,
+        annotations=_annotations(from_node, claim),
+        taints=effective_taints(node, claim, registered=registered, initialized=initialized),
+        capacity={**capacity, NODES: 1},
+        allocatable=allocatable,
+        pods=pods,
+        requests=total_requests(pods),
+        daemon_requests=total_requests(pod for pod in pods if pod.is_daemon),
+        pool=labels.get(NODE_POOL, ""),
+        managed=claim is not None,
+        registered=registered,
+        initialized=initialized,
+        marked_for_deletion=_is_leaving(node, claim, names, ledger),
+        nominated_until=_nominated_until(names, ledger),
+    )
+
+
+def total_requests(pods: Iterable[PodView]) -> dict[str, int]:
+    """Sum what pods ask for, with the number of pods as `pods`."""
+    total: dict[str, int] = {}
+    for pod in pods:
+        requests = pod.shape.requests
+        add_resources(total, requests)
+        if PODS not in requests:
+            total[PODS] = total.get(PODS, 0) + 1
+    return total
+
+
+def add_resources(total: dict[str, int], more: Resources) -> None:
+    """Add amounts to a total in place."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def is_instance_terminating(claim: NodeClaim) -> bool:
+    """Tell whether the claim's instance has been told to go."""
+    return is_true(claim.status.conditions, INSTANCE_TERMINATING)
+
+
+def _is_described(node: NodeView) -> bool:
+    """Tell whether a node of ours says enough of itself to be placed on."""
+    return node.labels.get(INITIALIZED) == _TRUE or INSTANCE_TYPE in node.labels
+
+
+def _provider_id(node: NodeView | None, claim: NodeClaim | None) -> str:
+    if claim is not None and claim.status.provider_id:
+        return claim.status.provider_id
+    return "" if node is None else node.provider_id or node.name
+
+
+def _labels(node: NodeView | None, claim: NodeClaim | None) -> Mapping[str, str]:
+    if node is not None:
+        return node.labels
+    return {} if claim is None else claim.metadata.labels
+
+
+def _annotations(node: NodeView | None, claim: NodeClaim | None) -> Mapping[str, str]:
+    if node is not None:
+        return node.annotations
+    return {} if claim is None else claim.metadata.annotations
+
+
+def _amounts(
+    node: NodeView | None, claim: NodeClaim | None, *, initialized: bool
+) -> tuple[Resources, Resources]:
+    capacity: Resources = {} if node is None else node.capacity
+    allocatable: Resources = {} if node is None else node.allocatable
+    if claim is None or initialized:
+        return capacity, allocatable
+    return (
+        _filled(capacity, claim.status.capacity),
+        _filled(allocatable, claim.status.allocatable),
+    )
+
+
+def _filled(reported: Resources, ordered: Mapping[str, Quantity]) -> dict[str, int]:
+    """Take what the kubelet reports, and what was ordered where it reports nothing or zero."""
+    filled = dict(reported)
+    for name, amount in parse_resources(ordered).items():
+        if filled.get(name, 0) == 0:
+            filled[name] = amount
+    return filled
+
+
+def _is_leaving(
+    node: NodeView | None, claim: NodeClaim | None, names: list[str], ledger: LedgerView
+) -> bool:
+    if any(name in ledger.deletion_marks for name in names):
+        return True
+    if claim is not None:
+        return claim.is_deleting or is_instance_terminating(claim)
+    return node is not None and node.is_deleting
+
+
+def _nominated_until(names: list[str], ledger: LedgerView) -> datetime | None:
+    return max(
+        (ledger.nominations[name] for name in names if name in ledger.nominations), default=None
+    )

@@ -1,0 +1,132 @@
+"""Catalogues with the offerings masked that are known to be out of stock.
+
+A stock-out is news for the next pass, not for the next refresh of the catalogue: the mask lies
+over what the provider listed, and the version of the result changes exactly when the mask does, so
+that compiled columns are reused as long as they hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, final
+
+from karpenter_core.errors import OfferingKey
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.state.ledger import LedgerView
+
+__all__ = ["Catalogues", "masked"]
+
+
+@final
+class Catalogues:
+    """What was published for each pool, and the same with the mask applied."""
+
+    __slots__ = ("_changes_at", "_masked", "_providers", "_published", "_refs", "_stale")
+
+    def __init__(self, providers: Mapping[tuple[str, str], str]) -> None:
+        self._providers = providers
+        self._refs: dict[str, tuple[str, str]] = {}
+        self._published: dict[str, Catalogue] = {}
+        self._masked: Table[str, Catalogue] = Table()
+        self._stale: set[str] = set()
+        self._changes_at: dict[str, datetime] = {}
+
+    def put_pool(self, new: NodePool | None, old: NodePool | None) -> None:
+        """Follow which provider a pool belongs to; a pool that is gone has no catalogue."""
+        if new is not None:
+            ref = new.spec.template.spec.node_class_ref
+            if self._refs.get(new.name) != (ref.group, ref.kind):
+                self._refs[new.name] = (ref.group, ref.kind)
+                self._stale.add(new.name)
+        elif old is not None:
+            self._refs.pop(old.name, None)
+            self.publish(old.name, None)
+
+    def publish(self, pool: str, catalogue: Catalogue | None) -> None:
+        """Take in a pool's catalogue, or that it has none."""
+        self._stale.add(pool)
+        if catalogue is None:
+            self._published.pop(pool, None)
+        else:
+            self._published[pool] = catalogue
+
+    def touch_provider(self, provider: str) -> tuple[str, ...]:
+        """Note that the mask of a provider changed; return its pools."""
+        pools = tuple(
+            sorted(
+                pool
+                for pool, ref in self._refs.items()
+                if self._providers.get(ref) == provider and pool in self._published
+            )
+        )
+        self._stale.update(pools)
+        return pools
+
+    def touch_expired(self, now: datetime) -> tuple[str, ...]:
+        """Note where a mask has come to its end; return those pools."""
+        pools = tuple(sorted(pool for pool, at in self._changes_at.items() if at <= now))
+        for pool in pools:
+            del self._changes_at[pool]
+        self._stale.update(pools)
+        return pools
+
+    def freeze(self, ledger: LedgerView, now: datetime) -> Mapping[str, Catalogue]:
+        """Return every pool's catalogue as it is now."""
+        for pool in self._stale:
+            catalogue = self._published.get(pool)
+            self._changes_at.pop(pool, None)
+            if catalogue is None:
+                self._masked.drop(pool)
+                continue
+            provider = self._providers.get(self._refs.get(pool, ("", "")), "")
+            out = {
+                key.offering: entry.until
+                for key, entry in ledger.exhausted.items()
+                if key.provider == provider and now < entry.until
+            }
+            if out:
+                self._changes_at[pool] = min(out.values())
+            self._masked.put(pool, masked(catalogue, frozenset(out)))
+        self._stale.clear()
+        return self._masked.freeze()
+
+
+def masked(catalogue: Catalogue, exhausted: frozenset[OfferingKey]) -> Catalogue:
+    """Return the catalogue with these offerings unavailable; itself when none of them is in it."""
+    names = {key.instance_type for key in exhausted}
+    hidden: list[str] = []
+    types: list[InstanceType] = []
+    for instance_type in catalogue.instance_types:
+        if instance_type.name in names:
+            types.append(_masked_type(instance_type, exhausted, hidden))
+        else:
+            types.append(instance_type)
+    if not hidden:
+        return catalogue
+    digest = blake2b("\n".join(sorted(hidden)).encode(), digest_size=8).hexdigest()
+    return Catalogue(version=f"{catalogue.version}~{digest}", instance_types=tuple(types))
+
+
+def _masked_type(
+    instance_type: InstanceType, exhausted: frozenset[OfferingKey], hidden: list[str]
+) -> InstanceType:
+    offerings = list(instance_type.offerings)
+    for index, offering in enumerate(offerings):
+        key = OfferingKey(
+            instance_type=instance_type.name,
+            zone=offering.zone,
+            capacity_type=offering.capacity_type,
+        )
+        if offering.available and key in exhausted:
+            offerings[index] = replace(offering, available=False)
+            hidden.append(f"{key.instance_type}/{key.zone}/{key.capacity_type}")
+    return replace(instance_type, offerings=tuple(offerings))

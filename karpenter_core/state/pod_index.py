@@ -1,0 +1,108 @@
+"""Pods by node, the ones that wait, and the newest of each DaemonSet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.state.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.records import PodView
+
+__all__ = ["PodIndex", "PodTables"]
+
+_DAWN: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTables:
+    """The index at one instant."""
+
+    by_node: Mapping[str, tuple[PodView, ...]]
+    pending: Mapping[str, PodView]
+    newest_daemons: Mapping[str, PodView]
+
+
+@final
+class PodIndex:
+    """Follows pods one by one; the order of events does not matter."""
+
+    __slots__ = ("_by_node", "_daemons", "_newest", "_on", "_pending", "_stale", "_stale_daemons")
+
+    def __init__(self) -> None:
+        self._on: dict[str, dict[str, PodView]] = {}
+        self._by_node: Table[str, tuple[PodView, ...]] = Table()
+        self._stale: set[str] = set()
+        self._pending: Table[str, PodView] = Table()
+        self._daemons: dict[str, dict[str, PodView]] = {}
+        self._newest: Table[str, PodView] = Table()
+        self._stale_daemons: set[str] = set()
+
+    def put(self, new: PodView | None, old: PodView | None) -> tuple[str, ...]:
+        """Replace what is known of a pod; return the nodes whose pods changed."""
+        touched: list[str] = []
+        if old is not None and _counts(old):
+            touched.append(old.node_name)
+            self._leave(old)
+        if new is not None and _counts(new):
+            touched.append(new.node_name)
+            self._on.setdefault(new.node_name, {})[new.uid] = new
+        if new is not None and new.is_provisionable:
+            self._pending.put(new.uid, new)
+        elif old is not None:
+            self._pending.drop(old.uid)
+        self._put_daemon(new, old)
+        self._stale.update(touched)
+        return tuple(dict.fromkeys(touched))
+
+    def freeze(self) -> PodTables:
+        """Return the index as it is now."""
+        for name in self._stale:
+            pods = self._on.get(name)
+            if pods:
+                self._by_node.put(name, tuple(pods.values()))
+            else:
+                self._by_node.drop(name)
+        self._stale.clear()
+        for owner in self._stale_daemons:
+            daemons = self._daemons.get(owner)
+            if daemons:
+                self._newest.put(owner, max(daemons.values(), key=_age_order))
+            else:
+                self._newest.drop(owner)
+        self._stale_daemons.clear()
+        return PodTables(
+            by_node=self._by_node.freeze(),
+            pending=self._pending.freeze(),
+            newest_daemons=self._newest.freeze(),
+        )
+
+    def _leave(self, pod: PodView) -> None:
+        pods = self._on.get(pod.node_name)
+        if pods is not None:
+            pods.pop(pod.uid, None)
+            if not pods:
+                del self._on[pod.node_name]
+
+    def _put_daemon(self, new: PodView | None, old: PodView | None) -> None:
+        if old is not None and old.is_daemon:
+            self._stale_daemons.add(old.owner_uid)
+            daemons = self._daemons.get(old.owner_uid, {})
+            daemons.pop(old.uid, None)
+            if not daemons:
+                self._daemons.pop(old.owner_uid, None)
+        if new is not None and new.is_daemon and new.is_active:
+            self._stale_daemons.add(new.owner_uid)
+            self._daemons.setdefault(new.owner_uid, {})[new.uid] = new
+
+
+def _counts(pod: PodView) -> bool:
+    return bool(pod.node_name) and not pod.is_terminal
+
+
+def _age_order(pod: PodView) -> tuple[datetime, str]:
+    return pod.created or _DAWN, pod.uid
