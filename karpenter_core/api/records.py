@@ -171,7 +171,7 @@ class OwnerView(Record, frozen=True, kw_only=True, gc=False):
     controller: bool = False
 
 
-class PodShape(Record, frozen=True, kw_only=True, eq=False):
+class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     """What the pods of one template share; interned, so equal shapes are the same object.
 
     `requests` and `limits` are those of the whole pod (init containers, sidecars, overhead,
@@ -381,7 +381,7 @@ class PersistentVolumeView(Record, frozen=True, kw_only=True, eq=False):
 
 
 class StorageClassView(Record, frozen=True, kw_only=True, eq=False):
-    """One StorageClass."""
+    """One StorageClass; an in-tree provisioner is already its CSI driver."""
 
     uid: str
     name: str
