@@ -1,0 +1,157 @@
+"""A door between a controller and its API server where a test decides what gets through.
+
+Every request is forwarded as it is, watches included. A hook sees each write before it is sent on
+and after it was answered, and may kill the controller or refuse the write. So a test can stop a
+process between any two steps of a protocol without a line in production code that knows of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
+
+import aiohttp
+from aiohttp import web
+
+from karpenter_core.testing.processes import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    from karpenter_core.testing.cluster import ClusterClient
+
+__all__ = ["Gateway", "Moment", "Write"]
+
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+BOOKKEEPING: Final = ("/leases", "/events", "/selfsubjectaccessreviews")
+"""Writes that are no step of any protocol."""
+HOP_HEADERS: Final = frozenset(
+    {"connection", "content-length", "host", "keep-alive", "transfer-encoding", "content-encoding"},
+)
+BODY_LIMIT: Final = 16 * 1024**2
+
+
+class Moment(StrEnum):
+    """When a hook is called."""
+
+    BEFORE = "before"
+    """The API server has not seen the write yet."""
+    AFTER = "after"
+    """The API server has done it; the controller does not know yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One write of the controller."""
+
+    number: int
+    """Counted from 1."""
+    method: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.method} {self.path}"
+
+
+Hook: TypeAlias = "Callable[[Write, Moment], Awaitable[None]]"
+
+
+@final
+class Gateway:
+    """A reverse proxy on loopback; an async context manager.
+
+    `kubeconfig` leads through it. `writes` lists what passed since the hook was last set.
+    """
+
+    __slots__ = ("_client", "_hook", "_runner", "_url", "kubeconfig", "writes")
+
+    def __init__(self, client: ClusterClient, kubeconfig: Path) -> None:
+        self._client: Final = client
+        self._hook: Hook | None = None
+        self._runner: web.AppRunner | None = None
+        (port,) = free_ports(1)
+        self._url: Final = f"http://127.0.0.1:{port}"
+        self.kubeconfig: Final = kubeconfig
+        self.writes: Final[list[Write]] = []
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=BODY_LIMIT)
+        app.router.add_route("*", "/{path:.*}", self._forward)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        await self._runner.setup()
+        port = int(self._url.rpartition(":")[2])
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "gateway",
+            "contexts": [{"name": "gateway", "context": {"cluster": "gateway", "user": "none"}}],
+            "clusters": [{"name": "gateway", "cluster": {"server": self._url}}],
+            "users": [{"name": "none", "user": {}}],
+        }
+        self.kubeconfig.write_text(json.dumps(config))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def watch_writes(self, hook: Hook | None) -> None:
+        """Call this for each write from now on; counting begins anew."""
+        self._hook = hook
+        self.writes.clear()
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        write = self._write(request)
+        if write is not None and self._hook is not None:
+            await self._hook(write, Moment.BEFORE)
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in HOP_HEADERS and name.lower() != "accept-encoding"
+        }
+        body = await request.read()
+        try:
+            async with self._client.session.request(
+                request.method,
+                f"{self._client.url}{request.raw_path}",
+                data=body or None,
+                headers=headers,
+            ) as answer:
+                if write is not None and self._hook is not None:
+                    await answer.read()
+                    await self._hook(write, Moment.AFTER)
+                return await _pass_on(request, answer)
+        except aiohttp.ClientConnectionError:
+            return web.Response(status=502, text="no answer from the API server")
+
+    def _write(self, request: web.Request) -> Write | None:
+        if request.method not in WRITES or any(part in request.path for part in BOOKKEEPING):
+            return None
+        write = Write(number=len(self.writes) + 1, method=request.method, path=request.path)
+        self.writes.append(write)
+        return write
+
+
+async def _pass_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    response = web.StreamResponse(status=answer.status)
+    for name, value in answer.headers.items():
+        if name.lower() not in HOP_HEADERS:
+            response.headers[name] = value
+    # A controller that was killed meanwhile no longer listens; that is what some tests are for.
+    with contextlib.suppress(ConnectionError, aiohttp.ClientConnectionError):
+        await response.prepare(request)
+        async for chunk in answer.content.iter_any():
+            await response.write(chunk)
+        await response.write_eof()
+    return response
