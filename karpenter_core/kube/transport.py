@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-__all__ = ["Request", "Response", "Transport"]
+__all__ = ["LINE_TOO_LONG", "NO_ANSWER", "UNREACHABLE", "Request", "Response", "Transport"]
+
+# Reasons of an ApiError with status 0.
+UNREACHABLE: Final = "Unreachable"
+"""The request never left: sending it again is safe, whatever it is."""
+NO_ANSWER: Final = "NoAnswer"
+"""It was sent and no (whole) answer came: it may have been done."""
+LINE_TOO_LONG: Final = "LineTooLong"
+"""A line of a stream does not fit the buffer: list instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

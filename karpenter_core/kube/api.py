@@ -1,0 +1,394 @@
+"""The verbs of the Kubernetes API over a transport: bytes out and in, failures as typed errors."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from karpenter_core.errors import (
+    ApiError,
+    ConflictError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    TooManyRequestsError,
+)
+from karpenter_core.kube.resources import LEASES, PODS, ResourceKind
+from karpenter_core.kube.transport import Request, Response, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.limits import Limiter
+    from karpenter_core.kube.metrics import KubeMetrics
+
+__all__ = ["PAGE_SIZE", "Apis", "Body", "KubeApi", "PatchStyle", "error_of"]
+
+PAGE_SIZE: Final = 500  # objects a page; what client-go's pager asks for
+
+Body: TypeAlias = "bytes | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+PatchStyle: TypeAlias = Literal["merge", "json"]
+
+_PATCH_TYPES: Final[dict[PatchStyle, str]] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+}
+_ERRORS: Final[dict[int, type[ApiError]]] = {
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    422: InvalidError,
+    429: TooManyRequestsError,
+}
+
+
+class KubeApi:
+    """One cluster's API server."""
+
+    __slots__ = ("_clock", "_limiter", "_metrics", "_transport")
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock,
+        limiter: Limiter | None = None,
+        metrics: KubeMetrics | None = None,
+    ) -> None:
+        self._transport: Final = transport
+        self._clock: Final = clock
+        self._limiter: Final = limiter
+        self._metrics: Final = metrics
+
+    async def get(
+        self, kind: ResourceKind, name: str, *, namespace: str = "", subresource: str = ""
+    ) -> bytes:
+        """Return one object."""
+        target = _Target(kind, namespace, name, subresource)
+        return await self._send("get", target, "GET")
+
+    async def list_page(
+        self,
+        kind: ResourceKind,
+        *,
+        namespace: str = "",
+        limit: int = PAGE_SIZE,
+        continue_token: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> bytes:
+        """Return one page of a kind, read at the newest version; `limit` 0 asks for all of it."""
+        query = _query(
+            limit=str(limit) if limit else "",
+            **{"continue": continue_token},
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+        )
+        return await self._send("list", _Target(kind, namespace), "GET", query=query)
+
+    async def list_pages(
+        self, kind: ResourceKind, *, namespace: str = "", limit: int = PAGE_SIZE
+    ) -> AsyncGenerator[bytes]:
+        """Yield every page of a kind; a token that expired on the way raises GoneError."""
+        token = ""
+        while True:
+            page = await self.list_page(
+                kind, namespace=namespace, limit=limit, continue_token=token
+            )
+            yield page
+            token = _list_head.decode(page).metadata.continue_token
+            if not token:
+                return
+
+    async def create(
+        self,
+        kind: ResourceKind,
+        body: Body,
+        *,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> bytes:
+        """Create an object (or post to a subresource of one) and return the answer."""
+        target = _Target(kind, namespace, name, subresource)
+        return await self._send("create", target, "POST", body=_encode(body))
+
+    async def patch(
+        self,
+        kind: ResourceKind,
+        name: str,
+        body: Body,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        style: PatchStyle = "merge",
+        resource_version: str | None = None,
+    ) -> bytes:
+        """Patch an object; with `resource_version` only if that is still its version."""
+        if resource_version is not None:
+            body = _locked(body, style, resource_version)
+        target = _Target(kind, namespace, name, subresource)
+        return await self._send(
+            "patch", target, "PATCH", body=_encode(body), content_type=_PATCH_TYPES[style]
+        )
+
+    async def delete(
+        self,
+        kind: ResourceKind,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+    ) -> bytes:
+        """Delete an object, if UID and version are still these; returns it or a Status."""
+        options = _delete_options(uid, resource_version, grace_seconds, propagation)
+        target = _Target(kind, namespace, name)
+        return await self._send("delete", target, "DELETE", body=_encode(options))
+
+    async def evict(
+        self, name: str, *, namespace: str, uid: str | None = None, grace_seconds: int | None = None
+    ) -> None:
+        """Ask for a pod's eviction.
+
+        Raises:
+            TooManyRequestsError: a disruption budget refuses now.
+            ApiError: with status 500 when several budgets select the pod.
+        """
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": _delete_options(uid, None, grace_seconds, None),
+        }
+        await self.create(PODS, eviction, namespace=namespace, name=name, subresource="eviction")
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        kind: ResourceKind,
+        *,
+        namespace: str = "",
+        resource_version: str = "",
+        timeout_seconds: int = 0,
+        send_initial_events: bool = False,
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """Open a watch and iterate over its lines, one JSON event each."""
+        query = _query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            timeoutSeconds=str(timeout_seconds) if timeout_seconds else "",
+            sendInitialEvents="true" if send_initial_events else "",
+            resourceVersionMatch="NotOlderThan" if send_initial_events else "",
+        )
+        target = _Target(kind, namespace)
+        if self._limiter is not None:
+            await self._limiter.acquire()
+        request = Request(method="GET", path=target.path, query=query)
+        try:
+            async with self._transport.stream(request) as (response, lines):
+                self._count(response.status, "GET")
+                if response.status >= _BAD_REQUEST:
+                    raise error_of(response, f"watch {target}")
+                yield lines
+        except ApiError as error:
+            if error.status == 0:
+                self._count(0, "GET")
+            raise
+
+    async def request(self, request: Request) -> Response:
+        """Send any other request; an error status is the caller's to judge."""
+        if self._limiter is not None:
+            await self._limiter.acquire()
+        return await self._transport.request(request)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._transport.close()
+
+    async def _send(
+        self,
+        verb: str,
+        target: _Target,
+        method: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        content_type: str = "application/json",
+    ) -> bytes:
+        if self._limiter is not None:
+            await self._limiter.acquire()
+        started = self._clock.monotonic()
+        request = Request(
+            method=method,
+            path=target.path,
+            query=query or {},
+            body=body,
+            content_type=content_type,
+        )
+        try:
+            response = await self._transport.request(request)
+        except ApiError as error:
+            self._count(error.status, method)
+            message = f"{verb} {target}: {error}"
+            raise type(error)(
+                message, status=error.status, reason=error.reason, retry_after=error.retry_after
+            ) from error
+        self._count(response.status, method)
+        self._observe(verb, target, self._clock.monotonic() - started)
+        if response.status >= _BAD_REQUEST:
+            raise error_of(response, f"{verb} {target}")
+        return response.body
+
+    def _count(self, status: int, method: str) -> None:
+        if self._metrics is not None:
+            code = str(status) if status else "<error>"  # client-go's word for "no answer"
+            self._metrics.requests.labels(code, method).inc()
+
+    def _observe(self, verb: str, target: _Target, seconds: float) -> None:
+        if self._metrics is not None:
+            kind = target.kind
+            labels = (verb.upper(), kind.group, kind.version, kind.plural, target.subresource)
+            self._metrics.request_duration.labels(*labels).observe(seconds)
+
+
+_BAD_REQUEST: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a request is about, for its URL and for error messages."""
+
+    kind: ResourceKind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.kind.path(
+            namespace=self.namespace, name=self.name, subresource=self.subresource
+        )
+
+    def __str__(self) -> str:
+        what = f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
+        if not self.name:
+            return what
+        return (
+            f'{what} "{self.namespace}/{self.name}"' if self.namespace else f'{what} "{self.name}"'
+        )
+
+
+class Apis:
+    """Which cluster keeps which kind.
+
+    Usually one. With two kubeconfigs, our own kinds and the leases live in the `objects` cluster,
+    and nodes, pods and all else in the `workload` cluster.
+    """
+
+    __slots__ = ("_object_groups", "objects", "workload")
+
+    def __init__(
+        self,
+        objects: KubeApi,
+        workload: KubeApi | None = None,
+        *,
+        node_class_groups: frozenset[str] = frozenset(),
+    ) -> None:
+        self.objects: Final = objects
+        self.workload: Final = workload or objects
+        self._object_groups: Final = node_class_groups | {"karpenter.sh", LEASES.group}
+
+    def api_for(self, kind: ResourceKind) -> KubeApi:
+        """Return the API server that keeps a kind."""
+        return self.objects if kind.group in self._object_groups else self.workload
+
+
+class _StatusDetails(msgspec.Struct, rename="camel", gc=False):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+    details: _StatusDetails | None = None
+
+
+class _ListMeta(msgspec.Struct, gc=False):
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class _ListHead(msgspec.Struct):
+    metadata: _ListMeta
+
+
+_status_decoder: Final = msgspec.json.Decoder(_Status)
+_list_head: Final = msgspec.json.Decoder(_ListHead)
+
+
+def error_of(response: Response, subject: str) -> ApiError:
+    """Turn an error response into the typed error; `subject` says what was tried on what."""
+    try:
+        status = _status_decoder.decode(response.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a proxy's page, not the API server's word
+        status = _Status()
+    text = status.message or status.reason or f"HTTP status {response.status}"
+    return _ERRORS.get(response.status, ApiError)(
+        f"{subject}: {text}",
+        status=response.status,
+        reason=status.reason,
+        retry_after=_retry_after(response, status),
+    )
+
+
+def _retry_after(response: Response, status: _Status) -> timedelta | None:
+    header = response.headers.get("retry-after", "")
+    if header.isascii() and header.isdigit():
+        return timedelta(seconds=int(header))
+    if status.details is not None and status.details.retry_after_seconds > 0:
+        return timedelta(seconds=status.details.retry_after_seconds)
+    return None
+
+
+def _query(**parameters: str) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value}
+
+
+def _encode(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _locked(body: Body, style: PatchStyle, resource_version: str) -> Body:
+    """Add the condition that the object is still at this version."""
+    plain: Any = msgspec.json.decode(body) if isinstance(body, bytes) else body
+    if style == "json":
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}
+        return [test, *plain]
+    metadata: dict[str, Any] = {**(plain.get("metadata") or {})}
+    metadata["resourceVersion"] = resource_version
+    return {**plain, "metadata": metadata}
+
+
+def _delete_options(
+    uid: str | None,
+    resource_version: str | None,
+    grace_seconds: int | None,
+    propagation: str | None,
+) -> dict[str, Any]:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    wanted = {"uid": uid, "resourceVersion": resource_version}
+    if preconditions := {key: value for key, value in wanted.items() if value is not None}:
+        options["preconditions"] = preconditions
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    return options

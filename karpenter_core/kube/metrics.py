@@ -1,0 +1,91 @@
+"""Metrics of the kube layer, on a registry that the process hands in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["KubeMetrics"]
+
+# 0.001 * 1.5^n, 20 buckets: upstream default of the client metrics
+_LATENCY_BUCKETS: Final = tuple(0.001 * 1.5**step for step in range(20))
+_PAUSE_BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+class KubeMetrics:
+    """Every series of the kube layer; `client_go_*` keep the reference's names."""
+
+    __slots__ = (
+        "events_dropped",
+        "gc_pause",
+        "informer_failures",
+        "informer_invalid_objects",
+        "informer_objects",
+        "informer_relists",
+        "request_duration",
+        "requests",
+        "writes",
+    )
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        disable_created_metrics()  # the reference exposes no `_created` series
+        self.requests: Final = Counter(
+            "client_go_request_total",
+            "Number of HTTP requests, partitioned by status code and method.",
+            ["code", "method"],
+            registry=registry,
+        )
+        self.request_duration: Final = Histogram(
+            "client_go_request_duration_seconds",
+            "Request latency in seconds by verb, group, version, kind, and subresource.",
+            ["verb", "group", "version", "kind", "subresource"],
+            buckets=_LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self.writes: Final = Counter(
+            "karpenter_core_writes_total",
+            "Writes sent to the API server, by verb, kind, subresource and outcome.",
+            ["verb", "kind", "subresource", "outcome"],
+            registry=registry,
+        )
+        self.informer_relists: Final = Counter(
+            "karpenter_core_informer_relists_total",
+            "Complete listings of a kind, the first one included.",
+            ["kind"],
+            registry=registry,
+        )
+        self.informer_failures: Final = Counter(
+            "karpenter_core_informer_failures_total",
+            "Lists, watches and handlers that failed, by kind and step.",
+            ["kind", "step"],
+            registry=registry,
+        )
+        self.informer_invalid_objects: Final = Gauge(
+            "karpenter_core_informer_invalid_objects",
+            "Objects that cannot be read and are left out.",
+            ["kind"],
+            registry=registry,
+        )
+        self.informer_objects: Final = Gauge(
+            "karpenter_core_informer_objects",
+            "Objects held, by kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self.events_dropped: Final = Counter(
+            "karpenter_core_events_dropped_total",
+            "Kubernetes Events that were not sent: queue full, refused, or no answer.",
+            ["cause"],
+            registry=registry,
+        )
+        self.gc_pause: Final = Histogram(
+            "karpenter_core_gc_pause_seconds",
+            "How long the cyclic garbage collector held the process.",
+            ["generation"],
+            buckets=_PAUSE_BUCKETS,
+            registry=registry,
+        )

@@ -1,0 +1,68 @@
+"""Manifests (files, offline input, tests) read through the same codecs as the API server's bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from karpenter_core.errors import BadInputError
+from karpenter_core.kube.wire.codecs import Codecs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.state.events import Object
+
+__all__ = ["view_from_manifest"]
+
+
+def view_from_manifest(manifest: Mapping[str, Any], codecs: Codecs | None = None) -> Object:
+    """Read a manifest into the view or model that a watch would have given.
+
+    What only a server knows is filled in: a UID made of kind, namespace and name, the namespace
+    `default`, and, for a pod without status and node, that the scheduler has given up on it.
+
+    Raises:
+        BadInputError: the kind is not one we read, or the object is malformed.
+    """
+    codecs = codecs or Codecs()
+    api_version, kind = str(manifest.get("apiVersion", "")), str(manifest.get("kind", ""))
+    group, _, version = api_version.rpartition("/")
+    codec = codecs.find(group, kind)
+    metadata: Mapping[str, Any] = manifest.get("metadata") or {}
+    name = str(metadata.get("name") or metadata.get("generateName") or "")
+    if codec is None:
+        known = ", ".join(sorted(f"{known.api_version} {known.kind}" for known in codecs.kinds))
+        message = (
+            f'{kind or "object"} "{name}": kind: unknown {api_version!r} {kind!r}; known: {known}'
+        )
+        raise BadInputError(message)
+    if version != codec.kind.version:
+        message = (
+            f'{kind} "{name}": apiVersion: must be {codec.kind.api_version}, not {api_version}'
+        )
+        raise BadInputError(message)
+    filled = _fill(manifest, metadata, name=name, namespaced=codec.kind.namespaced)
+    try:
+        body = msgspec.json.encode(filled)
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise BadInputError(f'{kind} "{name}": {error}') from error
+    return codec.decode(body)
+
+
+def _fill(
+    manifest: Mapping[str, Any], metadata: Mapping[str, Any], *, name: str, namespaced: bool
+) -> dict[str, Any]:
+    namespace = str(metadata.get("namespace") or "default") if namespaced else ""
+    kind = str(manifest.get("kind"))
+    parts = (kind.lower(), namespace, name) if namespace else (kind.lower(), name)
+    meta: dict[str, Any] = {"uid": "/".join(parts), **metadata, "name": name}
+    if namespace:
+        meta["namespace"] = namespace
+    filled: dict[str, Any] = {**manifest, "metadata": meta}
+    spec: Mapping[str, Any] = manifest.get("spec") or {}
+    if kind == "Pod" and "status" not in manifest and not spec.get("nodeName"):
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        filled["status"] = {"phase": "Pending", "conditions": [condition]}
+    return filled

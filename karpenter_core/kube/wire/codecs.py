@@ -1,0 +1,377 @@
+"""One codec a kind: bytes from the API server to the objects that the state keeps.
+
+Kubernetes' own kinds become lean views, ours become their pydantic models. An object that cannot
+be read is never an exception of the list or the stream it came in: it is handed on as an
+`InvalidObject`, and all others are served.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, final
+
+import msgspec
+from pydantic import ValidationError
+
+from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.errors import ApiError, BadInputError, GoneError
+from karpenter_core.kube import resources
+from karpenter_core.kube.memory import gc_paused
+from karpenter_core.kube.resources import ResourceKind, custom
+from karpenter_core.kube.wire import raw
+from karpenter_core.kube.wire.nodes import namespace_view, node_view, pod_disruption_budget_view
+from karpenter_core.kube.wire.pods import daemon_set_view, pod_view
+from karpenter_core.kube.wire.shapes import Shapes
+from karpenter_core.kube.wire.storage import (
+    csi_node_view,
+    persistent_volume_claim_view,
+    persistent_volume_view,
+    storage_class_view,
+    volume_attachment_view,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.state.events import Object
+
+__all__ = [
+    "NODE_CLAIMS",
+    "NODE_POOLS",
+    "Codec",
+    "Codecs",
+    "EventType",
+    "InvalidObject",
+    "Page",
+    "WatchEvent",
+    "uid_of",
+    "version_of",
+]
+
+NODE_POOLS: Final = custom(NodePool.resource)
+NODE_CLAIMS: Final = custom(NodeClaim.resource)
+
+EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+
+_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+_GONE: Final = 410
+_UNREADABLE: Final = (msgspec.MsgspecError, ValidationError, ValueError)
+# How the API server begins a line that carries an object; anything else is looked at in two steps.
+_OBJECT_LINES: Final = (b'{"type":"ADDED"', b'{"type":"MODIFIED"', b'{"type":"DELETED"')
+
+RawT = TypeVar("RawT")
+
+
+class InvalidObject(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that cannot be read: which one, and why."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    message: str
+
+    def __str__(self) -> str:
+        """Name the object and the reason."""
+        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f'{self.kind} "{key}": {self.message}'
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list."""
+
+    objects: tuple[Any, ...]
+    resource_version: str
+    continue_token: str = ""
+    invalid: tuple[InvalidObject, ...] = ()
+
+
+class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a watch. Exactly one of `object`, `invalid` and `error` is set, or none."""
+
+    type: EventType
+    object: Any = None
+    resource_version: str = ""
+    invalid: InvalidObject | None = None
+    error: ApiError | None = None
+    initial_events_end: bool = False
+
+
+class _ListMeta(msgspec.Struct, rename="camel", gc=False):
+    resource_version: str = ""
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class _ListOf(msgspec.Struct, Generic[RawT]):
+    metadata: _ListMeta
+    items: list[RawT] | None = None
+
+
+class _EventOf(msgspec.Struct, Generic[RawT]):
+    type: EventType
+    object: RawT
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+_head: Final = msgspec.json.Decoder(_Head)
+_status: Final = msgspec.json.Decoder(_Status)
+_raw_list: Final = msgspec.json.Decoder(_ListOf[msgspec.Raw])
+_raw_event: Final = msgspec.json.Decoder(_EventOf[msgspec.Raw])
+
+
+class _Fast(Generic[RawT]):
+    """Typed decoders of a whole list and a whole event, for the kinds that come in thousands."""
+
+    __slots__ = ("_event", "_list", "_one", "_view")
+
+    def __init__(self, raw_type: type[RawT], view: Callable[[RawT], Object]) -> None:
+        self._one: Final = msgspec.json.Decoder(raw_type)
+        self._list: Final[msgspec.json.Decoder[_ListOf[RawT]]] = msgspec.json.Decoder(
+            _ListOf[raw_type]
+        )
+        self._event: Final[msgspec.json.Decoder[_EventOf[RawT]]] = msgspec.json.Decoder(
+            _EventOf[raw_type]
+        )
+        self._view: Final = view
+
+    def read(self, body: bytes | msgspec.Raw) -> Object:
+        return self._view(self._one.decode(body))
+
+    def read_list(self, body: bytes) -> Page:
+        page = self._list.decode(body)
+        return Page(
+            objects=tuple(map(self._view, page.items or ())),
+            resource_version=page.metadata.resource_version,
+            continue_token=page.metadata.continue_token,
+        )
+
+    def read_event(self, line: bytes) -> WatchEvent:
+        event = self._event.decode(line)
+        found = self._view(event.object)
+        return WatchEvent(type=event.type, object=found, resource_version=str(version_of(found)))
+
+
+@final
+class Codec:
+    """Reads one kind."""
+
+    __slots__ = ("_fast", "_read", "kind")
+
+    def __init__(
+        self,
+        kind: ResourceKind,
+        read: Callable[[bytes | msgspec.Raw], Object],
+        fast: _Fast[Any] | None = None,
+    ) -> None:
+        self.kind: Final = kind
+        self._read: Final = read
+        self._fast: Final = fast
+
+    def decode(self, body: bytes | msgspec.Raw) -> Object:
+        """Read one object.
+
+        Raises:
+            BadInputError: naming object, field and value.
+        """
+        try:
+            return self._read(body)
+        except _UNREADABLE as error:
+            raise BadInputError(str(self._invalid(body, error))) from error
+
+    def decode_list(self, body: bytes) -> Page:
+        """Read a page of a list.
+
+        Raises:
+            BadInputError: the page as a whole is no list.
+        """
+        with gc_paused():
+            if self._fast is not None:
+                try:
+                    return self._fast.read_list(body)
+                except _UNREADABLE:
+                    pass  # some object in it: read them one by one
+            return self._read_each(body)
+
+    def decode_event(self, line: bytes) -> WatchEvent:
+        """Read one line of a watch.
+
+        Raises:
+            BadInputError: the line is no watch event.
+        """
+        if self._fast is not None and line.startswith(_OBJECT_LINES):
+            try:
+                return self._fast.read_event(line)
+            except _UNREADABLE:
+                pass  # the object or the line: the slow way tells
+        try:
+            event = _raw_event.decode(line)
+        except _UNREADABLE as error:
+            message = f"watch of {self.kind.plural}: no watch event in {line[:200]!r}: {error}"
+            raise BadInputError(message) from error
+        if event.type == "ERROR":
+            return WatchEvent(type="ERROR", error=_watch_error(event.object, self.kind))
+        if event.type == "BOOKMARK":
+            return _bookmark(event.object)
+        try:
+            found = self._read(event.object)
+        except _UNREADABLE as error:
+            invalid = self._invalid(event.object, error)
+            return WatchEvent(
+                type=event.type, invalid=invalid, resource_version=invalid.resource_version
+            )
+        return WatchEvent(type=event.type, object=found, resource_version=str(version_of(found)))
+
+    def _read_each(self, body: bytes) -> Page:
+        try:
+            page = _raw_list.decode(body)
+        except _UNREADABLE as error:
+            message = f"list of {self.kind.plural}: no list in {body[:200]!r}: {error}"
+            raise BadInputError(message) from error
+        objects: list[Object] = []
+        invalid: list[InvalidObject] = []
+        for item in page.items or ():
+            try:
+                objects.append(self._read(item))
+            except _UNREADABLE as error:
+                invalid.append(self._invalid(item, error))
+        return Page(
+            objects=tuple(objects),
+            resource_version=page.metadata.resource_version,
+            continue_token=page.metadata.continue_token,
+            invalid=tuple(invalid),
+        )
+
+    def _invalid(self, body: bytes | msgspec.Raw, error: Exception) -> InvalidObject:
+        try:
+            meta = _head.decode(body).metadata
+        except msgspec.MsgspecError:
+            meta = _Meta()
+        return InvalidObject(
+            kind=self.kind.kind,
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            message=_explain(error),
+        )
+
+
+class Codecs:
+    """The codecs of every kind that is read, and the shapes that their pods share."""
+
+    __slots__ = ("_codecs", "shapes")
+
+    def __init__(self, node_classes: Iterable[type[NodeClass]] = ()) -> None:
+        self.shapes: Final = Shapes()
+        codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
+        codecs += map(_model_codec, node_classes)
+        self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
+
+    @property
+    def kinds(self) -> tuple[ResourceKind, ...]:
+        """Every kind that can be read."""
+        return tuple(codec.kind for codec in self._codecs.values())
+
+    def for_kind(self, kind: ResourceKind) -> Codec:
+        """Return a kind's codec."""
+        return self._codecs[kind.group, kind.kind]
+
+    def find(self, group: str, kind: str) -> Codec | None:
+        """Return the codec of a group and kind, if that is one we read."""
+        return self._codecs.get((group, kind))
+
+
+def uid_of(found: Object) -> str:
+    """Return an object's UID."""
+    return found.uid
+
+
+def version_of(found: Object) -> int:
+    """Return an object's resourceVersion; a later one is greater (KEP-5504)."""
+    if isinstance(found, KubernetesObject):
+        return int(found.metadata.resource_version or 0)
+    return found.resource_version
+
+
+def _view_codecs(shapes: Shapes) -> list[Codec]:
+    fasts: list[tuple[ResourceKind, _Fast[Any]]] = [
+        (resources.PODS, _Fast(raw.RawPod, partial(pod_view, shapes=shapes))),
+        (resources.DAEMON_SETS, _Fast(raw.RawDaemonSet, partial(daemon_set_view, shapes=shapes))),
+        (resources.NODES, _Fast(raw.RawNode, node_view)),
+        (
+            resources.POD_DISRUPTION_BUDGETS,
+            _Fast(raw.RawPodDisruptionBudget, pod_disruption_budget_view),
+        ),
+        (resources.NAMESPACES, _Fast(raw.RawNamespace, namespace_view)),
+        (
+            resources.PERSISTENT_VOLUME_CLAIMS,
+            _Fast(raw.RawPersistentVolumeClaim, persistent_volume_claim_view),
+        ),
+        (resources.PERSISTENT_VOLUMES, _Fast(raw.RawPersistentVolume, persistent_volume_view)),
+        (resources.STORAGE_CLASSES, _Fast(raw.RawStorageClass, storage_class_view)),
+        (resources.CSI_NODES, _Fast(raw.RawCSINode, csi_node_view)),
+        (resources.VOLUME_ATTACHMENTS, _Fast(raw.RawVolumeAttachment, volume_attachment_view)),
+    ]
+    return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+
+
+def _model_codec(model: type[NodePool | NodeClaim | NodeClass]) -> Codec:
+    def read(body: bytes | msgspec.Raw) -> Object:
+        return model.model_validate_json(bytes(body))
+
+    return Codec(custom(model.resource), read)
+
+
+def _bookmark(body: msgspec.Raw) -> WatchEvent:
+    meta = _head.decode(body).metadata
+    return WatchEvent(
+        type="BOOKMARK",
+        resource_version=meta.resource_version,
+        initial_events_end=(meta.annotations or {}).get(_INITIAL_EVENTS_END) == "true",
+    )
+
+
+def _watch_error(body: msgspec.Raw, kind: ResourceKind) -> ApiError:
+    status = _status.decode(body)
+    error = GoneError if status.code == _GONE or status.reason == "Expired" else ApiError
+    message = f"watch {kind.plural}: {status.message or status.reason}"
+    return error(message, status=status.code, reason=status.reason)
+
+
+def _explain(error: Exception) -> str:
+    """Say which field is wrong, how, and what it holds."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    findings: list[str] = []
+    for detail in error.errors(include_url=False, include_context=False):
+        field = ".".join(str(part) for part in detail["loc"])
+        text = detail["msg"].removeprefix("Value error, ")
+        missing = detail["type"] in {"missing", "json_invalid"}
+        value = "" if missing else f" (got {_shorten(repr(detail['input']))})"
+        findings.append(f"{field}: {text}{value}" if field else f"{text}{value}")
+    return "; ".join(findings)
+
+
+def _shorten(text: str, limit: int = 100) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"

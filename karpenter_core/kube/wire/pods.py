@@ -1,0 +1,95 @@
+"""Pods and DaemonSets from raw JSON to views."""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.records import DaemonSetView, PodView
+from karpenter_core.kube.wire.raw import RawMeta, RawPodStatus
+from karpenter_core.kube.wire.requests import resized_containers
+from karpenter_core.kube.wire.shapes import (
+    ShapeParts,
+    Shapes,
+    controlling_owner,
+    read_annotations,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.kube.wire.raw import RawCondition, RawDaemonSet, RawPod
+
+__all__ = ["daemon_set_view", "pod_view"]
+
+_NO_STATUS: Final = RawPodStatus()
+
+
+def pod_view(raw: RawPod, shapes: Shapes) -> PodView:
+    """Fold a decoded pod into its shared shape and what is its own."""
+    meta, status = raw.metadata, raw.status or _NO_STATUS
+    node_name, raw.spec.node_name = raw.spec.node_name, ""
+    owner = controlling_owner(meta.owner_references)
+    resized = resized_containers(raw.spec, status)
+    conditions = {condition.type: condition for condition in status.conditions or ()}
+    scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
+    resize = conditions.get("PodResizePending") if resized else None
+    shape = shapes.intern(
+        ShapeParts(
+            namespace=meta.namespace,
+            labels=meta.labels,
+            annotations=read_annotations(meta.annotations),
+            owner_api_version=owner.api_version if owner else "",
+            owner_kind=owner.kind if owner else "",
+            spec=raw.spec,
+            resized=resized,
+            resize_infeasible=resize is not None and resize.reason == "Infeasible",
+        )
+    )
+    return PodView(
+        uid=meta.uid,
+        name=meta.name,
+        shape=shape,
+        resource_version=int(meta.resource_version or 0),
+        node_name=intern(node_name),
+        phase=intern(status.phase or "Pending"),
+        created=meta.creation_timestamp,
+        deletion_timestamp=meta.deletion_timestamp,
+        start_time=status.start_time,
+        nominated_node_name=status.nominated_node_name,
+        owner_name=intern(owner.name) if owner else "",
+        owner_uid=intern(owner.uid) if owner else "",
+        unschedulable=scheduled is not None and scheduled.reason == "Unschedulable",
+        ready=None if ready is None else ready.status == "True",
+        ready_time=_true_since(ready),
+        scheduled_time=_true_since(scheduled),
+    )
+
+
+def daemon_set_view(raw: RawDaemonSet, shapes: Shapes) -> DaemonSetView:
+    """Read a DaemonSet as the shape of the pods it would put on a node."""
+    meta, template = raw.metadata, raw.spec.template
+    pod_meta = template.metadata or RawMeta()
+    shape = shapes.intern(
+        ShapeParts(
+            namespace=meta.namespace,
+            labels=pod_meta.labels,
+            annotations=read_annotations(pod_meta.annotations),
+            owner_api_version="apps/v1",
+            owner_kind="DaemonSet",
+            spec=template.spec,
+        )
+    )
+    return DaemonSetView(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=int(meta.resource_version or 0),
+        template=shape,
+    )
+
+
+def _true_since(condition: RawCondition | None) -> datetime | None:
+    if condition is None or condition.status != "True":
+        return None
+    return condition.last_transition_time

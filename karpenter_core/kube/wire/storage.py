@@ -1,0 +1,143 @@
+"""Volumes and what limits them, from raw JSON to views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.records import (
+    CSINodeView,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
+    StorageClassView,
+    VolumeAttachmentView,
+)
+from karpenter_core.kube.wire.raw import (
+    RawPersistentVolumeClaimSpec,
+    RawPersistentVolumeClaimStatus,
+    RawPersistentVolumeSpec,
+    RawVolumeAttachmentSpec,
+)
+from karpenter_core.kube.wire.selectors import node_terms
+
+if TYPE_CHECKING:
+    from karpenter_core.kube.wire.raw import (
+        RawCSINode,
+        RawPersistentVolume,
+        RawPersistentVolumeClaim,
+        RawStorageClass,
+        RawTopologyTerm,
+        RawVolumeAttachment,
+    )
+
+__all__ = [
+    "csi_node_view",
+    "persistent_volume_claim_view",
+    "persistent_volume_view",
+    "storage_class_view",
+    "volume_attachment_view",
+]
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_EBS_DRIVER: Final = "ebs.csi.aws.com"
+
+# In-tree provisioners and the CSI drivers that took over from them (Kubernetes' csi-translation).
+_CSI_DRIVERS: Final = {
+    "kubernetes.io/aws-ebs": _EBS_DRIVER,
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/azure-file": "file.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
+
+
+def persistent_volume_claim_view(raw: RawPersistentVolumeClaim) -> PersistentVolumeClaimView:
+    """Read a PersistentVolumeClaim."""
+    meta = raw.metadata
+    spec = raw.spec or RawPersistentVolumeClaimSpec()
+    status = raw.status or RawPersistentVolumeClaimStatus()
+    return PersistentVolumeClaimView(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=int(meta.resource_version or 0),
+        volume_name=spec.volume_name,
+        storage_class=spec.storage_class_name,
+        phase=status.phase or "Pending",
+        bind_completed=_BIND_COMPLETED in (meta.annotations or {}),
+        deletion_timestamp=meta.deletion_timestamp,
+    )
+
+
+def persistent_volume_view(raw: RawPersistentVolume) -> PersistentVolumeView:
+    """Read a PersistentVolume."""
+    meta, spec = raw.metadata, raw.spec or RawPersistentVolumeSpec()
+    driver = _EBS_DRIVER if spec.aws_elastic_block_store is not None else ""
+    required = spec.node_affinity.required if spec.node_affinity else None
+    claim = spec.claim_ref
+    return PersistentVolumeView(
+        uid=meta.uid,
+        name=meta.name,
+        resource_version=int(meta.resource_version or 0),
+        driver=spec.csi.driver if spec.csi is not None else driver,
+        node_terms=node_terms(required.node_selector_terms if required else None),
+        is_local=spec.local is not None or spec.host_path is not None,
+        claim=f"{claim.namespace}/{claim.name}" if claim is not None else "",
+        deletion_timestamp=meta.deletion_timestamp,
+    )
+
+
+def storage_class_view(raw: RawStorageClass) -> StorageClassView:
+    """Read a StorageClass; an in-tree provisioner becomes its CSI driver."""
+    meta = raw.metadata
+    return StorageClassView(
+        uid=meta.uid,
+        name=meta.name,
+        resource_version=int(meta.resource_version or 0),
+        provisioner=_CSI_DRIVERS.get(raw.provisioner, raw.provisioner),
+        volume_binding_mode=raw.volume_binding_mode,
+        allowed_topologies=tuple(_topology_term(term) for term in raw.allowed_topologies or ()),
+    )
+
+
+def csi_node_view(raw: RawCSINode) -> CSINodeView:
+    """Read how many volumes each driver attaches to a node; no count is no limit."""
+    meta = raw.metadata
+    drivers = (raw.spec.drivers if raw.spec else None) or ()
+    return CSINodeView(
+        uid=meta.uid,
+        name=meta.name,
+        resource_version=int(meta.resource_version or 0),
+        limits={
+            driver.name: driver.allocatable.count
+            for driver in drivers
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        },
+    )
+
+
+def volume_attachment_view(raw: RawVolumeAttachment) -> VolumeAttachmentView:
+    """Read a VolumeAttachment."""
+    meta, spec = raw.metadata, raw.spec or RawVolumeAttachmentSpec()
+    source = spec.source
+    return VolumeAttachmentView(
+        uid=meta.uid,
+        name=meta.name,
+        resource_version=int(meta.resource_version or 0),
+        node_name=spec.node_name,
+        volume_name=(source.persistent_volume_name if source else None) or "",
+    )
+
+
+def _topology_term(raw: RawTopologyTerm) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        match_expressions=tuple(
+            NodeSelectorRequirement(
+                key=expression.key, operator="In", values=tuple(expression.values or ())
+            )
+            for expression in raw.match_label_expressions or ()
+        )
+    )

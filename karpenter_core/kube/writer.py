@@ -1,0 +1,294 @@
+"""The one door for writes.
+
+Whatever this process changes in Kubernetes goes through here, so that it can be counted, held back
+by the lease's fence, disturbed on purpose by a test, and folded into the state at once: the next
+decision sees its own writes without waiting for the watch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from karpenter_core.errors import ApiError, TooManyRequestsError
+from karpenter_core.kube.resources import NODES, PODS, ResourceKind
+from karpenter_core.kube.transport import UNREACHABLE
+from karpenter_core.state.events import Wrote
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from karpenter_core.api.records import NodeView, PodView
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.api import Apis, KubeApi
+    from karpenter_core.kube.lease import Fence
+    from karpenter_core.kube.metrics import KubeMetrics
+    from karpenter_core.kube.wire.codecs import Codecs
+    from karpenter_core.state.events import Object
+
+__all__ = ["Faults", "ProviderNodeWriter", "Verb", "WriteOp", "Writer"]
+
+Verb: TypeAlias = Literal["create", "patch", "delete", "evict"]
+T = TypeVar("T")
+
+_ATTEMPTS: Final = 5
+_BASE_DELAY_SECONDS: Final = 0.2
+_MAX_DELAY_SECONDS: Final = 10.0
+_SERVER_ERROR: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOp:
+    """One attempt at a write, as fault injection sees it: before it is sent, and after."""
+
+    verb: Verb
+    kind: ResourceKind
+    name: str
+    namespace: str = ""
+    subresource: str = ""
+    stage: Literal["request", "reply"] = "request"
+    """`request`: raising loses the request. `reply`: it was done, raising loses the answer."""
+
+
+Faults: TypeAlias = "Callable[[WriteOp], Awaitable[None]]"
+
+
+class Writer:
+    """Creates, patches, deletes and evicts; fenced, counted, folded."""
+
+    def __init__(
+        self,
+        apis: Apis,
+        codecs: Codecs,
+        *,
+        clock: Clock,
+        fence: Fence,
+        sink: Callable[[Wrote], None],
+        metrics: KubeMetrics | None = None,
+        faults: Faults | None = None,
+        jitter: Callable[[], float] | None = None,
+    ) -> None:
+        self._apis: Final = apis
+        self._codecs: Final = codecs
+        self._clock: Final = clock
+        self._fence: Final = fence
+        self._sink: Final = sink
+        self._metrics: Final = metrics
+        self._faults: Final = faults
+        self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
+        self.counts: Final[Counter[tuple[Verb, str, str]]] = Counter()
+        """Requests sent, by verb, kind and subresource."""
+
+    async def create(
+        self, kind: ResourceKind, manifest: Mapping[str, Any], *, namespace: str = ""
+    ) -> Object:
+        """Create an object from a manifest and return it as the server stored it."""
+        metadata = manifest.get("metadata", {})
+        name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
+        op = WriteOp(verb="create", kind=kind, name=name, namespace=namespace)
+        return self._fold(
+            kind, await self._do(op, lambda api: api.create(kind, manifest, namespace=namespace))
+        )
+
+    async def patch(
+        self,
+        kind: ResourceKind,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        resource_version: str | None = None,
+    ) -> Object:
+        """Merge-patch an object and return it; with `resource_version` under optimistic lock."""
+        op = WriteOp(
+            verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource
+        )
+        body = await self._do(
+            op,
+            lambda api: api.patch(
+                kind,
+                name,
+                patch,
+                namespace=namespace,
+                subresource=subresource,
+                resource_version=resource_version,
+            ),
+            repeatable=True,
+        )
+        return self._fold(kind, body)
+
+    async def delete(
+        self,
+        kind: ResourceKind,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> Object | None:
+        """Delete an object; returns it while finalizers or a grace period hold it, else None.
+
+        Raises:
+            NotFoundError: it is gone.
+            ConflictError: UID or version are not these any more.
+        """
+        op = WriteOp(verb="delete", kind=kind, name=name, namespace=namespace)
+        body = await self._do(
+            op,
+            lambda api: api.delete(
+                kind,
+                name,
+                namespace=namespace,
+                uid=uid,
+                resource_version=resource_version,
+                grace_seconds=grace_seconds,
+            ),
+            repeatable=uid is not None,
+        )
+        head = _head.decode(body)
+        if head.kind != kind.kind or head.metadata.deletion_timestamp is None:
+            return None
+        return self._fold(kind, body)
+
+    async def evict(self, pod: PodView, *, grace_seconds: int | None = None) -> None:
+        """Ask for a pod's eviction, under its UID.
+
+        Raises:
+            TooManyRequestsError: a disruption budget refuses now.
+            NotFoundError, ConflictError: the pod is gone, or another one has its name.
+        """
+        op = WriteOp(
+            verb="evict",
+            kind=PODS,
+            name=pod.name,
+            namespace=pod.namespace,
+            subresource="eviction",
+        )
+        await self._do(
+            op,
+            lambda api: api.evict(
+                pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=grace_seconds
+            ),
+        )
+
+    def _fold(self, kind: ResourceKind, body: bytes) -> Object:
+        written = self._codecs.for_kind(kind).decode(body)
+        self._sink(Wrote(written))
+        return written
+
+    async def _do(
+        self,
+        op: WriteOp,
+        send: Callable[[KubeApi], Awaitable[T]],
+        *,
+        repeatable: bool = False,
+    ) -> T:
+        """Send, and send again only where that cannot do a thing twice."""
+        api = self._apis.api_for(op.kind)
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self._send(op, lambda: send(api))
+            except ApiError as error:
+                delay = self._retry_delay(op, error, attempt, repeatable=repeatable)
+                if delay is None:
+                    raise
+            await self._clock.sleep(delay)
+        message = "unreachable: the last attempt returns or raises"
+        raise AssertionError(message)
+
+    async def _send(self, op: WriteOp, send: Callable[[], Awaitable[T]]) -> T:
+        self._fence.check()
+        outcome = "failed"
+        try:
+            if self._faults is not None:
+                await self._faults(op)
+                self._fence.check()  # a fault may have taken its time
+            self.counts[op.verb, op.kind.kind, op.subresource] += 1
+            result = await send()
+            if self._faults is not None:
+                await self._faults(replace(op, stage="reply"))
+        except ApiError as error:
+            outcome = str(error.status)
+            raise
+        else:
+            outcome = "ok"
+            return result
+        finally:
+            if self._metrics is not None:
+                labels = (op.verb, op.kind.kind, op.subresource, outcome)
+                self._metrics.writes.labels(*labels).inc()
+
+    def _retry_delay(
+        self, op: WriteOp, error: ApiError, attempt: int, *, repeatable: bool
+    ) -> float | None:
+        """Say how long to wait before the same request again; None means: raise."""
+        if attempt + 1 >= _ATTEMPTS:
+            return None
+        if isinstance(error, TooManyRequestsError):
+            if op.verb == "evict" or error.retry_after is None:
+                return None  # an eviction's 429 is a budget's word, for the caller to hear
+            return min(error.retry_after.total_seconds(), _MAX_DELAY_SECONDS)
+        never_sent = error.status == 0 and error.reason == UNREACHABLE
+        in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
+        if never_sent or (in_doubt and repeatable):
+            return self._jitter() * min(_BASE_DELAY_SECONDS * 2**attempt, _MAX_DELAY_SECONDS)
+        return None
+
+
+class ProviderNodeWriter:
+    """The narrow door for providers: Nodes only, through the same writer."""
+
+    __slots__ = ("_writer",)
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer: Final = writer
+
+    async def create(self, manifest: Mapping[str, object]) -> NodeView:
+        """Create a Node from a manifest; an existing one of that name is a ConflictError."""
+        return _as_node(await self._writer.create(NODES, manifest))
+
+    async def patch(self, name: str, patch: Mapping[str, object]) -> NodeView:
+        """Merge-patch a Node (labels, annotations, spec)."""
+        return _as_node(await self._writer.patch(NODES, name, patch))
+
+    async def patch_status(self, name: str, patch: Mapping[str, object]) -> NodeView:
+        """Merge-patch a Node's status."""
+        return _as_node(await self._writer.patch(NODES, name, patch, subresource="status"))
+
+    async def delete(self, name: str) -> None:
+        """Delete a Node; one that is gone already is fine."""
+        try:
+            await self._writer.delete(NODES, name)
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+
+_NOT_FOUND: Final = 404
+
+
+def _as_node(written: Object) -> NodeView:
+    from karpenter_core.api.records import NodeView
+
+    if not isinstance(written, NodeView):
+        message = f"the API server answered a write of a Node with a {type(written).__name__}"
+        raise TypeError(message)
+    return written
+
+
+class _HeadMeta(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class _Head(msgspec.Struct):
+    kind: str = ""
+    metadata: _HeadMeta = msgspec.field(default_factory=_HeadMeta)
+
+
+_head: Final = msgspec.json.Decoder(_Head)
