@@ -1,0 +1,355 @@
+"""The embedded API server: HTTP requests onto the registry, without any framework."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import random
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from karpenter_core.kube.resources import NAMESPACES, PODS
+from karpenter_core.kube.transport import Request, Response
+from karpenter_core.sim import pods, status
+from karpenter_core.sim.discovery import discover
+from karpenter_core.sim.fields import Json, section
+from karpenter_core.sim.registry import Registry, apply_patch
+from karpenter_core.sim.selectors import field_predicate, label_predicate
+from karpenter_core.sim.store import Stored
+from karpenter_core.sim.watches import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.sim.kinds import Served
+    from karpenter_core.sim.registry import PatchForm
+
+__all__ = ["ApiServer", "is_watch", "render_error"]
+
+_PATCH_FORMS: Final[Mapping[str, PatchForm]] = {
+    "application/merge-patch+json": "merge",
+    "application/json-patch+json": "json",
+}
+_SNAPSHOTS: Final = 64
+_TRUE: Final = frozenset({"1", "true", "True"})
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """What a path means."""
+
+    served: Served
+    namespace: str | None
+    name: str
+    part: str
+
+
+def is_watch(request: Request) -> bool:
+    """Tell whether a request asks for a stream."""
+    return request.method == "GET" and request.query.get("watch", "") in _TRUE
+
+
+def render_error(error: Exception) -> Response:
+    """Write a refusal as the real server does."""
+    if isinstance(error, status.StatusError):
+        retry = error.retry_after_seconds
+        headers = {"content-type": "application/json"}
+        if retry:
+            headers["retry-after"] = str(retry)
+        body = msgspec.json.encode(error.to_json())
+        return Response(status=error.code, body=body, headers=headers)
+    headers = {"content-type": "text/plain; charset=utf-8"}
+    return Response(status=404, body=b"404 page not found\n", headers=headers)
+
+
+class ApiServer:
+    """One in-memory API server; `sim.front` is the door that clients come through."""
+
+    def __init__(self, clock: Clock, *, history_size: int = 20_000, seed: int = 0) -> None:
+        self.clock: Final = clock
+        self.registry: Final = Registry(clock, history_size=history_size, seed=seed)
+        self._random: Final = random.Random(seed)  # noqa: S311 - spreads time limits only
+        self._snapshots: Final = OrderedDict[str, tuple[int, list[Stored]]]()
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
+            self.registry.create(NAMESPACES, {"metadata": {"name": name}})
+
+    def handle(self, request: Request) -> Response:
+        """Answer a request that is not a watch."""
+        try:
+            code, body = self._dispatch(request)
+        except (status.StatusError, status.PageNotFoundError) as error:
+            return render_error(error)
+        payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        return Response(status=code, body=payload, headers={"content-type": "application/json"})
+
+    def watch(self, request: Request) -> Watch:
+        """Open a watch.
+
+        Raises:
+            StatusError: 400, a parameter that cannot be used.
+            PageNotFoundError: no such kind.
+        """
+        target = self._resolve(request.path)
+        query = request.query
+        version = query.get("resourceVersion", "")
+        if not version.isdigit() and version:
+            raise status.bad_request(f'invalid resourceVersion "{version}"')
+        initial_events = query.get("sendInitialEvents", "") in _TRUE
+        if initial_events and query.get("resourceVersionMatch") != "NotOlderThan":
+            raise status.invalid(
+                target.served.kind,
+                "",
+                [status.FieldIssue("resourceVersionMatch", "Forbidden: must be NotOlderThan")],
+            )
+        from_now = initial_events or version in {"", "0"}
+        limit = query.get("timeoutSeconds", "")
+        name = f"metadata.name={target.name}" if target.name else ""
+        return Watch(
+            self.registry.store,
+            target.served,
+            namespace=target.namespace,
+            selects=_selection(target.served, query, name),
+            since=None if from_now else int(version),
+            bookmarks=query.get("allowWatchBookmarks", "") in _TRUE,
+            initial_events=initial_events,
+            timeout_seconds=float(limit or self._random.uniform(1800, 3600)),
+        )
+
+    def compact(self) -> None:
+        """Forget history and list snapshots: older watches and continue tokens get 410."""
+        self.registry.store.compact()
+        self._snapshots.clear()
+
+    def _resolve(self, path: str) -> _Target:
+        parts = path.strip("/").split("/")
+        match parts:
+            case ["api", version, *rest]:
+                group = ""
+            case ["apis", group, version, *rest]:
+                pass
+            case _:
+                raise status.PageNotFoundError(path)
+        namespace: str | None = None
+        match rest:
+            case ["namespaces", within, plural, *rest] if plural not in {"status", "finalize"}:
+                namespace = within
+            case [plural, *rest]:
+                pass
+            case _:
+                raise status.PageNotFoundError(path)
+        served = self.registry.served(group, version, plural)
+        name, part, *surplus = (*rest, "", "")
+        if any(surplus) or (namespace is not None and not served.kind.namespaced):
+            raise status.PageNotFoundError(path)
+        if not served.kind.namespaced:
+            namespace = ""
+        return _Target(served, namespace, name, part)
+
+    def _dispatch(self, request: Request) -> tuple[int, Json | bytes]:
+        found = discover(self.registry, request.path)
+        if found is not None:
+            return 200, found
+        target = self._resolve(request.path)
+        match request.method, bool(target.name), target.part:
+            case "GET", False, "":
+                return 200, self._list(target, request.query)
+            case "POST", False, "":
+                return 201, self._create(target, request)
+            case "DELETE", False, "":
+                return 200, self._delete_collection(target, request)
+            case "GET" | "PUT" | "PATCH" | "DELETE", True, "":
+                return 200, self._object(target, request)
+            case "GET" | "PUT" | "PATCH", True, "status" if target.served.status:
+                return 200, self._object(target, request)
+            case "GET" | "PUT" | "PATCH", True, "scale" if target.served.scale:
+                return 200, self._scale(target, request)
+            case "POST", True, "eviction" | "binding" if target.served.kind == PODS:
+                act = pods.evict if target.part == "eviction" else pods.bind
+                namespace, now = target.namespace or "", self.clock.now()
+                body = _decode(request)
+                return 201, act(self.registry, body, target.name, namespace, now=now)
+            case _, _, "" | "status" | "scale" | "eviction" | "binding":
+                raise status.StatusError(
+                    405,
+                    "MethodNotAllowed",
+                    "the server does not allow this method on the requested resource",
+                )
+            case _:
+                raise status.StatusError(
+                    404, "NotFound", "the server could not find the requested resource"
+                )
+
+    # Objects
+
+    def _create(self, target: _Target, request: Request) -> Json:
+        obj = _decode(request)
+        kind = target.served.kind
+        for field, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+            given = obj.get(field) or ("" if target.served.custom else wanted)
+            if given != wanted:
+                raise status.bad_request(
+                    f'the {field} in the data ("{given}") does not match the expected "{wanted}"'
+                )
+        if target.namespace is None:
+            raise status.bad_request("an empty namespace may not be set during creation")
+        return self.registry.create(kind, obj, target.namespace)
+
+    def _object(self, target: _Target, request: Request) -> Json:
+        kind, name, namespace = target.served.kind, target.name, target.namespace or ""
+        match request.method:
+            case "GET":
+                return self.registry.read(kind, name, namespace)
+            case "PUT":
+                obj = _decode(request)
+                return self.registry.update(kind, obj, name, namespace, part=target.part)
+            case "PATCH":
+                form, patch = _patch(request), _decode_any(request)
+                return self.registry.patch(
+                    kind, patch, name, namespace, part=target.part, form=form
+                )
+            case _:
+                grace, preconditions = _delete_options(request)
+                return self.registry.delete(
+                    kind, name, namespace, grace_seconds=grace, preconditions=preconditions
+                )
+
+    def _delete_collection(self, target: _Target, request: Request) -> Json:
+        selects = _selection(target.served, request.query)
+        grace, _ = _delete_options(request)
+        for stored in self.registry.store.all(target.served.kind, target.namespace):
+            if selects is None or selects(stored.obj):
+                namespace, name = stored.key
+                self.registry.delete(target.served.kind, name, namespace, grace_seconds=grace)
+        return status.success()
+
+    def _scale(self, target: _Target, request: Request) -> Json:
+        kind, name, namespace = target.served.kind, target.name, target.namespace or ""
+        wanted_path, actual_path = target.served.scale or ("", "")
+        obj = self.registry.read(kind, name, namespace)
+        if request.method != "GET":
+            scale = _scale_of(obj, wanted_path, actual_path)
+            given = _decode_any(request)
+            if request.method == "PATCH":
+                given = apply_patch(scale, given, _patch(request))
+            sent = given.get("metadata", {}).get("resourceVersion")
+            change: Json = {"metadata": {"resourceVersion": sent} if sent else {}}
+            place = change
+            *steps, leaf = wanted_path.strip(".").split(".")
+            for step in steps:
+                place = place.setdefault(step, {})
+            place[leaf] = given.get("spec", {}).get("replicas", 0)
+            obj = self.registry.patch(kind, change, name, namespace)
+        return _scale_of(obj, wanted_path, actual_path)
+
+    # Lists
+
+    def _list(self, target: _Target, query: Mapping[str, str]) -> bytes:
+        kind = target.served.kind
+        version, found, start = self._page_source(target, query)
+        limit = int(query.get("limit") or 0)
+        end = start + limit if limit else len(found)
+        metadata: Json = {"resourceVersion": str(version)}
+        if end < len(found):
+            metadata["continue"] = self._remember(version, found, end)
+            if not query.get("labelSelector") and not query.get("fieldSelector"):
+                metadata["remainingItemCount"] = len(found) - end
+        typed = target.served.custom
+        head = msgspec.json.encode(
+            {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
+        )
+        items = b",".join(stored.encode(typed=typed) for stored in found[start:end])
+        return b'%b,"items":[%b]}' % (head[:-1], items)
+
+    def _page_source(
+        self, target: _Target, query: Mapping[str, str]
+    ) -> tuple[int, list[Stored], int]:
+        if token := query.get("continue", ""):
+            try:
+                key, _, start = base64.urlsafe_b64decode(token).decode().partition(":")
+                place = int(start)
+            except (ValueError, binascii.Error):
+                raise status.bad_request("continue key is not valid") from None
+            if key not in self._snapshots:
+                raise status.expired("The provided continue parameter is too old")
+            version, found = self._snapshots[key]
+            return version, found, place
+        selects = _selection(target.served, query)
+        store = self.registry.store
+        found = store.all(target.served.kind, target.namespace)
+        if selects is not None:
+            found = [stored for stored in found if selects(stored.obj)]
+        return store.version, found, 0
+
+    def _remember(self, version: int, found: list[Stored], start: int) -> str:
+        """Keep what a paged list started from, so that its pages belong together."""
+        key = f"{version}-{id(found):x}"
+        self._snapshots[key] = (version, found)
+        self._snapshots.move_to_end(key)
+        while len(self._snapshots) > _SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return base64.urlsafe_b64encode(f"{key}:{start}".encode()).decode()
+
+
+def _selection(
+    served: Served, query: Mapping[str, str], more_fields: str = ""
+) -> Callable[[Mapping[str, Any]], bool] | None:
+    fields = ",".join(filter(None, (query.get("fieldSelector", ""), more_fields)))
+    by_field = field_predicate(fields, served.fields)
+    by_label = label_predicate(query.get("labelSelector", ""))
+    if by_field and by_label:
+        return lambda obj: by_field(obj) and by_label(obj)
+    return by_field or by_label
+
+
+def _decode_any(request: Request) -> Any:
+    try:
+        return msgspec.json.decode(request.body)
+    except msgspec.DecodeError as error:
+        raise status.bad_request(f"the body is not JSON: {error}") from error
+
+
+def _decode(request: Request) -> Json:
+    obj = _decode_any(request)
+    if not isinstance(obj, dict):
+        raise status.bad_request("the body is not an object")
+    return cast("Json", obj)
+
+
+def _patch(request: Request) -> PatchForm:
+    media_type = request.content_type.partition(";")[0].strip()
+    form = _PATCH_FORMS.get(media_type)
+    if form is None:
+        raise status.StatusError(
+            415,
+            "UnsupportedMediaType",
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{', '.join(_PATCH_FORMS)}",
+        )
+    return form
+
+
+def _delete_options(request: Request) -> tuple[int | None, Json | None]:
+    options: Json = _decode(request) if request.body else {}
+    grace = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
+    return None if grace is None else int(grace), options.get("preconditions")
+
+
+def _scale_of(obj: Json, wanted_path: str, actual_path: str) -> Json:
+    metadata = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"replicas": _number_at(obj, wanted_path)},
+        "status": {"replicas": _number_at(obj, actual_path)},
+    }
+
+
+def _number_at(obj: Json, path: str) -> int:
+    *steps, leaf = path.strip(".").split(".")
+    for step in steps:
+        obj = section(obj, step)
+    return obj.get(leaf) or 0

@@ -1,0 +1,125 @@
+"""Kinds that a CustomResourceDefinition brings: pruned, defaulted and judged by its schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, ResourceKind
+from karpenter_core.sim.kinds import Served
+from karpenter_core.sim.status import FieldIssue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_core.sim.store import Json
+
+__all__ = ["CLEANUP_FINALIZER", "SERVED_DEFINITIONS", "kinds_of"]
+
+CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+_ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def kinds_of(definition: Json) -> list[Served]:
+    """Return what a definition serves, one entry per served version."""
+    return [
+        _serve(definition["spec"], version)
+        for version in definition["spec"]["versions"]
+        if version.get("served")
+    ]
+
+
+def _serve(spec: Json, version: Json) -> Served:
+    from karpenter_core.api.schema import SchemaValidator
+
+    schema: Json = version.get("schema", {}).get("openAPIV3Schema", {"type": "object"})
+    validator = SchemaValidator(schema)
+    subresources: Json = version.get("subresources") or {}
+    scale: Json | None = subresources.get("scale")
+
+    def prepare(obj: Json, _old: Json | None) -> Json:
+        pruned = _prune(obj, schema, root=True)
+        return cast("Json", validator.default(pruned))
+
+    def issues(obj: Json, old: Json | None) -> Iterator[FieldIssue]:
+        for error in validator.validate(obj, old):
+            yield FieldIssue(error.path, error.message)
+
+    return Served(
+        kind=ResourceKind(
+            spec["group"],
+            version["name"],
+            spec["names"]["plural"],
+            spec["names"]["kind"],
+            spec["scope"] == "Namespaced",
+        ),
+        status="status" in subresources,
+        generation=True,
+        unconditional_update=False,
+        custom=True,
+        scale=(scale["specReplicasPath"], scale["statusReplicasPath"]) if scale else None,
+        short_names=tuple(spec["names"].get("shortNames", ())),
+        prepare=prepare,
+        issues=issues,
+    )
+
+
+def _prune(value: Any, schema: Json, *, root: bool = False) -> Any:
+    """Return the value without the fields that its schema does not know."""
+    if isinstance(value, list):
+        items: Json = schema.get("items") or {}
+        return [_prune(each, items) for each in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("Json", value)
+    properties: Json = schema.get("properties") or {}
+    others: Any = schema.get("additionalProperties")
+    preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    kept: Json = {}
+    for key, field in fields.items():
+        if root and key in _ROOT_FIELDS:
+            kept[key] = field
+        elif key in properties:
+            kept[key] = _prune(field, properties[key])
+        elif isinstance(others, dict):
+            kept[key] = _prune(field, cast("Json", others))
+        elif others is True or preserve:
+            kept[key] = field
+    return kept
+
+
+def _prepare_definition(definition: Json, old: Json | None) -> Json:
+    names = definition["spec"].setdefault("names", {})
+    names.setdefault("singular", str(names.get("kind", "")).lower())
+    names.setdefault("listKind", f"{names.get('kind', '')}List")
+    if old is None:
+        stored = [each["name"] for each in definition["spec"]["versions"] if each.get("storage")]
+        definition["status"] = {
+            "acceptedNames": names,
+            "storedVersions": stored,
+            "conditions": [
+                {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts"},
+                {"type": "Established", "status": "True", "reason": "InitialNamesAccepted"},
+            ],
+        }
+    return definition
+
+
+def _definition_issues(definition: Json, _old: Json | None) -> Iterator[FieldIssue]:
+    spec = definition["spec"]
+    wanted = f"{spec['names'].get('plural')}.{spec.get('group')}"
+    if definition["metadata"]["name"] != wanted:
+        yield FieldIssue(
+            "metadata.name",
+            f'Invalid value: "{definition["metadata"]["name"]}": must be spec.names.plural+"."+'
+            f"spec.group",
+        )
+
+
+SERVED_DEFINITIONS: Final = Served(
+    kind=CUSTOM_RESOURCE_DEFINITIONS,
+    status=True,
+    generation=True,
+    short_names=("crd", "crds"),
+    prepare=_prepare_definition,
+    issues=_definition_issues,
+)

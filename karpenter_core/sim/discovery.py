@@ -1,0 +1,87 @@
+"""The little discovery that clients ask for: health, version, groups and the kinds in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.sim.status import PageNotFoundError
+
+if TYPE_CHECKING:
+    from karpenter_core.sim.kinds import Served
+    from karpenter_core.sim.registry import Registry
+    from karpenter_core.sim.store import Json
+
+__all__ = ["MINOR", "discover"]
+
+MINOR: Final = 36
+"""The Kubernetes minor version whose behaviour is embedded."""
+
+_VERBS: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+
+
+def discover(registry: Registry, path: str) -> Json | bytes | None:
+    """Answer a path above the kinds, or None if it is not one."""
+    parts = path.strip("/").split("/")
+    match parts:
+        case ["healthz" | "livez" | "readyz"]:
+            return b"ok"
+        case ["version"]:
+            return {"major": "1", "minor": str(MINOR), "gitVersion": f"v1.{MINOR}.0+embedded"}
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"]}
+        case ["apis"]:
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups(registry)}
+        case ["api", version]:
+            return _resources(registry, "", version)
+        case ["apis", group, version]:
+            return _resources(registry, group, version)
+        case _:
+            return None
+
+
+def _groups(registry: Registry) -> list[Json]:
+    versions: dict[str, str] = {}
+    for served in registry.all_served():
+        if served.kind.group:
+            versions.setdefault(served.kind.group, served.kind.version)
+    groups: list[Json] = []
+    for group, version in versions.items():
+        entry = {"groupVersion": f"{group}/{version}", "version": version}
+        groups.append({"name": group, "versions": [entry], "preferredVersion": entry})
+    return groups
+
+
+def _resources(registry: Registry, group: str, version: str) -> Json:
+    found = [
+        served
+        for served in registry.all_served()
+        if (served.kind.group, served.kind.version) == (group, version)
+    ]
+    if not found:
+        raise PageNotFoundError(f"{group}/{version}")
+    group_version = f"{group}/{version}" if group else version
+    resources = [entry for served in found for entry in _entries(served)]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": group_version,
+        "resources": resources,
+    }
+
+
+def _entries(served: Served) -> list[Json]:
+    kind = served.kind
+    entry: Json = {
+        "name": kind.plural,
+        "singularName": kind.kind.lower(),
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": _VERBS,
+    }
+    if served.short_names:
+        entry["shortNames"] = list(served.short_names)
+    entries = [entry]
+    if served.status:
+        part = {"name": f"{kind.plural}/status", "verbs": ["get", "patch", "update"]}
+        entries.append({**entry, **part})
+    return entries

@@ -1,0 +1,103 @@
+"""Faults to order: which requests go wrong, how, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.sim.status import StatusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_core.kube.transport import Request
+
+__all__ = ["ConnectionLostError", "Fault", "Faults", "on"]
+
+_REASONS: Final = {
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+class ConnectionLostError(ConnectionError):
+    """The client gets no answer, or no more of it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Fault:
+    """What goes wrong with the requests that match; several sorts may be combined."""
+
+    matches: Callable[[Request], bool]
+    times: int | None = 1
+    """How many requests are hit; None is all of them."""
+    after: int = 0
+    """How many matching requests pass unharmed first."""
+    latency_seconds: float = 0.0
+    status: int = 0
+    """Refuse with this code, without doing the work."""
+    retry_after_seconds: int = 0
+    drop_reply: bool = False
+    """Do the work and lose the answer."""
+    drop_request: bool = False
+    """Lose the request before any work is done."""
+    drop_after_events: int | None = None
+    """Break a watch off after so many events."""
+
+    def error(self) -> StatusError:
+        """Return the refusal."""
+        return StatusError(
+            self.status,
+            _REASONS.get(self.status, ""),
+            f"injected fault {self.status}",
+            retry_after_seconds=self.retry_after_seconds,
+        )
+
+
+class Faults:
+    """The faults that are in force."""
+
+    def __init__(self) -> None:
+        self._faults: Final[list[Fault]] = []
+        self.hits = 0
+
+    def add(self, fault: Fault) -> Fault:
+        """Put a fault in force."""
+        self._faults.append(fault)
+        return fault
+
+    def clear(self) -> None:
+        """Let everything pass again."""
+        self._faults.clear()
+
+    def take(self, request: Request) -> list[Fault]:
+        """Return what hits this request, and count it."""
+        hitting: list[Fault] = []
+        for fault in tuple(self._faults):
+            if not fault.matches(request):
+                continue
+            if fault.after:
+                fault.after -= 1
+                continue
+            hitting.append(fault)
+            if fault.times is not None:
+                fault.times -= 1
+                if fault.times <= 0:
+                    self._faults.remove(fault)
+        self.hits += len(hitting)
+        return hitting
+
+
+def on(method: str = "", path: str = "", *, watch: bool | None = None) -> Callable[[Request], bool]:
+    """Match requests by method, by a part of the path, and by whether they watch."""
+
+    def matches(request: Request) -> bool:
+        if watch is not None and ("watch" in request.query) is not watch:
+            return False
+        return method in {"", request.method} and path in request.path
+
+    return matches

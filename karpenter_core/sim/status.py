@@ -1,0 +1,186 @@
+"""Refusals in the shape of Kubernetes: `kind: Status` with reason, details and causes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.kube.resources import ResourceKind
+
+__all__ = [
+    "FieldIssue",
+    "PageNotFoundError",
+    "StatusError",
+    "already_exists",
+    "bad_request",
+    "conflict",
+    "expired",
+    "forbidden",
+    "invalid",
+    "not_found",
+    "success",
+]
+
+
+class PageNotFoundError(Exception):
+    """No such kind: the real server answers with plain text, not with a Status."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldIssue:
+    """What is wrong with one field; `message` opens with the sort (`Invalid value: ...`)."""
+
+    field: str
+    message: str
+
+    @property
+    def reason(self) -> str:
+        """The cause's machine-readable reason."""
+        for opening, reason in _REASONS:
+            if self.message.startswith(opening):
+                return reason
+        return "FieldValueInvalid"
+
+
+_REASONS: Final = (
+    ("Required value", "FieldValueRequired"),
+    ("Duplicate value", "FieldValueDuplicate"),
+    ("Unsupported value", "FieldValueNotSupported"),
+    ("Forbidden", "FieldValueForbidden"),
+    ("Too long", "FieldValueTooLong"),
+    ("Too many", "FieldValueTooMany"),
+)
+
+
+class StatusError(Exception):
+    """A refusal, ready to be sent."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        retry_after_seconds: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code: Final = code
+        self.reason: Final = reason
+        self.message: Final = message
+        self.details: Final = dict(details or {})
+        self.retry_after_seconds: Final = retry_after_seconds
+        if retry_after_seconds:
+            self.details["retryAfterSeconds"] = retry_after_seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the Status object."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details:
+            body["details"] = self.details
+        return body | {"code": self.code}
+
+
+def success(kind: ResourceKind | None = None, *, name: str = "", uid: str = "") -> dict[str, Any]:
+    """Return the Status of something done."""
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+    }
+    if kind is not None:
+        body["details"] = _details(kind, name) | {"uid": uid}
+    return body
+
+
+def not_found(kind: ResourceKind, name: str) -> StatusError:
+    """404: the kind is served, the object is not there."""
+    return StatusError(
+        HTTPStatus.NOT_FOUND,
+        "NotFound",
+        f'{_qualified(kind)} "{name}" not found',
+        details=_details(kind, name),
+    )
+
+
+def already_exists(kind: ResourceKind, name: str) -> StatusError:
+    """409: an object of that name is there already."""
+    return StatusError(
+        HTTPStatus.CONFLICT,
+        "AlreadyExists",
+        f'{_qualified(kind)} "{name}" already exists',
+        details=_details(kind, name),
+    )
+
+
+def conflict(kind: ResourceKind, name: str, why: str = "") -> StatusError:
+    """409: the writer has not seen the newest version, or names another object's UID."""
+    why = why or (
+        "the object has been modified; "
+        "please apply your changes to the latest version and try again"
+    )
+    return StatusError(
+        HTTPStatus.CONFLICT,
+        "Conflict",
+        f'Operation cannot be fulfilled on {_qualified(kind)} "{name}": {why}',
+        details=_details(kind, name),
+    )
+
+
+def invalid(kind: ResourceKind, name: str, issues: Sequence[FieldIssue]) -> StatusError:
+    """422: the object breaks its schema or a rule; names every field."""
+    texts = [f"{issue.field}: {issue.message}" for issue in issues]
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    causes = [
+        {"reason": issue.reason, "message": issue.message, "field": issue.field} for issue in issues
+    ]
+    details = {"name": name, "group": kind.group, "kind": kind.kind, "causes": causes}
+    return StatusError(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "Invalid",
+        f'{qualified} "{name}" is invalid: {text}',
+        details={key: value for key, value in details.items() if value},
+    )
+
+
+def bad_request(message: str) -> StatusError:
+    """400: the request itself makes no sense."""
+    return StatusError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+
+def forbidden(kind: ResourceKind, name: str, why: str) -> StatusError:
+    """403: understood, and refused by a rule of the server."""
+    return StatusError(
+        HTTPStatus.FORBIDDEN,
+        "Forbidden",
+        f'{_qualified(kind)} "{name}" is forbidden: {why}',
+        details=_details(kind, name),
+    )
+
+
+def expired(message: str) -> StatusError:
+    """410: history does not reach back that far; list again."""
+    return StatusError(HTTPStatus.GONE, "Expired", message)
+
+
+def _qualified(kind: ResourceKind) -> str:
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+def _details(kind: ResourceKind, name: str) -> dict[str, Any]:
+    details = {"name": name, "group": kind.group, "kind": kind.plural}
+    return {key: value for key, value in details.items() if value}
