@@ -366,9 +366,7 @@ class Ledger:
 
     def _decide(self, event: PodsDecided) -> bool:
         for uid, target in event.placed.items():
-            old = self._placements.get(uid)
-            if old is None or old.target != target:
-                self._placements.put(uid, Placement(target, event.at))
+            self._placements.put(uid, Placement(target, event.at))
             self._note_decision(uid, event.at, placed=True)
         for uid in event.failed:
             self._placements.drop(uid)

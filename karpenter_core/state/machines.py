@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import is_true
-from karpenter_core.api.labels import INITIALIZED, INSTANCE_TYPE, NODE_POOL, NODES, PODS, REGISTERED
+from karpenter_core.api.labels import INITIALIZED, INSTANCE_TYPE, NODE_POOL, NODES, REGISTERED
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, NodeClaim
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.snapshot import StateNode
 from karpenter_core.state.taints import effective_taints
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView, PodView, Resources
     from karpenter_core.state.ledger import LedgerView
 
-__all__ = ["add_resources", "is_instance_terminating", "join", "machine_key", "total_requests"]
+__all__ = ["is_instance_terminating", "join", "machine_key", "total_requests"]
 
 _TRUE: Final = "true"
 
@@ -84,20 +85,8 @@ def join(
 
 
 def total_requests(pods: Iterable[PodView]) -> dict[str, int]:
-    """Sum what pods ask for, with the number of pods as `pods`."""
-    total: dict[str, int] = {}
-    for pod in pods:
-        requests = pod.shape.requests
-        add_resources(total, requests)
-        if PODS not in requests:
-            total[PODS] = total.get(PODS, 0) + 1
-    return total
-
-
-def add_resources(total: dict[str, int], more: Resources) -> None:
-    """Add amounts to a total in place."""
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+    """Sum what pods ask for; a shape's requests say `pods: 1`."""
+    return merge(pod.shape.requests for pod in pods)
 
 
 def is_instance_terminating(claim: NodeClaim) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim, TaintSpec
     from karpenter_core.api.records import NodeView
 
-__all__ = ["effective_taints", "has_taint", "is_ephemeral", "taint_of", "taint_text"]
+__all__ = ["effective_taints", "has_taint", "is_ephemeral", "taint_of"]
 
 READINESS_PREFIX: Final = "readiness.k8s.io/"
 
@@ -42,12 +42,6 @@ def taint_of(spec: TaintSpec) -> Taint:
 def has_taint(taints: Iterable[Taint], taint: Taint) -> bool:
     """Tell whether a taint of that key and effect is there; values do not matter."""
     return any(item.key == taint.key and item.effect == taint.effect for item in taints)
-
-
-def taint_text(taint: Taint) -> str:
-    """Write a taint the way `kubectl` does: `key[=value]:effect`."""
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
 
 
 def effective_taints(

@@ -1,0 +1,201 @@
+"""From the cluster to the question: which pods need a place, and what is there already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import READY, find, is_true
+from karpenter_core.api.labels import ALIASES, WELL_KNOWN
+from karpenter_core.api.nodeclaim import INITIALIZED
+from karpenter_core.scheduling.problem import Problem
+from karpenter_core.state.capacity import Capacity
+from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.state.pod_validation import opts_out, selector_error, volume_error
+from karpenter_core.state.usage import pool_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import PodView
+    from karpenter_core.state.ledger import Placement
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = [
+    "NOMINATION_WINDOW",
+    "IgnoredPod",
+    "ProvisioningInput",
+    "leaving_pods",
+    "scheduling_problem",
+    "usable_pools",
+]
+
+NOMINATION_WINDOW: Final = timedelta(seconds=20)
+"""Upstream default: twice the longest batch window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredPod:
+    """A pod that is not asked about, and why; a silent one wished for that itself."""
+
+    pod: PodView
+    reason: str
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProvisioningInput:
+    """What a pass has to solve, and the pods that are settled without it.
+
+    `waiting` are the pods whose place was decided before and still stands, by machine name: a
+    claim under way, or a node the scheduler has not bound them to yet.
+    """
+
+    problem: Problem
+    ignored: tuple[IgnoredPod, ...] = ()
+    waiting: Mapping[str, tuple[PodView, ...]] = field(
+        default_factory=dict[str, "tuple[PodView, ...]"],
+    )
+
+
+def scheduling_problem(
+    snapshot: Snapshot,
+    *,
+    now: datetime,
+    well_known: frozenset[str] = frozenset(),
+    aliases: Mapping[str, str] = ALIASES,
+    nomination_window: timedelta = NOMINATION_WINDOW,
+) -> ProvisioningInput:
+    """Ask for places for the pods that wait and for those whose nodes are going.
+
+    A pod that was given a place keeps it while the place is good: the claim is under way, or the
+    scheduler still has time to bind it. It is not asked about again, and its place is taken.
+    """
+    candidates, ignored = _sorted_out(snapshot, well_known, aliases)
+    candidates.extend(leaving_pods(snapshot, now))
+    capacity = Capacity(snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases)
+    places, homeless = _kept_places(
+        snapshot, capacity, candidates, now=now, nomination_window=nomination_window
+    )
+    machines = sorted(
+        (machine for machine in snapshot.state_nodes if not machine.marked_for_deletion),
+        key=lambda machine: (not machine.initialized, machine.name),
+    )
+    pools = usable_pools(snapshot)
+    problem = Problem(
+        pods=tuple(homeless),
+        pools=pools,
+        catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
+        nodes=tuple(
+            capacity.existing_node(machine, places.get(machine, ())) for machine in machines
+        ),
+        daemons=capacity.daemons,
+        pool_usage=pool_usage(snapshot),
+        well_known=well_known,
+        aliases=aliases,
+    )
+    return ProvisioningInput(
+        problem=problem,
+        ignored=tuple(ignored),
+        waiting={machine.name: tuple(pods) for machine, pods in places.items()},
+    )
+
+
+def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
+    """Return the pools that machines may be ordered from now, by name."""
+    return tuple(
+        pool
+        for name, pool in sorted(snapshot.node_pools.items())
+        if snapshot.manages(pool.spec.template.spec.node_class_ref)
+        and pool.spec.replicas is None
+        and not pool.is_deleting
+        and is_true(pool.status.conditions, READY)
+        and name in snapshot.catalogues
+        and snapshot.catalogues[name].instance_types
+    )
+
+
+def leaving_pods(snapshot: Snapshot, now: datetime) -> tuple[PodView, ...]:
+    """Return the pods that will need another place because their nodes are on the way out."""
+    leaving = [machine for machine in snapshot.state_nodes if machine.marked_for_deletion]
+    if not leaving:
+        return ()
+    budgets = PodBudgets(snapshot.disruption_budgets.values())
+    return tuple(
+        pod
+        for machine in leaving
+        for pod in sorted(machine.pods, key=lambda item: item.uid)
+        if budgets.is_reschedulable_now(pod, now)
+    )
+
+
+def _sorted_out(
+    snapshot: Snapshot, well_known: frozenset[str], aliases: Mapping[str, str]
+) -> tuple[list[PodView], list[IgnoredPod]]:
+    """Part the pending pods into those to ask about and those to ignore; shapes are judged once."""
+    good: list[PodView] = []
+    ignored: list[IgnoredPod] = []
+    verdicts: dict[int, tuple[str, bool]] = {}
+    for _, pod in sorted(snapshot.pending_pods.items()):
+        verdict = verdicts.get(id(pod.shape))
+        if verdict is None:
+            silent = opts_out(pod.shape, aliases=aliases)
+            error = selector_error(pod.shape, well_known=well_known, aliases=aliases)
+            verdict = ("the pod asks for a node of no NodePool" if silent else error, silent)
+            verdicts[id(pod.shape)] = verdict
+        reason, silent = verdict
+        reason = reason or volume_error(pod, snapshot)
+        if reason:
+            ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
+        else:
+            good.append(pod)
+    return good, ignored
+
+
+def _kept_places(
+    snapshot: Snapshot,
+    capacity: Capacity,
+    candidates: list[PodView],
+    *,
+    now: datetime,
+    nomination_window: timedelta,
+) -> tuple[dict[StateNode, list[PodView]], list[PodView]]:
+    """Part the pods into those that keep their place and those that need one."""
+    wished: dict[StateNode, list[PodView]] = {}
+    homeless: list[PodView] = []
+    for pod in candidates:
+        placement = snapshot.ledger.placements.get(pod.uid)
+        target = None if placement is None else snapshot.state_node(placement.target)
+        if (
+            placement is None
+            or target is None
+            or target.marked_for_deletion
+            or now >= _good_until(placement, target, now, nomination_window)
+        ):
+            homeless.append(pod)
+        else:
+            wished.setdefault(target, []).append(pod)
+    kept: dict[StateNode, list[PodView]] = {}
+    for machine, pods in wished.items():
+        if capacity.takes(machine, pods):
+            kept[machine] = pods
+        else:
+            homeless.extend(pods)
+    return kept, homeless
+
+
+def _good_until(
+    placement: Placement, target: StateNode, now: datetime, window: timedelta
+) -> datetime:
+    """Return until when a place stands: a machine that boots is waited for, however long."""
+    if not target.initialized:
+        return now + window
+    ready = None
+    if target.claim is not None:
+        condition = find(target.claim.status.conditions, INITIALIZED)
+        ready = None if condition is None else condition.last_transition_time
+    since = placement.at if ready is None else max(placement.at, ready)
+    return since + window
