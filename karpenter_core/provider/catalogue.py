@@ -1,4 +1,4 @@
-"""What a provider builds its catalogue of, under the names it may import.
+"""What a provider builds its catalogue of and chooses from, under the names it may import.
 
 Providers import these from here: where the core keeps them is the core's own affair.
 """
@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
 from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
+from karpenter_core.scheduling.offerings import (
+    cheapest_offering,
+    cheapest_price,
+    compatible_offerings,
+    offering_price,
+    order_by_price,
+    worst_launch_price,
+)
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 
 __all__ = [
@@ -17,4 +25,10 @@ __all__ = [
     "Price",
     "Requirement",
     "Requirements",
+    "cheapest_offering",
+    "cheapest_price",
+    "compatible_offerings",
+    "offering_price",
+    "order_by_price",
+    "worst_launch_price",
 ]

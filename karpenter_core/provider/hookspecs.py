@@ -5,7 +5,9 @@ An `async def` implementation is accepted and awaited on the event loop. An impl
 any subset of the arguments, by name; arguments may be added in later versions.
 
 Hooks of a provider reach only the provider that owns the NodeClass kind in question, so none has to
-ask "is this mine?". Those below "Open to any plug-in" reach every plug-in, provider or not.
+ask "is this mine?". Those below "Open to any plug-in" reach every plug-in, provider or not; a plug-in
+that is no provider may also have `karpenter_start`, `karpenter_stop`, `karpenter_declare_tasks` and
+`karpenter_check`.
 
 Plural hooks answer with one outcome for each item, in the order of the items; an error for one item
 is returned as a value (`karpenter_core.errors`), never raised. What is raised counts for all items.

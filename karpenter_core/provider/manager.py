@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast, final
 
 import pluggy
@@ -23,6 +24,8 @@ from karpenter_core.provider.markers import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import typer
 
 __all__ = ["MANDATORY_HOOKS", "OPEN_HOOKS", "LoadedProvider", "Plugins", "load_plugins"]
 
@@ -46,6 +49,14 @@ OPEN_HOOKS: Final = frozenset(
         "karpenter_observe_decision",
     },
 )
+"""What is asked of every plug-in at once."""
+
+_WITHOUT_KIND: Final = OPEN_HOOKS | {
+    "karpenter_start",
+    "karpenter_stop",
+    "karpenter_declare_tasks",
+    "karpenter_check",
+}
 """What a plug-in may implement without being a provider."""
 
 
@@ -116,6 +127,15 @@ class Plugins:
         """Return the names of the plug-ins that implement a hook, in the order they are asked."""
         return tuple(name for name in self._names if self.caller(hook, name) is not None)
 
+    def add_commands(self, app: typer.Typer) -> None:
+        """Let every plug-in add its commands to the program.
+
+        Raises:
+            PluginError: a plug-in could not.
+        """
+        for name in self.implementers("karpenter_add_commands"):
+            self._ask("karpenter_add_commands", name, {"app": app})
+
     def settings(self) -> Mapping[str, tuple[SettingSpec, ...]]:
         """Return the settings of each plug-in.
 
@@ -138,13 +158,15 @@ class Plugins:
                         )
         return result
 
-    def _ask(self, hook: str, name: str) -> object:
+    def _ask(
+        self, hook: str, name: str, arguments: Mapping[str, object] = MappingProxyType({})
+    ) -> object:
         """Call a hook of one plug-in while loading."""
         caller = self.caller(hook, name)
         if caller is None:
             raise PluginError(f"{self._sources[name]} does not implement {hook}")
         try:
-            answer = caller()
+            answer = caller(**arguments)
         except Exception as error:
             raise PluginError(f"{self._sources[name]}: {hook} failed: {error!r}") from error
         if hook in OPEN_HOOKS:  # these are asked of all, so pluggy gives a list
@@ -172,7 +194,7 @@ class Plugins:
 
     def _check_open_only(self, source: _Source) -> None:
         callers = self._pm.get_hookcallers(source.plugin) or []
-        closed = sorted({c.name for c in callers} - OPEN_HOOKS)
+        closed = sorted({c.name for c in callers} - _WITHOUT_KIND)
         if closed:
             raise PluginError(
                 f"{source} implements {', '.join(closed)} but not karpenter_provider_info, "

@@ -1,0 +1,98 @@
+"""What other plug-ins make of a provider's catalogue: other prices, rated risks.
+
+Applied once when a catalogue is built, never per scheduling pass.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from karpenter_core.api.prices import Price
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import CatalogueOffering
+from karpenter_core.provider.dispatch import checked_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.provider.dispatch import Dispatcher
+    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
+
+__all__ = ["adjust_catalogue"]
+
+_PRICES = "karpenter_adjust_prices"
+_RISKS = "karpenter_rate_risk"
+
+
+async def adjust_catalogue(
+    instance_types: tuple[InstanceType, ...],
+    *,
+    provider: str,
+    plugins: Plugins,
+    dispatcher: Dispatcher,
+) -> tuple[InstanceType, ...]:
+    """Return the catalogue with the prices and risks that plug-ins give it.
+
+    Raises:
+        CloudProviderError: a plug-in failed or answered nonsense; the catalogue is not to be used.
+    """
+    pricing, rating = plugins.implementers(_PRICES), plugins.implementers(_RISKS)
+    if not pricing and not rating:
+        return instance_types
+    lines = [
+        CatalogueOffering(provider=provider, instance_type=it, offering=offering)
+        for it in instance_types
+        for offering in it.offerings
+    ]
+    for name in pricing:
+        prices = await _ask(dispatcher, _PRICES, name, lines, Price)
+        lines = [
+            line
+            if price is None
+            else replace(line, offering=replace(line.offering, price=cast("Price", price)))
+            for line, price in zip(lines, prices, strict=True)
+        ]
+    for name in rating:
+        risks = await _ask(dispatcher, _RISKS, name, lines, float, int)
+        lines = [
+            _with_risk(line, cast("float | None", risk), name)
+            for line, risk in zip(lines, risks, strict=True)
+        ]
+    return _with_offerings(instance_types, lines)
+
+
+async def _ask(
+    dispatcher: Dispatcher, hook: str, name: str, lines: list[CatalogueOffering], *types: type
+) -> Sequence[object]:
+    answer = await dispatcher.ask(hook, name, {"offerings": tuple(lines)})
+    # a hook open to all plug-ins answers with a list of answers, empty when the one asked gave None
+    answers = cast("list[object]", answer)
+    if not answers:
+        return [None] * len(lines)
+    return checked_list(
+        answers[0], count=len(lines), types=(*types, type(None)), hook=hook, name=name
+    )
+
+
+def _with_risk(line: CatalogueOffering, risk: float | None, name: str) -> CatalogueOffering:
+    if risk is None:
+        return line
+    if not 0 <= risk <= 1:
+        raise CloudProviderError(
+            f'plug-in "{name}": {_RISKS} rated {line.instance_type.name} with {risk}, '
+            "which is not between 0 and 1"
+        )
+    highest = max(line.offering.interruption_risk, float(risk))
+    return replace(line, offering=replace(line.offering, interruption_risk=highest))
+
+
+def _with_offerings(
+    instance_types: tuple[InstanceType, ...], lines: list[CatalogueOffering]
+) -> tuple[InstanceType, ...]:
+    offerings: defaultdict[int, list[Offering]] = defaultdict(list)
+    for line in lines:
+        offerings[id(line.instance_type)].append(line.offering)
+    return tuple(replace(it, offerings=tuple(offerings[id(it)])) for it in instance_types)

@@ -1,0 +1,145 @@
+"""The three calls about instances that are made in batches: launch, fetch, terminate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar, cast, final
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.batching import Batcher
+from karpenter_core.provider.contract import (
+    Instance,
+    LaunchedInstance,
+    LaunchRequest,
+    Termination,
+)
+from karpenter_core.provider.dispatch import checked_list
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
+
+    from karpenter_core.provider.contract import FetchOutcome, LaunchOutcome, TerminateOutcome
+    from karpenter_core.provider.dispatch import Dispatcher
+
+__all__ = ["InstanceCalls"]
+
+T = TypeVar("T")
+Item = TypeVar("Item", LaunchRequest, str)
+
+
+@final
+class InstanceCalls:
+    """The batched calls to one provider; what fails for one item is its outcome, never raised."""
+
+    def __init__(self, provider: str, dispatcher: Dispatcher) -> None:
+        self._provider: Final = provider
+        self._dispatcher: Final = dispatcher
+        self.on_late_launch: Callable[[LaunchRequest, LaunchOutcome], None] | None = None
+        self._launches: Final = self._batcher(
+            "karpenter_launch_instances",
+            "requests",
+            LaunchedInstance,
+            identity=_token,
+            key=_node_class_name,
+            on_late=self._late_launch,
+        )
+        self._fetches: Final = self._batcher(
+            "karpenter_fetch_instances", "provider_ids", Instance, identity=_itself, key=_same
+        )
+        self._terminations: Final = self._batcher(
+            "karpenter_terminate_instances",
+            "provider_ids",
+            Termination,
+            identity=_itself,
+            key=_same,
+        )
+
+    @property
+    def open_launches(self) -> int:
+        """How many claims wait for their launch."""
+        return self._launches.open
+
+    async def launch(self, request: LaunchRequest) -> LaunchOutcome:
+        """Launch one instance; FencedError is raised."""
+        return await _as_outcome(self._launches.add(request))
+
+    async def fetch(self, provider_id: str) -> FetchOutcome:
+        """Look one instance up."""
+        return await _as_outcome(self._fetches.add(provider_id))
+
+    async def terminate(self, provider_id: str) -> TerminateOutcome:
+        """Ask for one instance's end; FencedError is raised."""
+        return await _as_outcome(self._terminations.add(provider_id))
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._launches.close()
+        self._fetches.close()
+        self._terminations.close()
+
+    def _late_launch(
+        self, request: LaunchRequest, outcome: LaunchedInstance | CloudProviderError | BaseException
+    ) -> None:
+        if self.on_late_launch is None:
+            return
+        if not isinstance(outcome, LaunchedInstance | CloudProviderError):
+            outcome = CloudProviderError(f"the launch failed: {outcome!r}")
+        self.on_late_launch(request, outcome)
+
+    def _batcher(
+        self,
+        hook: str,
+        argument: str,
+        wanted: type[T],
+        *,
+        identity: Callable[[Item], Hashable],
+        key: Callable[[LaunchRequest | str], Hashable],
+        on_late: Callable[[Item, T | CloudProviderError | BaseException], None] | None = None,
+    ) -> Batcher[Item, T | CloudProviderError]:
+        async def call(items: Sequence[Item]) -> Sequence[T | CloudProviderError]:
+            answer = await self._dispatcher.ask(hook, self._provider, {argument: tuple(items)})
+            listed = checked_list(
+                answer,
+                count=len(items),
+                types=(wanted, CloudProviderError),
+                hook=hook,
+                name=self._provider,
+            )
+            return cast("Sequence[T | CloudProviderError]", listed)
+
+        limits = self._dispatcher.limits(hook, self._provider)
+        return Batcher[Item, "T | CloudProviderError"](
+            call,
+            what=f'{hook} of plug-in "{self._provider}"',
+            limits=limits,
+            clock=self._dispatcher.clock,
+            calls=self._dispatcher.calls_of(self._provider),
+            identity=identity,
+            key=limits.key or key,
+            on_late=on_late,
+        )
+
+
+async def _as_outcome(waiting: Awaitable[T | CloudProviderError]) -> T | CloudProviderError:
+    """Make an outcome of what was raised for a whole batch."""
+    try:
+        return await waiting
+    except CloudProviderError as error:
+        return error
+
+
+def _token(request: LaunchRequest) -> Hashable:
+    return request.token
+
+
+def _itself(provider_id: str) -> Hashable:
+    return provider_id
+
+
+def _node_class_name(item: LaunchRequest | str) -> Hashable:
+    if isinstance(item, str):
+        return item
+    return type(item.node_class).resource.kind, item.node_class.name
+
+
+def _same(_item: LaunchRequest | str) -> Hashable:
+    return ""

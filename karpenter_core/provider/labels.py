@@ -1,0 +1,58 @@
+"""Put together what the providers say about labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.errors import PluginError
+from karpenter_core.provider.contract import LabelClasses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["merge_label_classes"]
+
+
+def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
+    """Return the labels of all providers together, by provider name.
+
+    Raises:
+        PluginError: two providers mean different things by one spelling.
+    """
+    well_known: set[str] = set()
+    restricted: set[str] = set()
+    aliases: dict[str, str] = {}
+    values: dict[str, dict[str, str]] = {}
+    said: dict[tuple[str, str], str] = {}
+    for name, labels in classes.items():
+        well_known |= labels.well_known
+        restricted |= labels.restricted_domains
+        for alias, key in labels.aliases.items():
+            _agree(aliases, alias, key, ("", alias), name, said)
+        for key, spellings in labels.value_aliases.items():
+            for alias, value in spellings.items():
+                _agree(values.setdefault(key, {}), alias, value, (key, alias), name, said)
+    return LabelClasses(
+        well_known=frozenset(well_known),
+        restricted_domains=frozenset(restricted),
+        aliases=aliases,
+        value_aliases=values,
+    )
+
+
+def _agree(
+    known: dict[str, str],
+    alias: str,
+    meaning: str,
+    spelling: tuple[str, str],
+    name: str,
+    said: dict[tuple[str, str], str],
+) -> None:
+    first = known.setdefault(alias, meaning)
+    if first != meaning:
+        where = f'value "{alias}" of label {spelling[0]}' if spelling[0] else f'label "{alias}"'
+        raise PluginError(
+            f'{where} stands for "{first}" to plug-in "{said[spelling]}" '
+            f'and for "{meaning}" to plug-in "{name}"'
+        )
+    said.setdefault(spelling, name)

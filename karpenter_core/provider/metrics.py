@@ -1,0 +1,67 @@
+"""What calls to providers cost and how they fail, under the names Karpenter's dashboards read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+from prometheus_client import Counter, Gauge, Histogram
+
+from karpenter_core.errors import CloudProviderError, KarpenterError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["ProviderMetrics"]
+
+DURATION_BUCKETS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8,
+    0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0,
+    20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
+)  # fmt: skip  # upstream's buckets for durations
+
+
+@final
+class ProviderMetrics:
+    """Durations and errors by calling controller, method and provider; calls that are overdue."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("controller", "method", "provider")
+        self._duration: Final = Histogram(
+            "karpenter_cloudprovider_duration_seconds",
+            "How long calls to providers take, waiting for a batch included.",
+            labels,
+            buckets=DURATION_BUCKETS,
+            registry=registry,
+        )
+        self._errors: Final = Counter(
+            "karpenter_cloudprovider_errors_total",
+            "Calls to providers that failed, by typed error.",
+            (*labels, "error"),
+            registry=registry,
+        )
+        self._overdue: Final = Gauge(
+            "karpenter_cloudprovider_overdue_calls",
+            "Calls to providers that have passed their time limit and are still open.",
+            ("provider",),
+            registry=registry,
+        )
+
+    def observe(
+        self, method: str, provider: str, seconds: float, error: BaseException | None
+    ) -> None:
+        """Count one call; the controller is the one that logs are bound to."""
+        controller = str(structlog.contextvars.get_contextvars().get("controller", ""))
+        self._duration.labels(controller, method, provider).observe(seconds)
+        if error is not None:
+            self._errors.labels(controller, method, provider, _name(error)).inc()
+
+    def set_overdue(self, provider: str, count: int) -> None:
+        """Say how many calls to a provider are overdue now."""
+        self._overdue.labels(provider).set(count)
+
+
+def _name(error: BaseException) -> str:
+    """Name a typed error; anything else has none, as upstream."""
+    is_typed = isinstance(error, KarpenterError) and type(error) is not CloudProviderError
+    return type(error).__name__ if is_typed else ""

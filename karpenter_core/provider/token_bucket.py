@@ -1,0 +1,62 @@
+"""Stay within a cloud's request rate, from any thread and without sleeping under a lock."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["TokenBucket"]
+
+
+@final
+class TokenBucket:
+    """`burst` tokens at most, refilled at `rate_per_second`; each request takes some.
+
+    `monotonic` gives seconds that never run backwards (`context.clock.monotonic`).
+    """
+
+    def __init__(
+        self, *, rate_per_second: float, burst: float, monotonic: Callable[[], float]
+    ) -> None:
+        if rate_per_second <= 0 or burst <= 0:
+            message = f"rate ({rate_per_second}) and burst ({burst}) must be positive"
+            raise ValueError(message)
+        self._rate: Final = rate_per_second
+        self._burst: Final = burst
+        self._monotonic: Final = monotonic
+        self._lock: Final = threading.Lock()
+        self._tokens = burst
+        self._filled = monotonic()
+
+    def reserve(self, count: float = 1) -> float:
+        """Take tokens in any case and return how many seconds to wait before using them.
+
+        Those who wait are served in the order they came: the bucket goes into debt.
+
+        Raises:
+            ValueError: more than the bucket ever holds.
+        """
+        if count > self._burst:
+            message = f"{count} tokens asked of a bucket that holds {self._burst}"
+            raise ValueError(message)
+        with self._lock:
+            self._refill()
+            self._tokens -= count
+            return max(0.0, -self._tokens / self._rate)
+
+    def try_take(self, count: float = 1) -> bool:
+        """Take tokens if they are there now."""
+        with self._lock:
+            self._refill()
+            if self._tokens < count:
+                return False
+            self._tokens -= count
+            return True
+
+    def _refill(self) -> None:
+        now = self._monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
+        self._filled = now
