@@ -1,0 +1,106 @@
+"""The table of open nodes: one column each, existing ones first, then planned claims.
+
+The only writer of these arrays. Amounts are int64 in fixed units, resource-major: every hot
+operation walks one resource over all nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["NO_ROW", "OpenNodes"]
+
+NO_ROW: Final = -1
+"""The `row` of a node whose machine is open (or that is there already)."""
+
+_FIRST_SIZE: Final = 256
+
+
+@final
+class OpenNodes:
+    """Nodes that pods can be put on in this pass, with what is left on each."""
+
+    def __init__(
+        self, free: NDArray[np.int64], signatures: NDArray[np.int64], *, size: int = _FIRST_SIZE
+    ) -> None:
+        resources, existing = free.shape
+        size = max(size, existing)
+        self.existing: Final = existing
+        """How many of the columns are nodes that are there."""
+        self.count = existing
+        self._free = np.zeros((resources, size), dtype=np.int64)
+        self._free[:, :existing] = free
+        self._used = np.zeros((resources, size), dtype=np.int64)
+        self._signature = np.full(size, NO_ROW, dtype=np.int64)
+        self._signature[:existing] = signatures
+        self._row = np.full(size, NO_ROW, dtype=np.int64)
+        self.log: Final = list[tuple[int, NDArray[np.intp], NDArray[np.int64]]]()
+        """What was placed, in order: class, columns, pods put on each."""
+
+    @property
+    def free(self) -> NDArray[np.int64]:
+        """What is left at most, per resource and node."""
+        return self._free[:, : self.count]
+
+    @property
+    def used(self) -> NDArray[np.int64]:
+        """What this pass has put there, per resource and node."""
+        return self._used[:, : self.count]
+
+    @property
+    def signature(self) -> NDArray[np.int64]:
+        """The number of each node's signature."""
+        return self._signature[: self.count]
+
+    @property
+    def row(self) -> NDArray[np.int64]:
+        """The row of the catalogue each claim is measured by; NO_ROW: any of its rows."""
+        return self._row[: self.count]
+
+    def open(
+        self, count: int, *, signature: int, limit: NDArray[np.int64], row: int = NO_ROW
+    ) -> NDArray[np.intp]:
+        """Add empty claims and return their columns."""
+        start, end = self.count, self.count + count
+        if end > self._signature.shape[0]:
+            self._grow(end)
+        self.count = end
+        self._free[:, start:end] = limit[:, None]
+        self._used[:, start:end] = 0
+        self._signature[start:end] = signature
+        self._row[start:end] = row
+        return np.arange(start, end)
+
+    def place(
+        self,
+        pod_class: int,
+        columns: NDArray[np.intp],
+        counts: NDArray[np.int64],
+        request: NDArray[np.int64],
+    ) -> None:
+        """Put pods of one class on nodes."""
+        amounts = request[:, None] * counts[None, :]
+        self._free[:, columns] -= amounts
+        self._used[:, columns] += amounts
+        self.log.append((pod_class, columns, counts))
+
+    def become(
+        self, columns: NDArray[np.intp], signature: int, limit: NDArray[np.int64] | None
+    ) -> None:
+        """Give nodes another signature; `limit` is what its machines hold, when that changed."""
+        self._signature[columns] = signature
+        if limit is not None:
+            self._free[:, columns] = limit[:, None] - self._used[:, columns]
+
+    def _grow(self, needed: int) -> None:
+        size = max(needed, 2 * self._signature.shape[0])
+        extra = size - self._signature.shape[0]
+        self._free = np.pad(self._free, ((0, 0), (0, extra)))
+        self._used = np.pad(self._used, ((0, 0), (0, extra)))
+        self._signature = np.pad(self._signature, (0, extra), constant_values=NO_ROW)
+        self._row = np.pad(self._row, (0, extra), constant_values=NO_ROW)
