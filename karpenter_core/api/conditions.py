@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from karpenter_core.api.base import Model, Timestamp
+from karpenter_core.api.facets import Below, Facets
 from karpenter_core.errors import KarpenterError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "AWAITING_RECONCILIATION",
     "FALSE",
     "READY",
+    "STRICT_CONDITION",
     "TRUE",
     "UNKNOWN",
     "Condition",
@@ -59,12 +61,37 @@ class DependentConditionError(KarpenterError):
 class Condition(Model):
     """One status condition."""
 
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    last_transition_time: Timestamp | None = None
-    observed_generation: int | None = None
+    type: Annotated[
+        str,
+        Facets(
+            max_length=316,
+            pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        ),
+    ]
+    """What the condition is about, in CamelCase."""
+    status: Annotated[str, Facets(enum=(TRUE, FALSE, UNKNOWN))]
+    """Whether it holds."""
+    reason: Annotated[
+        str, Facets(max_length=1024, pattern=r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$")
+    ] = ""
+    """Why, as one CamelCase word for programs."""
+    message: Annotated[str, Facets(max_length=32768)] = ""
+    """Why, for people; may be empty."""
+    last_transition_time: Annotated[Timestamp | None, Facets(required=True)] = None
+    """When the status last changed."""
+    observed_generation: Annotated[int | None, Facets(format="int64", minimum=0)] = None
+    """The generation of the object that was judged."""
+
+
+STRICT_CONDITION: Final = (
+    Below(
+        "items.reason",
+        Facets(min_length=1, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", required=True),
+    ),
+    Below("items.message", Facets(required=True)),
+)
+"""Metadata for a list of conditions that must all give a reason (every kind but NodeClaim)."""
 
 
 def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from karpenter_core.api.base import CustomResource, KubernetesObject, Model, Timestamp
+from karpenter_core.api.base import (
+    CustomResource,
+    KubernetesObject,
+    Model,
+    PrinterColumn,
+    Timestamp,
+)
+from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.conditions import Condition, ConditionRules
 from karpenter_core.api.durations import Duration, NillableDuration
+from karpenter_core.api.facets import DURATION, DURATION_OR_NEVER, QUALIFIED_NAME, Facets
 from karpenter_core.api.labels import GROUP, VERSION
 from karpenter_core.api.quantities import Quantity
 
@@ -35,6 +43,7 @@ __all__ = [
     "REGISTERED",
     "REGISTRATION_HOOK_PENDING",
     "REQUIREMENTS_DRIFTED",
+    "REQUIREMENT_RULES",
     "RESOURCE_NOT_REGISTERED",
     "STARTUP_TAINTS_EXIST",
     "TERMINATION_GRACE_PERIOD_ELAPSED",
@@ -82,60 +91,139 @@ AWAITING_VOLUME_DETACHMENT: Final = "AwaitingVolumeDetachment"
 TERMINATION_GRACE_PERIOD_ELAPSED: Final = "TerminationGracePeriodElapsed"
 
 
-class TaintSpec(Model):
-    """A taint as written in a manifest."""
+# Upstream's order; it is the order in which the API server lists them in its refusals.
+_OPERATORS: Final = ("Gte", "Lte", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
-    key: str
-    effect: str
-    value: str = ""
+REQUIREMENT_RULES: Final = (
+    CEL(
+        "self.all(x, x.operator == 'In' ? x.values.size() != 0 : true)",
+        "requirements with operator 'In' must have a value defined",
+    ),
+    CEL(
+        "self.all(x, (x.operator == 'Gt' || x.operator == 'Lt' || x.operator == 'Gte' || "
+        "x.operator == 'Lte') ? (x.values.size() == 1 && int(x.values[0]) >= 0) : true)",
+        "requirements operator 'Gt', 'Lt', 'Gte', or 'Lte' must have a single positive integer "
+        "value",
+    ),
+    CEL(
+        "self.all(x, (x.operator == 'In' && has(x.minValues)) ? "
+        "x.values.size() >= x.minValues : true)",
+        "requirements with 'minValues' must have at least that many values specified in the "
+        "'values' field",
+    ),
+)
+
+
+class TaintSpec(Model):
+    """A taint: pods that do not tolerate it stay away from the node."""
+
+    key: Annotated[str, Facets(min_length=1, pattern=QUALIFIED_NAME)]
+    """Name of the taint, optionally with a domain in front."""
+    effect: Annotated[str, Facets(enum=("NoSchedule", "PreferNoSchedule", "NoExecute"))]
+    """What happens to pods without a matching toleration."""
+    value: Annotated[str, Facets(pattern=QUALIFIED_NAME)] = ""
+    """Value that a toleration may ask for."""
     time_added: Timestamp | None = None
+    """When the taint was put on."""
 
 
 class RequirementSpec(Model):
-    """A node requirement as written in a manifest."""
+    """A requirement on a node label, with the least number of values to keep open."""
 
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-    min_values: int | None = None
+    key: Annotated[
+        str,
+        Facets(max_length=316, pattern=QUALIFIED_NAME),
+        CEL(
+            'self in ["karpenter.sh/capacity-type", "karpenter.sh/nodepool"] || '
+            '!self.find("^([^/]+)").endsWith("karpenter.sh")',
+            'label domain "karpenter.sh" is restricted',
+        ),
+        CEL('self != "kubernetes.io/hostname"', 'label "kubernetes.io/hostname" is restricted'),
+        RuleSlot.REQUIREMENT_KEY,
+    ]
+    """Label key."""
+    operator: Annotated[str, Facets(enum=_OPERATORS)]
+    """How the label's value relates to `values`."""
+    # Upstream attaches the pattern of label values to the array, where the API server ignores
+    # it: values are judged by runtime validation, so that no manifest is refused here alone.
+    values: Annotated[tuple[str, ...], Facets(list_type="atomic")] = ()
+    """Label values: at least one for In, exactly one integer for Gt, Lt, Gte and Lte."""
+    min_values: Annotated[int | None, Facets(minimum=1, maximum=50)] = None
+    """How many different values the machines to choose from must have at least. Alpha."""
 
 
 class NodeClassRef(Model):
     """Which NodeClass describes the machines."""
 
-    group: str
-    kind: str
-    name: str
+    group: Annotated[str, Facets(pattern="^[^/]*$"), CEL("self != ''", "group may not be empty")]
+    """API group of the NodeClass."""
+    kind: Annotated[str, CEL("self != ''", "kind may not be empty")]
+    """Kind of the NodeClass."""
+    name: Annotated[str, CEL("self != ''", "name may not be empty")]
+    """Name of the NodeClass."""
 
 
 class ResourceRequirements(Model):
-    """What the pods on the machine ask for in sum."""
+    """What the pods that the machine is for ask for in sum."""
 
     requests: dict[str, Quantity] = Field(default_factory=dict)
+    """Least amounts the machine must offer, daemons included."""
 
 
 class NodeClaimSpec(Model):
-    """What is wanted."""
+    """What is wanted. It never changes once written."""
 
-    taints: tuple[TaintSpec, ...] = ()
-    startup_taints: tuple[TaintSpec, ...] = ()
-    requirements: tuple[RequirementSpec, ...] = ()
+    cel: ClassVar = (CEL("self == oldSelf", "spec is immutable"),)
+
+    taints: Annotated[tuple[TaintSpec, ...], Facets(list_type="atomic")] = ()
+    """Taints of the node."""
+    startup_taints: Annotated[tuple[TaintSpec, ...], Facets(list_type="atomic")] = ()
+    """Taints of the young node that somebody else, such as a DaemonSet, takes off again.
+
+    Pods need not tolerate them for a node to be launched, and the node counts as initialised
+    only when they are gone.
+    """
+    requirements: Annotated[
+        tuple[RequirementSpec, ...],
+        Facets(list_type="atomic", max_items=100, required=True),
+        *REQUIREMENT_RULES,
+    ] = ()
+    """What the node's labels must satisfy."""
     resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+    """What the machine must hold."""
     node_class_ref: NodeClassRef
-    termination_grace_period: Duration | None = None
-    expire_after: NillableDuration = NillableDuration("720h")
+    """The NodeClass that describes the machine to the provider."""
+    termination_grace_period: Annotated[Duration | None, Facets(pattern=DURATION)] = None
+    """How long a deleted machine may drain before it goes in any case.
+
+    When it is over, budgets of pods and do-not-disrupt annotations no longer hold the machine;
+    pods are deleted early enough to have their own grace period. Unset means to wait for ever.
+    """
+    expire_after: Annotated[NillableDuration, Facets(pattern=DURATION_OR_NEVER)] = NillableDuration(
+        "720h"
+    )
+    """How old the machine may become before it is replaced, or Never."""
 
 
 class NodeClaimStatus(Model):
     """What is there."""
 
     node_name: str = ""
+    """Name of the Node."""
     provider_id: str = ""
+    """The instance, as the provider names it."""
     image_id: str = ""
+    """The machine image that the instance runs."""
     capacity: dict[str, Quantity] = Field(default_factory=dict)
+    """Capacity of the machine, as the provider expects it."""
     allocatable: dict[str, Quantity] = Field(default_factory=dict)
-    conditions: tuple[Condition, ...] = ()
+    """What pods may use of it."""
+    conditions: Annotated[
+        tuple[Condition, ...], Facets(list_type="map", list_map_keys=("type",))
+    ] = ()
+    """How far the machine has come, and what is the matter with it."""
     last_pod_event_time: Timestamp | None = None
+    """When a pod was last bound to the node, came to its end there, or began to go."""
 
 
 class NodeClaim(KubernetesObject):
@@ -147,6 +235,29 @@ class NodeClaim(KubernetesObject):
         kind="NodeClaim",
         plural="nodeclaims",
         singular="nodeclaim",
+        printer_columns=(
+            PrinterColumn(
+                name="Type", json_path=r".metadata.labels.node\.kubernetes\.io/instance-type"
+            ),
+            PrinterColumn(
+                name="Capacity", json_path=r".metadata.labels.karpenter\.sh/capacity-type"
+            ),
+            PrinterColumn(name="Zone", json_path=r".metadata.labels.topology\.kubernetes\.io/zone"),
+            PrinterColumn(name="Node", json_path=".status.nodeName"),
+            PrinterColumn(name="Ready", json_path='.status.conditions[?(@.type=="Ready")].status'),
+            PrinterColumn(name="Age", json_path=".metadata.creationTimestamp", type="date"),
+            PrinterColumn(name="ImageID", json_path=".status.imageID", priority=1),
+            PrinterColumn(name="ID", json_path=".status.providerID", priority=1),
+            PrinterColumn(
+                name="NodePool", json_path=r".metadata.labels.karpenter\.sh/nodepool", priority=1
+            ),
+            PrinterColumn(name="NodeClass", json_path=".spec.nodeClassRef.name", priority=1),
+            PrinterColumn(
+                name="Drifted",
+                json_path='.status.conditions[?(@.type=="Drifted")].status',
+                priority=1,
+            ),
+        ),
     )
 
     spec: NodeClaimSpec

@@ -1,0 +1,1 @@
+"""A simulated cloud for karpenter-core: nodes without machines."""
