@@ -43,7 +43,7 @@ __all__ = [
 
 LEASE_NAME: Final = "karpenter-leader-election"  # upstream default
 
-_log = structlog.stdlib.get_logger(logger="kube.lease")
+_log = structlog.stdlib.get_logger("kube.lease")
 
 
 class Fence(Protocol):

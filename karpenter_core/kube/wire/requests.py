@@ -116,7 +116,10 @@ def amounts(written: Amounts | None) -> dict[str, int]:
 
 @lru_cache(maxsize=16_384)
 def _amount(name: str, value: Amount) -> int:
-    return parse_amount(name, value)
+    try:
+        return parse_amount(name, value)
+    except ValueError as error:
+        raise ValueError(f"resource {name}: {error}") from error
 
 
 def _differs(status: RawContainerStatus, container: RawContainer) -> bool:

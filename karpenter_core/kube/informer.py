@@ -1,0 +1,336 @@
+"""One kind, listed once and followed from there.
+
+The contract: every object is observed, every change of it once, every disappearance once, however
+often the connection breaks. A stream that ends is resumed from the last resourceVersion; where
+that is no longer kept (410) the kind is listed again, and while that goes on the old objects stay;
+then the two are compared by UID and resourceVersion, and only differences are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import structlog
+
+from karpenter_core.errors import ApiError, BadInputError, GoneError, NotFoundError
+from karpenter_core.kube.api import PAGE_SIZE
+from karpenter_core.kube.pacing import Backoff, time_limit
+from karpenter_core.kube.transport import LINE_TOO_LONG
+from karpenter_core.kube.wire.codecs import uid_of, version_of
+from karpenter_core.state.events import Observed, Removed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.api import KubeApi
+    from karpenter_core.kube.metrics import KubeMetrics
+    from karpenter_core.kube.resources import ResourceKind
+    from karpenter_core.kube.wire.codecs import Codec, InvalidObject, WatchEvent
+    from karpenter_core.state.events import Object
+
+__all__ = ["Informer", "Sink"]
+
+Sink: TypeAlias = "Callable[[Observed | Removed], None]"
+
+_BACKOFF_BASE_SECONDS: Final = 0.8  # client-go's reflector: 0.8 s to 30 s
+_BACKOFF_CAP_SECONDS: Final = 30.0
+_HEALTHY_SECONDS: Final = 120.0
+_WATCH_SECONDS: Final = 300  # a watch is asked to last 300 to 600 s, drawn to spread reconnects
+_WATCH_GRACE_SECONDS: Final = 30.0  # after that the stream is stuck, not quiet
+_INITIAL_EVENTS_SECONDS: Final = 120.0
+_MISSING_KIND_SECONDS: Final = 5.0
+_YIELD_EVERY: Final = 500  # handlers between two turns of the event loop
+_LIST_LIMITS: Final = (PAGE_SIZE, PAGE_SIZE, 0)  # after two expired tokens: all in one answer
+_NO_WATCH_LIST: Final = frozenset({400, 422})
+_TOO_NEW: Final = 504
+
+_log = structlog.stdlib.get_logger(logger="kube.informer")
+
+
+class Informer:
+    """Follows one kind and tells `sink` what changes; `sink` must not block."""
+
+    def __init__(
+        self,
+        kind: ResourceKind,
+        codec: Codec,
+        api: KubeApi,
+        *,
+        clock: Clock,
+        sink: Sink,
+        metrics: KubeMetrics | None = None,
+        on_invalid: Callable[[InvalidObject], None] | None = None,
+        jitter: Callable[[], float] | None = None,
+        watch_list: bool = True,
+    ) -> None:
+        self.kind: Final = kind
+        self.synced: Final = asyncio.Event()
+        self._codec: Final = codec
+        self._api: Final = api
+        self._clock: Final = clock
+        self._sink: Final = sink
+        self._metrics: Final = metrics
+        self._on_invalid: Final = on_invalid or _log_invalid
+        self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
+        self._backoff: Final = Backoff(
+            self._jitter, base=_BACKOFF_BASE_SECONDS, cap=_BACKOFF_CAP_SECONDS
+        )
+        self._watch_list = watch_list
+        self._store: dict[str, Object] = {}
+        self._invalid: dict[str, InvalidObject] = {}
+        self._version = ""
+        self._trouble = ""
+        self._contact: float | None = None
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which everything is known; empty before the first list."""
+        return self._version
+
+    @property
+    def trouble(self) -> str:
+        """What stands between this informer and the API server now; empty when all is well."""
+        return self._trouble
+
+    @property
+    def seconds_since_contact(self) -> float | None:
+        """How long the API server has said nothing about this kind; None before the first word."""
+        return None if self._contact is None else self._clock.monotonic() - self._contact
+
+    def __len__(self) -> int:
+        """Count the objects held."""
+        return len(self._store)
+
+    async def run(self) -> None:
+        """List and follow until cancelled."""
+        while True:
+            started = self._clock.monotonic()
+            pause = 0.0
+            try:
+                await self._follow()
+            except NotFoundError as error:
+                self._version = ""
+                pause = _MISSING_KIND_SECONDS * (0.5 + 0.5 * self._jitter())
+                self._note(error, "waiting for the kind to be installed")
+            except ApiError as error:
+                pause = error.retry_after.total_seconds() if error.retry_after else 0.0
+                self._judge(error)
+            except BadInputError as error:
+                self._version = ""
+                self._note(error, "the answer cannot be read; listing again")
+            except TimeoutError as error:
+                self._note(error, "the watch is stuck; reconnecting")
+            if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
+                self._backoff.reset()
+            await self._clock.sleep(pause or self._backoff.next_delay())
+
+    async def _follow(self) -> None:
+        """Catch up if need be, then follow one stream to its end."""
+        if not self._version and self._watch_list:
+            try:
+                await self._stream(initial=True)
+            except ApiError as error:
+                if error.status not in _NO_WATCH_LIST:
+                    raise
+            except _NoInitialEventsError:
+                pass
+            else:
+                return
+            self._watch_list = False  # this server lists in pages
+        if not self._version:
+            await self._list()
+        await self._stream(initial=False)
+
+    async def _list(self) -> None:
+        for limit in _LIST_LIMITS:
+            objects: dict[str, Object] = {}
+            invalid: dict[str, InvalidObject] = {}
+            version = ""
+            try:
+                async for body in self._api.list_pages(self.kind, limit=limit):
+                    page = self._codec.decode_list(body)
+                    objects.update((uid_of(found), found) for found in page.objects)
+                    invalid.update((found.uid, found) for found in page.invalid)
+                    version = page.resource_version
+                    await asyncio.sleep(0)
+            except GoneError:
+                if limit:
+                    continue  # the token ran out between two pages
+                raise
+            await self._replace(objects, invalid, version)
+            return
+
+    async def _stream(self, *, initial: bool) -> None:
+        seconds = round(_WATCH_SECONDS * (1 + self._jitter()))
+        stream = self._api.watch(
+            self.kind,
+            resource_version=self._version,
+            timeout_seconds=seconds,
+            send_initial_events=initial,
+        )
+        async with stream as lines:
+            if initial:
+                await self._read_initial(lines)
+            self._reached()
+            async with time_limit(self._clock, seconds + _WATCH_GRACE_SECONDS):
+                async for line in lines:
+                    self._apply(self._codec.decode_event(line))
+
+    async def _read_initial(self, lines: AsyncIterator[bytes]) -> None:
+        """Gather the initial events of a watch up to the bookmark that ends them."""
+        objects: dict[str, Object] = {}
+        invalid: dict[str, InvalidObject] = {}
+        try:
+            async with time_limit(self._clock, _INITIAL_EVENTS_SECONDS):
+                async for line in lines:
+                    event = self._codec.decode_event(line)
+                    if event.error is not None:
+                        raise event.error
+                    if event.initial_events_end:
+                        await self._replace(objects, invalid, event.resource_version)
+                        return
+                    _gather(event, objects, invalid)
+        except TimeoutError:
+            raise _NoInitialEventsError from None
+        message = f"watch {self.kind.plural}: the stream ended within its initial events"
+        raise ApiError(message, status=0)
+
+    async def _replace(
+        self, objects: dict[str, Object], invalid: dict[str, InvalidObject], version: str
+    ) -> None:
+        """Put a complete listing in the place of what is held and tell the differences."""
+        before = self._store
+        kept = {uid: before[uid] for uid in invalid if uid in before}
+        self._store = objects | kept
+        self._version = version
+        for found in invalid.values():
+            self._report(found)
+        self._invalid = invalid
+        changes: list[Observed | Removed] = [
+            Removed(gone) for uid, gone in before.items() if uid not in self._store
+        ]
+        changes += [
+            Observed(found)
+            for uid, found in objects.items()
+            if uid not in before or version_of(before[uid]) != version_of(found)
+        ]
+        for index, change in enumerate(changes, start=1):
+            self._fire(change)
+            if index % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        if self._metrics is not None:
+            self._metrics.informer_relists.labels(self.kind.kind).inc()
+        self._reached()
+        self._count()
+        if not self.synced.is_set():
+            self.synced.set()
+            _log.debug("synced", kind=self.kind.kind, objects=len(objects))
+
+    def _apply(self, event: WatchEvent) -> None:
+        if event.error is not None:
+            raise event.error
+        self._contact = self._clock.monotonic()
+        self._version = event.resource_version or self._version
+        if event.invalid is not None:
+            self._apply_invalid(event.invalid, deleted=event.type == "DELETED")
+            return
+        if event.type == "BOOKMARK":
+            return
+        uid = uid_of(event.object)
+        self._invalid.pop(uid, None)
+        if event.type == "DELETED":
+            self._store.pop(uid, None)
+            self._fire(Removed(event.object))
+        else:
+            known = self._store.get(uid)
+            self._store[uid] = event.object
+            if known is None or version_of(known) != version_of(event.object):
+                self._fire(Observed(event.object))
+        self._count()
+
+    def _apply_invalid(self, found: InvalidObject, *, deleted: bool) -> None:
+        """Keep the last good state of an object that cannot be read, but not beyond its end."""
+        if not deleted:
+            self._report(found)
+            self._invalid[found.uid] = found
+        else:
+            self._invalid.pop(found.uid, None)
+            known = self._store.pop(found.uid, None)
+            if known is not None:
+                self._fire(Removed(known))
+        self._count()
+
+    def _fire(self, change: Observed | Removed) -> None:
+        try:
+            self._sink(change)
+        except Exception:
+            self._fail("handler")
+            _log.exception("a handler failed", kind=self.kind.kind, uid=uid_of(change.object))
+
+    def _report(self, found: InvalidObject) -> None:
+        known = self._invalid.get(found.uid)
+        if known is None or known.resource_version != found.resource_version:
+            self._on_invalid(found)
+
+    def _judge(self, error: ApiError) -> None:
+        """Decide whether to resume from where we were, or to list again."""
+        temporary = error.status in {0, 429} or error.status >= 500  # noqa: PLR2004 - HTTP
+        too_new = error.status == _TOO_NEW or "too large resource version" in str(error).lower()
+        if too_new or not temporary or error.reason == LINE_TOO_LONG:
+            self._version = ""
+        if isinstance(error, GoneError):
+            _log.debug("too old to resume; listing again", kind=self.kind.kind)
+        else:
+            self._note(error, "disconnected; retrying")
+
+    def _note(self, error: Exception, what: str) -> None:
+        """Say once per outage what is wrong."""
+        self._fail("watch")
+        text = str(error) or type(error).__name__
+        if not self._trouble:
+            _log.warning(what, kind=self.kind.kind, error=text)
+        self._trouble = text
+
+    def _reached(self) -> None:
+        self._contact = self._clock.monotonic()
+        if self._trouble:
+            _log.info("connected again", kind=self.kind.kind)
+        self._trouble = ""
+
+    def _fail(self, step: str) -> None:
+        if self._metrics is not None:
+            self._metrics.informer_failures.labels(self.kind.kind, step).inc()
+
+    def _count(self) -> None:
+        if self._metrics is not None:
+            self._metrics.informer_objects.labels(self.kind.kind).set(len(self._store))
+            self._metrics.informer_invalid_objects.labels(self.kind.kind).set(len(self._invalid))
+
+
+class _NoInitialEventsError(Exception):
+    """The server took the request for initial events and never ended them."""
+
+
+def _gather(
+    event: WatchEvent, objects: dict[str, Object], invalid: dict[str, InvalidObject]
+) -> None:
+    """Take one initial event into a listing in the making."""
+    if event.invalid is not None:
+        uid = event.invalid.uid
+        objects.pop(uid, None)
+        if event.type != "DELETED":
+            invalid[uid] = event.invalid
+    elif event.object is not None:
+        uid = uid_of(event.object)
+        invalid.pop(uid, None)
+        if event.type == "DELETED":
+            objects.pop(uid, None)
+        else:
+            objects[uid] = event.object
+
+
+def _log_invalid(found: InvalidObject) -> None:
+    _log.warning("left out an object that cannot be read", error=str(found))

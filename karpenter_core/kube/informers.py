@@ -1,0 +1,88 @@
+"""All informers of a process, started, synced and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.kube.informer import Informer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.api import Apis
+    from karpenter_core.kube.informer import Sink
+    from karpenter_core.kube.metrics import KubeMetrics
+    from karpenter_core.kube.resources import ResourceKind
+    from karpenter_core.kube.wire.codecs import Codecs, InvalidObject
+
+__all__ = ["Informers"]
+
+
+class Informers:
+    """One informer for each kind that the codecs can read, at the API server that keeps it."""
+
+    def __init__(
+        self,
+        apis: Apis,
+        codecs: Codecs,
+        *,
+        clock: Clock,
+        sink: Sink,
+        metrics: KubeMetrics | None = None,
+        on_invalid: Callable[[InvalidObject], None] | None = None,
+        jitter: Callable[[], float] | None = None,
+        kinds: Iterable[ResourceKind] | None = None,
+        watch_list: bool = True,
+    ) -> None:
+        self._informers: Final = {
+            kind: Informer(
+                kind,
+                codecs.for_kind(kind),
+                apis.api_for(kind),
+                clock=clock,
+                sink=sink,
+                metrics=metrics,
+                on_invalid=on_invalid,
+                jitter=jitter,
+                watch_list=watch_list,
+            )
+            for kind in (codecs.kinds if kinds is None else kinds)
+        }
+
+    def __getitem__(self, kind: ResourceKind) -> Informer:
+        """Return a kind's informer."""
+        return self._informers[kind]
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been listed once."""
+        return not self.unsynced
+
+    @property
+    def unsynced(self) -> tuple[ResourceKind, ...]:
+        """The kinds that have not been listed yet."""
+        return tuple(
+            kind for kind, informer in self._informers.items() if not informer.synced.is_set()
+        )
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """What is wrong with which kind now, for readiness and `doctor`."""
+        return {
+            kind.plural: informer.trouble
+            for kind, informer in self._informers.items()
+            if informer.trouble
+        }
+
+    async def run(self) -> None:
+        """Follow every kind until cancelled; ends when all streams are closed."""
+        async with asyncio.TaskGroup() as group:
+            for kind, informer in self._informers.items():
+                group.create_task(informer.run(), name=f"informer:{kind.plural}")
+
+    async def wait_synced(self) -> None:
+        """Wait until every kind has been listed once."""
+        for informer in self._informers.values():
+            await informer.synced.wait()
