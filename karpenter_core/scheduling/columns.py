@@ -6,28 +6,27 @@ operation walks one resource over all nodes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["NO_ROW", "OpenNodes"]
+__all__ = ["NO_ROW", "Amounts", "Columns", "OpenNodes"]
 
 NO_ROW: Final = -1
 """The `row` of a node whose machine is open (or that is there already)."""
 
 _FIRST_SIZE: Final = 256
 
+Columns: TypeAlias = NDArray[np.intp]
+Amounts: TypeAlias = NDArray[np.int64]
+
 
 @final
 class OpenNodes:
     """Nodes that pods can be put on in this pass, with what is left on each."""
 
-    def __init__(
-        self, free: NDArray[np.int64], signatures: NDArray[np.int64], *, size: int = _FIRST_SIZE
-    ) -> None:
+    def __init__(self, free: Amounts, signatures: Amounts, *, size: int = _FIRST_SIZE) -> None:
         resources, existing = free.shape
         size = max(size, existing)
         self.existing: Final = existing
@@ -39,32 +38,30 @@ class OpenNodes:
         self._signature = np.full(size, NO_ROW, dtype=np.int64)
         self._signature[:existing] = signatures
         self._row = np.full(size, NO_ROW, dtype=np.int64)
-        self.log: Final = list[tuple[int, NDArray[np.intp], NDArray[np.int64]]]()
+        self.log: Final = list[tuple[int, Columns, Amounts]]()
         """What was placed, in order: class, columns, pods put on each."""
 
     @property
-    def free(self) -> NDArray[np.int64]:
+    def free(self) -> Amounts:
         """What is left at most, per resource and node."""
         return self._free[:, : self.count]
 
     @property
-    def used(self) -> NDArray[np.int64]:
+    def used(self) -> Amounts:
         """What this pass has put there, per resource and node."""
         return self._used[:, : self.count]
 
     @property
-    def signature(self) -> NDArray[np.int64]:
+    def signature(self) -> Amounts:
         """The number of each node's signature."""
         return self._signature[: self.count]
 
     @property
-    def row(self) -> NDArray[np.int64]:
+    def row(self) -> Amounts:
         """The row of the catalogue each claim is measured by; NO_ROW: any of its rows."""
         return self._row[: self.count]
 
-    def open(
-        self, count: int, *, signature: int, limit: NDArray[np.int64], row: int = NO_ROW
-    ) -> NDArray[np.intp]:
+    def open(self, count: int, *, signature: int, limit: Amounts, row: int = NO_ROW) -> Columns:
         """Add empty claims and return their columns."""
         start, end = self.count, self.count + count
         if end > self._signature.shape[0]:
@@ -74,14 +71,14 @@ class OpenNodes:
         self._used[:, start:end] = 0
         self._signature[start:end] = signature
         self._row[start:end] = row
-        return np.arange(start, end)
+        return np.arange(start, end, dtype=np.intp)
 
     def place(
         self,
         pod_class: int,
-        columns: NDArray[np.intp],
-        counts: NDArray[np.int64],
-        request: NDArray[np.int64],
+        columns: Columns,
+        counts: Amounts,
+        request: Amounts,
     ) -> None:
         """Put pods of one class on nodes."""
         amounts = request[:, None] * counts[None, :]
@@ -89,9 +86,7 @@ class OpenNodes:
         self._used[:, columns] += amounts
         self.log.append((pod_class, columns, counts))
 
-    def become(
-        self, columns: NDArray[np.intp], signature: int, limit: NDArray[np.int64] | None
-    ) -> None:
+    def become(self, columns: Columns, signature: int, limit: Amounts | None) -> None:
         """Give nodes another signature; `limit` is what its machines hold, when that changed."""
         self._signature[columns] = signature
         if limit is not None:

@@ -510,9 +510,9 @@ class Requirements:
         return tuple(spec for key in sorted(self._by_key) for spec in self._by_key[key].to_specs())
 
     def with_min_values(self, counts: Mapping[str, int]) -> Requirements:
-        """Return these requirements with `minValues` set to the counts given."""
+        """Return these requirements with `minValues` set to the counts given (0: none)."""
         return Requirements(
-            replace(r, min_values=counts[key]) if key in counts else r
+            replace(r, min_values=counts[key] or None) if key in counts else r
             for key, r in self._by_key.items()
         )
 

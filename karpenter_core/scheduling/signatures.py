@@ -163,19 +163,41 @@ class ClaimSignature:
             dtype=np.bool_,
         )
 
-    def room(self, used: NDArray[np.int64], request: NDArray[np.int64]) -> int:
-        """Return how many more requests fit on some row, beside what is used already."""
+    @cached_property
+    def admissible_mask(self) -> NDArray[np.bool_]:
+        """`admissible`, over all rows of the catalogue."""
+        mask = np.zeros(self.pool.catalogue.size, dtype=np.bool_)
+        mask[self.rows[self.admissible]] = True
+        return mask
+
+    def rooms(self, used: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many more requests fit on some row, beside what each claim uses already.
+
+        `used` has a column per claim.
+        """
+        if self.has_min_values:
+            return np.array(
+                [self._room_with_min_values(column, request) for column in used.T], dtype=np.int64
+            )
+        return self._rooms(self.frontier, used, request)
+
+    @staticmethod
+    def _rooms(
+        machines: NDArray[np.int64], used: NDArray[np.int64], request: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         asked = np.flatnonzero(request)
-        columns = self.free if self.has_min_values else self.frontier
-        spare = columns - used[:, None]
-        spare = spare[:, (spare >= 0).all(axis=0)]
-        if not spare.shape[1]:
-            return 0
-        most = int((spare[asked] // request[asked, None]).min(axis=0).max())
-        if not self.has_min_values:
-            return most
-        low, high = 0, most
-        while low < high:  # more pods leave fewer rows, so bisection finds the most
+        most = np.zeros(used.shape[1], dtype=np.int64)
+        for machine in machines.T:
+            spare = machine[:, None] - used
+            room = np.minimum.reduce(spare[asked] // request[asked, None], axis=0)
+            room[np.minimum.reduce(spare, axis=0) < 0] = 0
+            np.maximum(most, room, out=most)
+        return most
+
+    def _room_with_min_values(self, used: NDArray[np.int64], request: NDArray[np.int64]) -> int:
+        """Find the most by bisection: more pods leave fewer rows."""
+        low, high = 0, int(self._rooms(self.frontier, used[:, None], request)[0])
+        while low < high:
             middle = (low + high + 1) // 2
             if self.min_values_missing(self.fitting(used + middle * request)):
                 high = middle - 1
@@ -189,7 +211,7 @@ class Signatures:
     """The signatures of one pass, by number."""
 
     def __init__(
-        self, pool_free: Sequence[NDArray[np.int64]], pools: Sequence[CompiledPool]
+        self, pools: Sequence[CompiledPool], pool_free: Sequence[NDArray[np.int64]]
     ) -> None:
         self._claims: Final = dict[int, ClaimSignature]()
         self._nodes: Final = dict[int, NodeSignature]()

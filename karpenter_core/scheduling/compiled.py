@@ -1,0 +1,162 @@
+"""A problem as integers and columns: everything that all plans of one pass share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
+from karpenter_core.scheduling.classes import classify_steps
+from karpenter_core.scheduling.pools import compile_pools, read_daemons
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.resources import merge
+from karpenter_core.scheduling.signatures import NodeSignature, Signatures
+from karpenter_core.scheduling.taints import first_untolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from karpenter_core.scheduling.catalogue import CatalogueCache
+    from karpenter_core.scheduling.classes import PodClass
+    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.pools import CompiledPool, Daemon
+    from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions
+
+__all__ = ["CompiledProblem", "compile_steps"]
+
+NODES_PER_STEP: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompiledProblem:
+    """Classes, pools and existing nodes of one pass; `resources` name the lines of all amounts."""
+
+    options: SolveOptions
+    resources: tuple[str, ...]
+    classes: tuple[PodClass, ...]
+    requests: Amounts
+    """A column per class."""
+    pools: tuple[CompiledPool, ...]
+    pool_free: tuple[Amounts, ...]
+    """What pods may use on each row of each pool's catalogue."""
+    signatures: Signatures
+    pool_signatures: tuple[int, ...]
+    nodes: tuple[ExistingNode, ...]
+    """In the order in which they are filled: initialised ones first, then by name."""
+    node_free: Amounts
+    node_signatures: Amounts
+
+
+def compile_steps(
+    problem: Problem, options: SolveOptions, cache: CatalogueCache
+) -> Generator[int, None, CompiledProblem]:
+    """Compile a problem; yields units of work done."""
+    classes = yield from classify_steps(problem, options)
+    cache.retain({pool.name for pool in problem.pools})
+    pools = compile_pools(problem, options, cache)
+    yield 1
+    daemons = read_daemons(problem)
+    named = (*(c.requests for c in classes), *(daemon.requests for daemon in daemons))
+    resources = tuple(sorted({PODS, *(name for requests in named for name in requests)}))
+    pool_free = tuple(pool.free(resources) for pool in pools)
+    signatures = Signatures(pools, pool_free)
+    pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
+    nodes = tuple(sorted(problem.nodes, key=lambda node: (not node.initialized, node.name)))
+    reader = _NodeReader(problem, classes, daemons)
+    node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
+    node_signatures = np.zeros(len(nodes), dtype=np.int64)
+    for number, node in enumerate(nodes):
+        signature = reader.signature(node)
+        node_signatures[number] = signatures.of_node(signature)
+        free = reader.free(node, signature)
+        node_free[:, number] = [free.get(name, 0) for name in resources]
+        if min(free.values(), default=0) < 0:
+            node_free[:, number] = -1  # nothing fits on an overdrawn node
+        if number % NODES_PER_STEP == 0:
+            yield 1
+    return CompiledProblem(
+        options=options,
+        resources=resources,
+        classes=classes,
+        requests=_table(resources, classes),
+        pools=pools,
+        pool_free=pool_free,
+        signatures=signatures,
+        pool_signatures=pool_signatures,
+        nodes=nodes,
+        node_free=node_free,
+        node_signatures=node_signatures,
+    )
+
+
+def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
+    table = np.zeros((len(resources), len(classes)), dtype=np.int64)
+    for number, pod_class in enumerate(classes):
+        table[:, number] = [pod_class.requests.get(name, 0) for name in resources]
+    return table
+
+
+class _NodeReader:
+    """Reads existing nodes: the labels that somebody asks for, and what daemons will still take."""
+
+    def __init__(
+        self, problem: Problem, classes: Sequence[PodClass], daemons: Sequence[Daemon]
+    ) -> None:
+        asked: set[str] = set()
+        for pod_class in classes:
+            for rung in pod_class.rungs:
+                asked.update(rung.requirements)
+        for daemon in daemons:
+            for requirements in daemon.alternatives:
+                asked.update(requirements)
+        self._asked: Final = tuple(sorted(asked))
+        self._aliases: Final = {**ALIASES, **problem.aliases}
+        self._well_known: Final = WELL_KNOWN | problem.well_known
+        self._daemons: Final = daemons
+        self._runs: Final = dict[tuple[object, ...], tuple[Daemon, ...]]()
+
+    def signature(self, node: ExistingNode) -> NodeSignature:
+        ports = {*node.host_ports, *(port for pod in node.pods for port in pod.shape.host_ports)}
+        return NodeSignature(
+            requirements=self._requirements(node),
+            taints=node.taints,
+            host_ports=tuple(sorted(ports, key=str)),
+            undecided=None if node.requirements is None else self._well_known,
+        )
+
+    def _requirements(self, node: ExistingNode) -> Requirements:
+        if node.requirements is not None:
+            known: Iterable[Requirement] = node.requirements.values()
+            return Requirements(r for r in known if r.key in self._asked)
+        labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
+        labels = {HOSTNAME: node.name, **labels}
+        return Requirements.from_labels(
+            {key: labels[key] for key in self._asked if key in labels}, aliases=self._aliases
+        )
+
+    def free(self, node: ExistingNode, signature: NodeSignature) -> dict[str, int]:
+        """Return what pods may use: less what daemons take that are not there yet."""
+        key = (signature.requirements, signature.taints, signature.undecided)
+        runs = self._runs.get(key)
+        if runs is None:
+            runs = self._runs[key] = tuple(d for d in self._daemons if _runs_on(d, signature))
+        if not runs:
+            return dict(node.available)
+        bound = merge({PODS: 1, **pod.shape.requests} for pod in node.pods if pod.is_daemon)
+        wanted = merge(daemon.requests for daemon in runs)
+        free = dict(node.available)
+        for name, amount in wanted.items():
+            free[name] = free.get(name, 0) - max(amount - bound.get(name, 0), 0)
+        return free
+
+
+def _runs_on(daemon: Daemon, signature: NodeSignature) -> bool:
+    if first_untolerated(signature.taints, daemon.shape.tolerations) is not None:
+        return False
+    undecided = signature.undecided or frozenset[str]()
+    return any(
+        signature.requirements.compatible(requirements, allow_undefined=undecided)
+        for requirements in daemon.alternatives
+    )
