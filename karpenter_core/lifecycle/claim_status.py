@@ -1,0 +1,137 @@
+"""Setting things on a NodeClaim: copies with one condition, label or annotation changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from karpenter_core.api.conditions import TRUE, find
+from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, ZONE
+from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.nodeclaim import NodeClaim
+
+__all__ = [
+    "condition_of",
+    "cut",
+    "disrupted_labels",
+    "initialise",
+    "metric_labels",
+    "with_condition",
+    "with_conditions",
+    "with_metadata",
+    "without_condition",
+]
+
+MAX_MESSAGE: Final = 300
+"""Length at which texts of clouds are cut (upstream default)."""
+
+
+def condition_of(claim: NodeClaim, condition_type: str) -> Condition | None:
+    """Return one condition of a claim."""
+    return find(claim.status.conditions, condition_type)
+
+
+def initialise(claim: NodeClaim) -> NodeClaim:
+    """Return the claim with every condition that must be there."""
+    return with_conditions(
+        claim,
+        NODE_CLAIM_CONDITIONS.initialise(
+            claim.status.conditions,
+            created=claim.metadata.creation_timestamp,
+            generation=claim.metadata.generation,
+            deleting=claim.is_deleting,
+        ),
+    )
+
+
+def with_condition(
+    claim: NodeClaim,
+    condition_type: str,
+    *,
+    now: datetime,
+    status: Literal["True", "False", "Unknown"] = TRUE,
+    reason: str = "",
+    message: str = "",
+) -> NodeClaim:
+    """Return the claim with one condition set; a reason that is not given is the type's name."""
+    return with_conditions(
+        claim,
+        NODE_CLAIM_CONDITIONS.set(
+            claim.status.conditions,
+            type=condition_type,
+            status=status,
+            reason=reason or condition_type,
+            message=message,
+            now=now,
+            generation=claim.metadata.generation,
+            deleting=claim.is_deleting,
+        ),
+    )
+
+
+def without_condition(claim: NodeClaim, condition_type: str) -> NodeClaim:
+    """Return the claim without an independent condition."""
+    return with_conditions(
+        claim, NODE_CLAIM_CONDITIONS.clear(claim.status.conditions, condition_type)
+    )
+
+
+def with_conditions(claim: NodeClaim, conditions: tuple[Condition, ...]) -> NodeClaim:
+    """Return the claim with these conditions; the same object when they are its own."""
+    if conditions is claim.status.conditions or conditions == claim.status.conditions:
+        return claim
+    status = claim.status.model_copy(update={"conditions": conditions})
+    return claim.model_copy(update={"status": status})
+
+
+def with_metadata(
+    claim: NodeClaim,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    finalizers: tuple[str, ...] | None = None,
+) -> NodeClaim:
+    """Return the claim with these labels, annotations or finalizers in place of its own."""
+    update: dict[str, object] = {}
+    if labels is not None and labels != claim.metadata.labels:
+        update["labels"] = dict(labels)
+    if annotations is not None and annotations != claim.metadata.annotations:
+        update["annotations"] = dict(annotations)
+    if finalizers is not None and finalizers != claim.metadata.finalizers:
+        update["finalizers"] = finalizers
+    if not update:
+        return claim
+    return claim.model_copy(update={"metadata": claim.metadata.model_copy(update=update)})
+
+
+def metric_labels(claim: NodeClaim, *names: str) -> dict[str, str]:
+    """Return labels of metrics out of the claim's labels: `nodepool`, `capacity_type`, `zone`."""
+    keys = {"nodepool": NODE_POOL, "capacity_type": CAPACITY_TYPE, "zone": ZONE}
+    return {name: claim.metadata.labels.get(keys[name], "") for name in names}
+
+
+def disrupted_labels(
+    claim: NodeClaim, reason: str, *, consolidation_policy: str = ""
+) -> dict[str, str]:
+    """Return the labels under which a claim that we delete is counted."""
+    period = claim.spec.termination_grace_period
+    if period is None:
+        mode = "graceful"
+    else:
+        mode = "eventual" if period.timedelta.total_seconds() > 0 else "forceful"
+    return {
+        "reason": reason,
+        **metric_labels(claim, "nodepool", "capacity_type"),
+        "consolidation_policy": consolidation_policy,
+        "termination_mode": mode,
+    }
+
+
+def cut(text: str) -> str:
+    """Shorten a cloud's text to what fits a condition or an Event."""
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."

@@ -1,0 +1,83 @@
+"""Draining: which pods have to leave a node, in which order, and by when.
+
+Applications go before the daemons that serve them, critical ones last, each group when the one
+before is gone. Pods whose own grace period would overrun the node's deadline do not wait for their
+turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.state.pod_rules import tolerates_disruption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.records import PodView
+
+__all__ = [
+    "STUCK_AFTER",
+    "Eviction",
+    "drain_wave",
+    "is_drainable",
+    "needs_force",
+    "waiting_pods",
+]
+
+STUCK_AFTER: Final = timedelta(minutes=1)  # upstream default
+
+_CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """A pod that is to leave; past `deadline` its budgets and annotations do not count."""
+
+    pod: PodView
+    deadline: datetime | None = None
+
+
+def is_drainable(pod: PodView, now: datetime) -> bool:
+    """Tell whether the node waits for a pod to leave.
+
+    It does not for pods that tolerate its taint, for static pods, and for ones whose deletion has
+    hung for a minute. It does wait for protected pods, although nobody evicts them.
+    """
+    stuck = pod.deletion_timestamp is not None and now - pod.deletion_timestamp > STUCK_AFTER
+    return not pod.is_mirror and not stuck and not tolerates_disruption(pod)
+
+
+def waiting_pods(pods: Iterable[PodView], now: datetime) -> tuple[PodView, ...]:
+    """Return the pods that a node still waits for, by name."""
+    waiting = [pod for pod in pods if not pod.is_terminal and is_drainable(pod, now)]
+    return tuple(sorted(waiting, key=lambda pod: (pod.key, pod.uid)))
+
+
+def needs_force(pod: PodView, deadline: datetime | None, now: datetime) -> bool:
+    """Tell whether a pod would outlive the node's deadline if it were left its time."""
+    if deadline is None:
+        return False
+    if pod.deletion_timestamp is not None:
+        return pod.deletion_timestamp > deadline
+    grace = pod.shape.termination_grace_period_seconds
+    return grace is not None and now > deadline - timedelta(seconds=grace)
+
+
+def drain_wave(
+    waiting: Sequence[PodView], *, deadline: datetime | None, now: datetime
+) -> tuple[Eviction, ...]:
+    """Return the pods whose turn it is: all that are pressed for time, and the first group left."""
+    pressed = [pod for pod in waiting if needs_force(pod, deadline, now)]
+    rest = [pod for pod in waiting if not needs_force(pod, deadline, now)]
+    first = min((_group(pod) for pod in rest), default=0)
+    turn = [pod for pod in rest if _group(pod) == first]
+    return tuple(Eviction(pod=pod, deadline=deadline) for pod in (*pressed, *turn))
+
+
+def _group(pod: PodView) -> int:
+    is_critical = pod.shape.priority_class_name in _CRITICAL
+    return 2 * is_critical + pod.is_daemon

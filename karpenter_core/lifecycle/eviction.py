@@ -1,0 +1,171 @@
+"""One entry of the eviction queue: what to do with this pod now, and what its answer means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import TRUE
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.lifecycle.changes import Fact
+from karpenter_core.lifecycle.claim_status import condition_of
+from karpenter_core.lifecycle.drain import needs_force
+from karpenter_core.state.pod_rules import is_evictable, pod_ref
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView, PodView
+
+__all__ = [
+    "BACKOFF_BASE",
+    "BACKOFF_CAP",
+    "EvictionAction",
+    "EvictionAdvice",
+    "EvictionVerdict",
+    "disrupted_notice",
+    "drain_reason",
+    "earlier_deadline",
+    "evicted_fact",
+    "evicted_notice",
+    "eviction_advice",
+    "eviction_verdict",
+    "refused_notice",
+]
+
+BACKOFF_BASE: Final = timedelta(milliseconds=100)  # upstream default
+BACKOFF_CAP: Final = timedelta(seconds=10)  # upstream default
+
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_TOO_MANY: Final = 429
+_INTERNAL: Final = 500
+_SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
+
+
+class EvictionAction(Enum):
+    """What to do with a pod in the queue."""
+
+    DONE = "it is gone, ended or ending: forget it"
+    HOLD = "it may not be evicted now: look again after the back-off"
+    EVICT = "ask for its eviction"
+    DELETE = "delete it: its node has no time left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionAdvice:
+    """What to do with a pod; a deletion leaves it `grace_seconds`, never zero."""
+
+    action: EvictionAction
+    grace_seconds: int = 0
+
+
+def eviction_advice(
+    pod: PodView | None, *, uid: str, deadline: datetime | None, now: datetime
+) -> EvictionAdvice:
+    """Say what to do with a pod that is to leave; `pod` is what the cluster has of that name."""
+    if pod is None or pod.uid != uid:
+        return EvictionAdvice(action=EvictionAction.DONE)
+    if deadline is not None and needs_force(pod, deadline, now):
+        grace = max(int((deadline - now).total_seconds()), 1)
+        return EvictionAdvice(action=EvictionAction.DELETE, grace_seconds=grace)
+    if not pod.is_active:
+        return EvictionAdvice(action=EvictionAction.DONE)
+    if not is_evictable(pod, now):
+        return EvictionAdvice(action=EvictionAction.HOLD)
+    return EvictionAdvice(action=EvictionAction.EVICT)
+
+
+class EvictionVerdict(Enum):
+    """What the API server's answer to an eviction means."""
+
+    EVICTED = "evicted"
+    GONE = "gone"
+    BLOCKED = "a budget refuses it"
+    SEVERAL_BUDGETS = "several budgets watch over it"
+    FAILED = "failed"
+
+
+def eviction_verdict(status: int, message: str = "") -> EvictionVerdict:
+    """Read the answer to an eviction; everything but the first two is tried again."""
+    if _OK <= status < 300:  # noqa: PLR2004 - the class of answers that say yes
+        return EvictionVerdict.EVICTED
+    if status in {_NOT_FOUND, _CONFLICT}:
+        return EvictionVerdict.GONE
+    if status == _TOO_MANY:
+        return EvictionVerdict.BLOCKED
+    if status == _INTERNAL and _SEVERAL_BUDGETS in message:
+        return EvictionVerdict.SEVERAL_BUDGETS
+    return EvictionVerdict.FAILED
+
+
+def earlier_deadline(first: datetime | None, second: datetime | None) -> datetime | None:
+    """Return the deadline of a pod that was queued twice: the tighter one; none is never."""
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
+
+
+def drain_reason(node: NodeView | None, claim: NodeClaim | None) -> str:
+    """Return why a node is being drained, for Events and metrics; empty when nobody knows."""
+    if node is None or claim is None:
+        return ""
+    condition = condition_of(claim, DISRUPTION_REASON)
+    if condition is None or condition.status != TRUE:
+        return "Forceful Termination"
+    return condition.reason
+
+
+def evicted_notice(pod: PodView, reason: str) -> Notice:
+    """Say on a pod that it was evicted."""
+    return Notice(
+        regarding=pod_ref(pod),
+        type="Normal",
+        reason="Evicted",
+        message=f"Evicted pod: {reason}",
+        dedupe=(pod.name,),
+    )
+
+
+def evicted_fact(reason: str) -> Fact:
+    """Count a pod that was drained."""
+    return Fact(metric="pods_drained", labels={"reason": reason})
+
+
+def disrupted_notice(pod: PodView, deadline: datetime, grace_seconds: int) -> Notice:
+    """Say on a pod that it is deleted because its node has no time left."""
+    granted = pod.shape.termination_grace_period_seconds
+    until = f"{deadline.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return Notice(
+        regarding=pod_ref(pod),
+        type="Normal",
+        reason="Disrupted",
+        message=(
+            f"Deleting the pod to accommodate the terminationTime {until} of the node. The pod "
+            f"was granted {grace_seconds} seconds of grace-period of its "
+            f"{0 if granted is None else granted} terminationGracePeriodSeconds. This bypasses "
+            "the PDB of the pod and the do-not-disrupt annotation."
+        ),
+        dedupe=(pod.name,),
+    )
+
+
+def refused_notice(node: ObjectRef, pod: PodView, verdict: EvictionVerdict) -> Notice:
+    """Say on a node which pod's budgets hold its drain up."""
+    why = (
+        "eviction does not support multiple PDBs"
+        if verdict is EvictionVerdict.SEVERAL_BUDGETS
+        else "evicting pod violates a PDB"
+    )
+    return Notice(
+        regarding=node,
+        type="Warning",
+        reason="FailedDraining",
+        message=f"Failed to drain node, {why} (Pod={pod.key})",
+        dedupe=(node.name,),
+    )

@@ -1,0 +1,76 @@
+"""Initialisation: the node is ready to be judged for what it really is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.conditions import UNKNOWN, is_true
+from karpenter_core.api.labels import INITIALIZED as INITIALIZED_LABEL
+from karpenter_core.api.nodeclaim import (
+    INITIALIZED,
+    KNOWN_EPHEMERAL_TAINTS_EXIST,
+    NODE_NOT_FOUND,
+    NODE_NOT_READY,
+    REGISTERED,
+    RESOURCE_NOT_REGISTERED,
+    STARTUP_TAINTS_EXIST,
+)
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.lifecycle.changes import NodePatch, Step
+from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.scheduling.taints import taint_text
+from karpenter_core.state.taints import has_taint, is_ephemeral, taint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+
+__all__ = ["initialization_step"]
+
+
+def initialization_step(claim: NodeClaim, nodes: Sequence[NodeView], *, now: datetime) -> Step:
+    """Call the machine initialised once it is Ready, bare of boot-time taints and whole.
+
+    What it waits for is the first of its gates that is shut.
+    """
+    conditions = claim.status.conditions
+    if not is_true(conditions, REGISTERED) or is_true(conditions, INITIALIZED):
+        return Step(claim=claim)
+    if len(nodes) != 1:
+        return _waiting(claim, NODE_NOT_FOUND, "Node not registered with cluster", now)
+    node = nodes[0]
+    shut = _shut_gate(claim, node)
+    if shut is not None:
+        return _waiting(claim, *shut, now)
+    return Step(
+        claim=with_condition(claim, INITIALIZED, now=now),
+        node=NodePatch(labels={INITIALIZED_LABEL: "true"}),
+    )
+
+
+def _shut_gate(claim: NodeClaim, node: NodeView) -> tuple[str, str] | None:
+    if node.ready != "True":
+        return NODE_NOT_READY, "Node status is NotReady"
+    for spec in claim.spec.startup_taints:
+        taint = taint_of(spec)
+        if has_taint(node.taints, taint):
+            return STARTUP_TAINTS_EXIST, f'StartupTaint "{taint_text(taint)}" still exists'
+    for taint in node.taints:
+        if is_ephemeral(taint):
+            text = f'KnownEphemeralTaint "{taint_text(taint)}" still exists'
+            return KNOWN_EPHEMERAL_TAINTS_EXIST, text
+    for name, amount in sorted(parse_resources(claim.spec.resources.requests).items()):
+        if amount and not node.allocatable.get(name, 0):
+            return RESOURCE_NOT_REGISTERED, f'Resource "{name}" was requested but not registered'
+    return None
+
+
+def _waiting(claim: NodeClaim, reason: str, message: str, now: datetime) -> Step:
+    return Step(
+        claim=with_condition(
+            claim, INITIALIZED, status=UNKNOWN, reason=reason, message=message, now=now
+        )
+    )

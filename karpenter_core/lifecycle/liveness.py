@@ -1,0 +1,60 @@
+"""Liveness: a claim that comes to nothing is given up, so that its pods are placed anew."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
+from karpenter_core.lifecycle.changes import Fact, Step
+from karpenter_core.lifecycle.claim_status import condition_of, disrupted_labels
+from karpenter_core.lifecycle.launch import DISRUPTED
+from karpenter_core.lifecycle.registration import pool_uid_of
+from karpenter_core.state.events import RegistrationSettled
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+
+__all__ = ["LAUNCH_TIMEOUT", "REGISTRATION_TIMEOUT", "liveness_step"]
+
+LAUNCH_TIMEOUT: Final = timedelta(minutes=5)  # upstream default
+REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)  # upstream default
+
+
+def liveness_step(
+    claim: NodeClaim,
+    *,
+    now: datetime,
+    launch_timeout: timedelta = LAUNCH_TIMEOUT,
+    registration_timeout: timedelta = REGISTRATION_TIMEOUT,
+) -> Step:
+    """Give a claim up that is not launched, or not registered, in time.
+
+    Both clocks run from the last transition of the condition, not from the claim's creation.
+    """
+    conditions = claim.status.conditions
+    if is_true(conditions, REGISTERED):
+        return Step(claim=claim)
+    if is_true(conditions, LAUNCHED):
+        waits_for, limit, reason = REGISTERED, registration_timeout, "registration_timeout"
+    else:
+        waits_for, limit, reason = LAUNCHED, launch_timeout, "launch_timeout"
+    condition = condition_of(claim, waits_for)
+    since = claim.metadata.creation_timestamp if condition is None else None
+    if condition is not None:
+        since = condition.last_transition_time
+    if since is None:
+        return Step(claim=claim, requeue_after=limit)
+    left = since + limit - now
+    if left > timedelta():
+        return Step(claim=claim, requeue_after=left)
+    owner = pool_uid_of(claim)
+    return Step(
+        claim=claim,
+        facts=(Fact(metric=DISRUPTED, labels=disrupted_labels(claim, reason)),),
+        events=(RegistrationSettled(pool_uid=owner, succeeded=False),) if owner else (),
+        delete=reason,
+    )

@@ -1,0 +1,190 @@
+"""Registration: the Node of a launched claim gets what it is to have and is let in.
+
+The machine boots with the taint `karpenter.sh/unregistered`, so that nothing lands on it before
+labels and taints are right. Taking that taint off is the last thing done here, in the same write
+that puts everything else on.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+from karpenter_core.api.conditions import FALSE, UNKNOWN, is_true, is_unknown
+from karpenter_core.api.labels import (
+    API_VERSION,
+    DO_NOT_SYNC_TAINTS,
+    TERMINATION_FINALIZER,
+    UNREGISTERED_TAINT,
+)
+from karpenter_core.api.labels import (
+    REGISTERED as REGISTERED_LABEL,
+)
+from karpenter_core.api.nodeclaim import (
+    LAUNCHED,
+    MULTIPLE_NODES_FOUND,
+    NODE_NOT_FOUND,
+    REGISTERED,
+    REGISTRATION_HOOK_PENDING,
+)
+from karpenter_core.api.notices import Notice
+from karpenter_core.api.records import OwnerView, Taint
+from karpenter_core.lifecycle.changes import Fact, NodePatch, Step
+from karpenter_core.lifecycle.claim_status import metric_labels, with_condition
+from karpenter_core.state.events import RegistrationSettled
+from karpenter_core.state.taints import has_taint, taint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+
+__all__ = [
+    "UNREGISTERED",
+    "PendingGate",
+    "awaits_registration",
+    "node_to_register",
+    "pool_uid_of",
+    "registration_step",
+    "synced_node",
+]
+
+UNREGISTERED: Final = Taint(key=UNREGISTERED_TAINT, effect="NoExecute")
+
+
+class PendingGate(Protocol):
+    """Something of a provider that is not done with the machine yet."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - as in the provider contract
+    @property
+    def retry_after(self) -> timedelta: ...  # noqa: D102
+
+
+def awaits_registration(claim: NodeClaim) -> bool:
+    """Tell whether the claim is launched and its node has not been let in."""
+    conditions = claim.status.conditions
+    return is_true(conditions, LAUNCHED) and is_unknown(conditions, REGISTERED)
+
+
+def node_to_register(nodes: Sequence[NodeView]) -> NodeView | None:
+    """Return the node to ask the gates about: the only one that shows the provider id."""
+    return nodes[0] if len(nodes) == 1 else None
+
+
+def synced_node(claim: NodeClaim, node: NodeView) -> NodeView:
+    """Return the node as it will be when it has all that the claim says, for the gates to see."""
+    return _synced(claim).applied_to(node)
+
+
+def registration_step(
+    claim: NodeClaim,
+    nodes: Sequence[NodeView],
+    *,
+    now: datetime,
+    pending: Sequence[PendingGate] = (),
+    gate_error: Exception | None = None,
+) -> Step:
+    """Let the node in, or say what that waits for.
+
+    `pending` are the gates that hold it. While any does, labels, annotations and taints are synced
+    already, but the unregistered taint stays.
+    """
+    if not nodes:
+        return _waiting(claim, NODE_NOT_FOUND, "Node not registered with cluster", now=now)
+    if len(nodes) > 1:
+        return Step(
+            claim=with_condition(
+                claim,
+                REGISTERED,
+                status=FALSE,
+                reason=MULTIPLE_NODES_FOUND,
+                message="Invariant violated, matched multiple nodes",
+                now=now,
+            )
+        )
+    node = nodes[0]
+    notices = () if _was_guarded(node) else (_taint_missing(claim),)
+    if pending or gate_error is not None:
+        names = ", ".join(gate.name for gate in pending)
+        held = _waiting(claim, REGISTRATION_HOOK_PENDING, names or str(gate_error), now=now)
+        return Step(
+            claim=held.claim,
+            node=_synced(claim),
+            notices=notices,
+            requeue_after=min((gate.retry_after for gate in pending), default=None),
+            error=gate_error,
+        )
+    registered = with_condition(claim, REGISTERED, now=now)
+    status = registered.status.model_copy(update={"node_name": node.name})
+    owner = pool_uid_of(claim)
+    return Step(
+        claim=registered.model_copy(update={"status": status}),
+        node=_let_in(claim),
+        notices=notices,
+        facts=(Fact(metric="nodes_created", labels=metric_labels(claim, "nodepool", "zone")),),
+        events=(RegistrationSettled(pool_uid=owner, succeeded=True),) if owner else (),
+    )
+
+
+def pool_uid_of(claim: NodeClaim) -> str:
+    """Return the UID of the NodePool that owns a claim; empty without one."""
+    for owner in claim.metadata.owner_references:
+        if owner.kind == "NodePool" and owner.api_version == API_VERSION:
+            return owner.uid
+    return ""
+
+
+def _waiting(claim: NodeClaim, reason: str, message: str, *, now: datetime) -> Step:
+    return Step(
+        claim=with_condition(
+            claim, REGISTERED, status=UNKNOWN, reason=reason, message=message, now=now
+        )
+    )
+
+
+def _was_guarded(node: NodeView) -> bool:
+    """Tell whether the node came with the unregistered taint, now or before it was let in."""
+    return node.labels.get(REGISTERED_LABEL) == "true" or has_taint(node.taints, UNREGISTERED)
+
+
+def _synced(claim: NodeClaim) -> NodePatch:
+    labels = claim.metadata.labels
+    taints: tuple[Taint, ...] = ()
+    if labels.get(DO_NOT_SYNC_TAINTS) != "true":
+        specs = (*claim.spec.taints, *claim.spec.startup_taints)
+        taints = tuple(taint_of(spec) for spec in specs)
+    return NodePatch(
+        labels=labels,
+        annotations=claim.metadata.annotations,
+        add_taints=taints,
+        add_finalizers=(TERMINATION_FINALIZER,),
+        owner=OwnerView(api_version=API_VERSION, kind="NodeClaim", name=claim.name, uid=claim.uid),
+    )
+
+
+def _let_in(claim: NodeClaim) -> NodePatch:
+    synced = _synced(claim)
+    return NodePatch(
+        labels={**synced.labels, REGISTERED_LABEL: "true"},
+        annotations=synced.annotations,
+        add_taints=synced.add_taints,
+        remove_taints=(UNREGISTERED,),
+        add_finalizers=synced.add_finalizers,
+        owner=synced.owner,
+    )
+
+
+def _taint_missing(claim: NodeClaim) -> Notice:
+    return Notice(
+        regarding=claim.ref,
+        type="Warning",
+        reason="UnregisteredTaintMissing",
+        message=(
+            f"Missing {UNREGISTERED_TAINT} taint which prevents registration related race "
+            "conditions on Karpenter-managed nodes"
+        ),
+        dedupe=(claim.uid,),
+    )
