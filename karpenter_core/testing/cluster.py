@@ -109,6 +109,14 @@ class ClusterClient:
                 raise ClusterError(method, path, response.status, answer)
             return answer
 
+    async def answers(self, path: str) -> bool:
+        """Tell whether the server answers this path with success."""
+        try:
+            await self.request("GET", path)
+        except (ClusterError, aiohttp.ClientError, OSError):
+            return False
+        return True
+
     async def get(self, kind: ResourceKind, name: str, namespace: str = "default") -> Object:
         """Return one object."""
         return await self.request("GET", kind.path(namespace=namespace, name=name))

@@ -15,13 +15,14 @@ import json
 import os
 import re
 import shutil
-import ssl
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, final
 
 from karpenter_core.testing.certificates import CertificateAuthority, write_key_pair
+from karpenter_core.testing.cluster import ClusterClient
+from karpenter_core.testing.kubeconfig import write_kubeconfig
 from karpenter_core.testing.processes import ChildProcess, ProcessFailedError, free_ports
 
 if TYPE_CHECKING:
@@ -199,30 +200,13 @@ class ControlPlane:
             user,
             organizations=[organization],
         )
-        config: dict[str, object] = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {
-                        "server": self.url,
-                        "certificate-authority": str(self._authority.certificate_file),
-                    },
-                },
-            ],
-            "users": [
-                {
-                    "name": user,
-                    "user": {"client-certificate": str(certificate), "client-key": str(key)},
-                },
-            ],
-        }
-        path = self._folder / f"{user.replace(':', '-')}.kubeconfig"
-        path.write_text(json.dumps(config, indent=2))
-        return path
+        return write_kubeconfig(
+            self._folder / f"{user.replace(':', '-')}.kubeconfig",
+            self.url,
+            user=user,
+            certificate_authority=self._authority.certificate_file,
+            credentials={"client-certificate": str(certificate), "client-key": str(key)},
+        )
 
     def _child(self, name: str, arguments: Sequence[str | Path]) -> ChildProcess:
         return ChildProcess(name, arguments, log=self._folder / f"{name}.log")
@@ -390,30 +374,16 @@ class ControlPlane:
         )
 
     async def _is_ready(self) -> bool:
-        return await self._answers("/readyz")
+        async with ClusterClient(self.kubeconfig) as client:
+            return await client.answers("/readyz")
 
     async def _has_default_service_account(self) -> bool:
         """Tell whether pods can be created in the default namespace yet."""
         if not (self.scheduler.is_running and self.kwok.is_running):
             process = self.kwok if self.scheduler.is_running else self.scheduler
             raise ProcessFailedError(f"{process.name} ended\n{process.log_tail()}")
-        return await self._answers("/api/v1/namespaces/default/serviceaccounts/default")
-
-    async def _answers(self, path: str) -> bool:
-        """Ask the API server for something and tell whether it was given."""
-        import aiohttp
-
-        pki = self._folder / "pki"
-        context = ssl.create_default_context(cafile=self._authority.certificate_file)
-        context.load_cert_chain(pki / "client-admin.crt", pki / "client-admin.key")
-        try:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"{self.url}{path}", ssl=context) as response,
-            ):
-                return response.ok
-        except aiohttp.ClientError:
-            return False
+        async with ClusterClient(self.kubeconfig) as client:
+            return await client.answers("/api/v1/namespaces/default/serviceaccounts/default")
 
 
 def _kubeconfig_flags(kubeconfig: Path) -> list[str]:

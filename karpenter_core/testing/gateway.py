@@ -8,14 +8,16 @@ process between any two steps of a protocol without a line in production code th
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from enum import StrEnum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
+from karpenter_core.testing.kubeconfig import write_kubeconfig
 from karpenter_core.testing.processes import free_ports
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ class Write:
         return f"{self.number}: {self.method} {self.path}"
 
 
-Hook: TypeAlias = "Callable[[Write, Moment], Awaitable[None]]"
+Hook: TypeAlias = "Callable[[Write, Moment], Awaitable[bool]]"
+"""Says whether to go on: False keeps the write, or the answer to it, from getting through."""
 
 
 @final
@@ -86,15 +89,7 @@ class Gateway:
         await self._runner.setup()
         port = int(self._url.rpartition(":")[2])
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "gateway",
-            "contexts": [{"name": "gateway", "context": {"cluster": "gateway", "user": "none"}}],
-            "clusters": [{"name": "gateway", "cluster": {"server": self._url}}],
-            "users": [{"name": "none", "user": {}}],
-        }
-        self.kubeconfig.write_text(json.dumps(config))
+        write_kubeconfig(self.kubeconfig, self._url)
         return self
 
     async def __aexit__(
@@ -113,27 +108,33 @@ class Gateway:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         write = self._write(request)
-        if write is not None and self._hook is not None:
-            await self._hook(write, Moment.BEFORE)
+        body = await request.read()
+        if write is not None and not await self._passes(write, Moment.BEFORE):
+            return web.Response(status=HTTPStatus.BAD_GATEWAY)
         headers = {
             name: value
             for name, value in request.headers.items()
             if name.lower() not in HOP_HEADERS and name.lower() != "accept-encoding"
         }
-        body = await request.read()
         try:
             async with self._client.session.request(
                 request.method,
-                f"{self._client.url}{request.raw_path}",
+                URL(f"{self._client.url}{request.raw_path}", encoded=True),
                 data=body or None,
                 headers=headers,
             ) as answer:
-                if write is not None and self._hook is not None:
-                    await answer.read()
-                    await self._hook(write, Moment.AFTER)
+                if write is not None:
+                    content = await answer.read()
+                    if not await self._passes(write, Moment.AFTER):
+                        return web.Response(status=HTTPStatus.BAD_GATEWAY)
+                    kept = _kept_headers(answer)
+                    return web.Response(status=answer.status, body=content, headers=kept)
                 return await _pass_on(request, answer)
         except aiohttp.ClientConnectionError:
-            return web.Response(status=502, text="no answer from the API server")
+            return web.Response(status=HTTPStatus.BAD_GATEWAY)
+
+    async def _passes(self, write: Write, moment: Moment) -> bool:
+        return self._hook is None or await self._hook(write, moment)
 
     def _write(self, request: web.Request) -> Write | None:
         if request.method not in WRITES or any(part in request.path for part in BOOKKEEPING):
@@ -144,10 +145,7 @@ class Gateway:
 
 
 async def _pass_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status)
-    for name, value in answer.headers.items():
-        if name.lower() not in HOP_HEADERS:
-            response.headers[name] = value
+    response = web.StreamResponse(status=answer.status, headers=_kept_headers(answer))
     # A controller that was killed meanwhile no longer listens; that is what some tests are for.
     with contextlib.suppress(ConnectionError, aiohttp.ClientConnectionError):
         await response.prepare(request)
@@ -155,3 +153,9 @@ async def _pass_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.
             await response.write(chunk)
         await response.write_eof()
     return response
+
+
+def _kept_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    return {
+        name: value for name, value in answer.headers.items() if name.lower() not in HOP_HEADERS
+    }

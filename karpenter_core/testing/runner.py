@@ -1,0 +1,335 @@
+"""Run scenarios against a cluster whose controller is a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
+
+import yaml
+
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.kube import resources
+from karpenter_core.kube.resources import ResourceKind, custom
+from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
+from karpenter_core.testing.controller import ControllerProcess
+from karpenter_core.testing.expectations import Observation, unmet
+from karpenter_core.testing.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from karpenter_core.testing.beds import Bed
+    from karpenter_core.testing.cluster import Object
+    from karpenter_core.testing.scenarios import Action, Expectation, Scenario
+
+__all__ = ["KINDS", "NODE_CLAIMS", "NODE_POOLS", "Cloud", "ScenarioFailedError", "World"]
+
+NODE_POOLS: Final = custom(NodePool.resource)
+NODE_CLAIMS: Final = custom(NodeClaim.resource)
+KWOK_NODE_CLASSES: Final = ResourceKind(
+    "karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass", namespaced=False,
+)  # fmt: skip
+
+KINDS: Final[Mapping[str, ResourceKind]] = {
+    kind.kind: kind
+    for kind in (
+        resources.CUSTOM_RESOURCE_DEFINITIONS,
+        resources.DAEMON_SETS,
+        resources.DEPLOYMENTS,
+        resources.EVENTS,
+        resources.NAMESPACES,
+        resources.NODES,
+        resources.PODS,
+        resources.POD_DISRUPTION_BUDGETS,
+        NODE_POOLS,
+        NODE_CLAIMS,
+        KWOK_NODE_CLASSES,
+    )
+}
+"""The kinds that scenarios can name."""
+
+FOLLOWED: Final = (
+    resources.PODS,
+    resources.NODES,
+    resources.EVENTS,
+    resources.DEPLOYMENTS,
+    NODE_POOLS,
+    NODE_CLAIMS,
+    KWOK_NODE_CLASSES,
+)
+WITH_CONDITIONS: Final = (NODE_POOLS, NODE_CLAIMS, KWOK_NODE_CLASSES)
+REMOVED_IN_ORDER: Final = (
+    resources.POD_DISRUPTION_BUDGETS,
+    resources.DEPLOYMENTS,
+    resources.DAEMON_SETS,
+    resources.PODS,
+    NODE_CLAIMS,
+    NODE_POOLS,
+    KWOK_NODE_CLASSES,
+)
+CRD_ESTABLISHED_SECONDS: Final = 30.0
+CLEAN_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 0.5
+"""How long to wait for the next change before looking again anyway."""
+
+
+class ScenarioFailedError(AssertionError):
+    """Something expected did not come true; says what, and what the controllers said."""
+
+
+class Cloud(Protocol):
+    """The simulated cloud behind a provider, as a test sees it."""
+
+    def options(self, folder: Path) -> Mapping[str, str]:
+        """Return the controller's options for this cloud, which keeps its state in a folder."""
+        ...
+
+    async def instances(self, folder: Path) -> Sequence[Object]:
+        """Return the machines that exist, from the provider's own dump."""
+        ...
+
+
+@final
+class World:
+    """A cluster with our CRDs, its controllers and its simulated cloud.
+
+    An async context manager: leaves the cluster as it found it, so that scenarios can follow
+    each other on one cluster.
+    """
+
+    def __init__(
+        self,
+        bed: Bed,
+        cloud: Cloud,
+        folder: Path,
+        *,
+        crds: Iterable[Path],
+        plugins: Sequence[Path] = (),
+        kinds: Iterable[ResourceKind] = (),
+    ) -> None:
+        self._crds: Final[list[Object]] = [yaml.safe_load(path.read_text()) for path in crds]
+        self.bed: Final = bed
+        self.client: Final = ClusterClient(bed.kubeconfig)
+        self.mirror: Final = Mirror(self.client, (*FOLLOWED, *kinds))
+        self.controllers: Final[dict[str, ControllerProcess]] = {}
+        self._cloud: Final = cloud
+        self._folder: Final = folder
+        self._plugins: Final = tuple(plugins)
+        self._kinds: Final = {**KINDS, **{kind.kind: kind for kind in kinds}}
+
+    async def __aenter__(self) -> Self:
+        await self.client.__aenter__()
+        try:
+            await self._install_crds()
+            await self.clean()
+            await self.mirror.__aenter__()
+        except BaseException:
+            await self.client.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for controller in self.controllers.values():
+            await controller.process.stop()
+        await self.mirror.__aexit__(kind, error, trace)
+        try:
+            await self.clean()
+        finally:
+            await self.client.__aexit__(kind, error, trace)
+
+    async def _install_crds(self) -> None:
+        """Create the CRDs that are not there yet and wait until they are served."""
+        kind = resources.CUSTOM_RESOURCE_DEFINITIONS
+        names = {str(crd["metadata"]["name"]) for crd in self._crds}
+        present = {crd["metadata"]["name"] for crd in await self.client.list(kind)}
+        for crd in self._crds:
+            if crd["metadata"]["name"] not in present:
+                await self.client.create(kind, crd)
+
+        async def served() -> bool:
+            crds = await self.client.list(kind)
+            return names <= {crd["metadata"]["name"] for crd in crds if _is_established(crd)}
+
+        await wait_until(served, seconds=CRD_ESTABLISHED_SECONDS)
+
+    # What happens.
+
+    async def create(self, manifest: Object) -> Object:
+        """Create one object."""
+        return await self.client.create(self._kinds[manifest["kind"]], manifest)
+
+    async def scale(self, deployment: str, replicas: int) -> None:
+        """Set the replicas of a Deployment."""
+        patch = {"spec": {"replicas": replicas}}
+        await self.client.patch(resources.DEPLOYMENTS, deployment, patch)
+
+    def add_controller(
+        self,
+        name: str = "karpenter",
+        *,
+        kubeconfig: Path | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> ControllerProcess:
+        """Prepare a controller; it is not started yet."""
+        controller = ControllerProcess(
+            name,
+            kubeconfig=kubeconfig or self.bed.kubeconfig,
+            folder=self._folder,
+            options={**self._cloud.options(self._folder), **(options or {})},
+            path=self._plugins,
+            environment=os.environ,
+        )
+        self.controllers[name] = controller
+        return controller
+
+    async def run(self, scenario: Scenario) -> None:
+        """Play a scenario from beginning to end.
+
+        Raises:
+            ScenarioFailedError: an expectation was not met.
+        """
+        for manifest in scenario.given.objects():
+            await self.create(manifest)
+        options = {"providers": ",".join(scenario.providers), **scenario.settings}
+        await self.add_controller(options=options).start()
+        for number, step in enumerate(scenario.steps, start=1):
+            for action in step.when:
+                await self.act(action)
+            if step.then is not None:
+                await self.expect(step.then, where=f"{scenario.name}, step {number}")
+
+    async def act(self, action: Action) -> None:
+        """Make one thing happen."""
+        if action.scale is not None:
+            await self.scale(action.scale.deployment, action.scale.replicas)
+        for manifest in action.create or ():
+            await self.create(manifest)
+        if action.deploy is not None:
+            await self.create(action.deploy.manifest())
+        if action.delete is not None:
+            await self._delete(self._kinds[action.delete.kind], action.delete.name)
+        if action.wait is not None:
+            await asyncio.sleep(action.wait.total_seconds())
+        if action.kill is not None:
+            await asyncio.gather(*(each.process.kill() for each in self.controllers.values()))
+        if action.start is not None:
+            await asyncio.gather(*(each.start() for each in self.controllers.values()))
+        if action.restart is not None:
+            await self.bed.restart_api_server()
+
+    async def _delete(self, kind: ResourceKind, name: str) -> None:
+        for each in await self.client.list(kind):
+            metadata = each["metadata"]
+            if name in ("", metadata["name"]):
+                await self.client.delete(kind, metadata["name"], _namespace(metadata))
+
+    # What comes of it.
+
+    async def observe(self) -> Observation:
+        """Return what there is to see now."""
+        mirror = self.mirror
+        return Observation(
+            pods=[pod for pod in mirror.objects(resources.PODS) if _is_ours(pod)],
+            nodes=mirror.objects(resources.NODES),
+            node_claims=mirror.objects(NODE_CLAIMS),
+            claims_ever=len(mirror.ever(NODE_CLAIMS)),
+            events=mirror.objects(resources.EVENTS),
+            instances=await self._cloud.instances(self._folder),
+            objects={
+                (kind.kind, each["metadata"]["name"]): each
+                for kind in WITH_CONDITIONS
+                for each in mirror.objects(kind)
+            },
+        )
+
+    async def expect(self, expected: Expectation, *, where: str = "") -> Observation:
+        """Wait until an expectation is met, and as long as it is to hold.
+
+        Raises:
+            ScenarioFailedError: it was not met in time, or ceased to be.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + expected.within.total_seconds()
+        while missing := unmet(expected, seen := await self.observe()):
+            if loop.time() > deadline:
+                raise self._failure(f"{where}: not within {expected.within}", missing)
+            self._check_controllers()
+            await self.mirror.changed(LOOK_SECONDS)
+        held_until = loop.time() + expected.hold.total_seconds()
+        while loop.time() < held_until:
+            await self.mirror.changed(LOOK_SECONDS)
+            if missing := unmet(expected, seen := await self.observe()):
+                raise self._failure(f"{where}: did not hold for {expected.hold}", missing)
+        return seen
+
+    def _check_controllers(self) -> None:
+        """Fail early when a controller ended by itself."""
+        for controller in self.controllers.values():
+            code = controller.process.exit_code
+            if code is not None and code != -signal.SIGKILL:
+                raise self._failure(f"{controller.process.name} ended with {code}", ())
+
+    def _failure(self, what: str, missing: Iterable[str]) -> ScenarioFailedError:
+        logs = [controller.process.log_tail() for controller in self.controllers.values()]
+        return ScenarioFailedError("\n".join([what, *(f"  {each}" for each in missing), *logs]))
+
+    async def clean(self) -> None:
+        """Remove every object that a story may have left, finalizers and all."""
+        async with asyncio.timeout(CLEAN_SECONDS):
+            for kind in (*REMOVED_IN_ORDER, *self._other_kinds()):
+                await self._remove_all(kind)
+            await self._remove_all(resources.NODES)
+            for event in await self.client.list(resources.EVENTS):
+                metadata = event["metadata"]
+                await self.client.delete(
+                    resources.EVENTS,
+                    metadata["name"],
+                    metadata["namespace"],
+                )
+
+    def _other_kinds(self) -> list[ResourceKind]:
+        return [kind for name, kind in self._kinds.items() if name not in KINDS]
+
+    async def _remove_all(self, kind: ResourceKind) -> None:
+        while left := [each for each in await self.client.list(kind) if _is_removable(each)]:
+            for each in left:
+                metadata = each["metadata"]
+                namespace = _namespace(metadata)
+                try:
+                    if metadata.get("finalizers"):
+                        patch: dict[str, Any] = {"metadata": {"finalizers": None}}
+                        await self.client.patch(
+                            kind, metadata["name"], patch, namespace=namespace,
+                        )  # fmt: skip
+                    await self.client.delete(kind, metadata["name"], namespace)
+                except ClusterError as error:
+                    if error.code != 404:  # noqa: PLR2004 - not found
+                        raise
+            await asyncio.sleep(LOOK_SECONDS / 10)
+
+
+def _is_established(crd: Object) -> bool:
+    conditions: list[Object] = crd.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def _namespace(metadata: Object) -> str:
+    return str(metadata.get("namespace", "default"))
+
+
+def _is_ours(pod: Object) -> bool:
+    return _namespace(pod["metadata"]) == "default"
+
+
+def _is_removable(value: Object) -> bool:
+    return _namespace(value["metadata"]) == "default"

@@ -1,0 +1,47 @@
+"""Clusters for the end-to-end tests: each is started once and used by one test after another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from karpenter_core.testing.beds import EmbeddedBed, RealBed
+from karpenter_core.testing.controlplane import BinariesMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from karpenter_core.testing.beds import Bed
+
+NEWEST = "1.36"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of the real control plane's version."""
+    parser.addoption("--kubernetes", default=NEWEST, help="minor of the real control plane")
+
+
+@pytest.fixture(scope="session")
+def kubernetes(request: pytest.FixtureRequest) -> str:
+    """The minor of the real control plane."""
+    return str(request.config.getoption("--kubernetes", default=NEWEST))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def embedded_bed() -> AsyncIterator[Bed]:
+    """The embedded cluster, in a process of its own."""
+    async with EmbeddedBed() as bed:
+        yield bed
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def real_bed(kubernetes: str) -> AsyncIterator[RealBed]:
+    """A real control plane."""
+    try:
+        bed = RealBed(kubernetes)
+    except BinariesMissingError as error:
+        pytest.fail(str(error))
+    async with bed:
+        yield bed

@@ -1,0 +1,104 @@
+"""The real control plane itself: what the other end-to-end tests stand on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
+from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
+from karpenter_core.testing.gateway import Gateway, Moment, Write
+from karpenter_core.testing.processes import wait_until
+from karpenter_core.testing.scenarios import Deployment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_core.testing.beds import RealBed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+
+NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "bench", "labels": {"kubernetes.io/hostname": "bench"}},
+    "status": {
+        "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+        "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+    },
+}
+
+
+def running(mirror: Mirror) -> int:
+    return sum(pod["status"]["phase"] == "Running" for pod in mirror.objects(PODS))
+
+
+async def test_serves_the_version_asked_for(real_bed: RealBed, kubernetes: str):
+    """Clients must not see v0.0.0."""
+    async with ClusterClient(real_bed.kubeconfig) as client:
+        version = await client.request("GET", "/version")
+
+    assert f"{version['major']}.{version['minor']}" == kubernetes
+    assert version["gitVersion"].startswith(f"v{kubernetes}.")
+
+
+async def test_pods_of_a_deployment_run_on_a_simulated_node(real_bed: RealBed):
+    """kwok makes the node Ready, the scheduler binds, the pods run; and after a crash, again."""
+    async with (
+        ClusterClient(real_bed.kubeconfig) as client,
+        Mirror(client, [NODES, PODS]) as mirror,
+    ):
+        await client.create(NODES, NODE)
+        await client.create(DEPLOYMENTS, Deployment(name="web", replicas=3).manifest())
+
+        async def have(count: int) -> bool:
+            return running(mirror) == count
+
+        await wait_until(lambda: have(3), seconds=60)
+        await real_bed.restart_api_server()
+        await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 5}})
+        await wait_until(lambda: have(5), seconds=60)
+
+        await client.delete(DEPLOYMENTS, "web")
+        await wait_until(lambda: have(0), seconds=60)
+        await client.delete(NODES, "bench")
+        assert len(mirror.ever(PODS)) == 5
+
+
+async def test_anonymous_requests_are_refused(real_bed: RealBed, tmp_path: Path):
+    """Authentication is on, as in a cluster that matters."""
+    async with ClusterClient(real_bed.kubeconfig) as client:
+        stranger = real_bed.control_plane.write_kubeconfig("stranger", organization="nobody")
+        async with ClusterClient(stranger) as other:
+            with pytest.raises(ClusterError) as refused:
+                await other.list(NODES)
+        assert refused.value.code == 403
+        assert await client.list(NODES) == []
+
+
+async def test_gateway_withholds_the_write_that_the_hook_stops(real_bed: RealBed, tmp_path: Path):
+    """Stopped before: the server never sees it. Stopped after: it is done, unknown to the client."""
+    stop_at: tuple[int, Moment] | None = None
+
+    async def hook(write: Write, moment: Moment) -> bool:
+        return (write.number, moment) != stop_at
+
+    node = {**NODE, "metadata": {"name": "gate"}}
+    async with (
+        ClusterClient(real_bed.kubeconfig) as client,
+        Gateway(client, tmp_path / "gateway.kubeconfig") as gateway,
+        ClusterClient(gateway.kubeconfig) as behind,
+    ):
+        gateway.watch_writes(hook)
+        for moment, exist in ((Moment.BEFORE, 0), (Moment.AFTER, 1)):
+            stop_at = (len(gateway.writes) + 1, moment)
+            with pytest.raises(ClusterError, match="502"):
+                await behind.create(NODES, node)
+            assert len(await client.list(NODES)) == exist
+
+        async with Mirror(behind, [NODES]) as mirror:
+            await behind.delete(NODES, "gate")
+            await mirror.changed(5)
+            assert mirror.objects(NODES) == []
+        assert [write.method for write in gateway.writes] == ["POST", "POST", "DELETE"]
