@@ -1,0 +1,56 @@
+"""The condition `Consolidatable`: the node has been left in peace for as long as its pool says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.nodeclaim import CONSOLIDATABLE, INITIALIZED
+from karpenter_core.lifecycle.changes import Step
+from karpenter_core.lifecycle.claim_status import (
+    condition_of,
+    with_condition,
+    without_condition,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
+
+__all__ = ["consolidatable_step", "settled_at"]
+
+
+def settled_at(claim: NodeClaim, pool: NodePool) -> datetime | None:
+    """Return when the claim's node has been quiet for `consolidateAfter`; None when it never is.
+
+    Quiet is counted from the last pod that came or went, or from initialisation.
+    """
+    window = pool.spec.disruption.consolidate_after.timedelta
+    if window is None or not is_true(claim.status.conditions, INITIALIZED):
+        return None
+    reference = claim.status.last_pod_event_time
+    if reference is None:
+        condition = condition_of(claim, INITIALIZED)
+        reference = None if condition is None else condition.last_transition_time
+    return None if reference is None else reference + window
+
+
+def consolidatable_step(claim: NodeClaim, pool: NodePool | None, *, now: datetime) -> Step:
+    """Set or clear the condition; within the window look again exactly at its end.
+
+    Claims of static pools are never consolidatable; those without a pool are left as they are.
+    """
+    if pool is None or claim.is_deleting or NODE_POOL not in claim.metadata.labels:
+        return Step(claim=claim)
+    if pool.spec.replicas is not None:
+        return Step(claim=without_condition(claim, CONSOLIDATABLE))
+    at = settled_at(claim, pool)
+    if at is None:
+        return Step(claim=without_condition(claim, CONSOLIDATABLE))
+    if at - now > timedelta():
+        return Step(claim=without_condition(claim, CONSOLIDATABLE), requeue_after=at - now)
+    return Step(claim=with_condition(claim, CONSOLIDATABLE, now=now))

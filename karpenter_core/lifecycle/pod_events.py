@@ -1,0 +1,27 @@
+"""Noting on a claim that a pod came to its node or left it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.lifecycle.changes import Step
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+
+__all__ = ["POD_EVENT_INTERVAL", "pod_event_step"]
+
+POD_EVENT_INTERVAL: Final = timedelta(seconds=10)
+"""Upstream default; on purpose shorter than the 15 s that a disruption waits before it acts."""
+
+
+def pod_event_step(claim: NodeClaim, *, now: datetime) -> Step:
+    """Set `status.lastPodEventTime`, unless it was set just now."""
+    last = claim.status.last_pod_event_time
+    if last is not None and now - last < POD_EVENT_INTERVAL:
+        return Step(claim=claim)
+    status = claim.status.model_copy(update={"last_pod_event_time": now})
+    return Step(claim=claim.model_copy(update={"status": status}))
