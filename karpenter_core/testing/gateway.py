@@ -85,7 +85,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_route("*", "/{path:.*}", self._forward)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         port = int(self._url.rpartition(":")[2])
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
