@@ -72,6 +72,7 @@ class CompiledCatalogue:
         """Rows without an overdrawn resource; nothing fits on the others."""
         self._allocatable: Final = _columns([row.allocatable for row in rows])
         self._capacity: Final = _columns([row.capacity for row in rows])
+        self.resources: Final = tuple(self._capacity)
         self._zeros: Final = np.zeros(self.size, dtype=np.int64)
         rates = {currency: 1.0, **exchange_rates}
         currencies = {o.price.currency for row in rows for o in row.offerings}

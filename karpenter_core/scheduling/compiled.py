@@ -9,7 +9,7 @@ import numpy as np
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
 from karpenter_core.scheduling.classes import classify_steps
-from karpenter_core.scheduling.pools import compile_pools, read_daemons
+from karpenter_core.scheduling.pools import Daemon, compile_pools, read_daemons
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.resources import merge
 from karpenter_core.scheduling.signatures import NodeSignature, Signatures
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.catalogue import CatalogueCache
     from karpenter_core.scheduling.classes import PodClass
     from karpenter_core.scheduling.columns import Amounts
-    from karpenter_core.scheduling.pools import CompiledPool, Daemon
+    from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions
 
 __all__ = ["CompiledProblem", "compile_steps"]

@@ -1,0 +1,102 @@
+"""The one door to scheduling: a problem in, a plan out.
+
+Pure and deterministic: the same problem gives the same plan in any process, whatever the order of
+its pods, pools and nodes. Effort is counted in work units, never in time; `solve_steps` hands the
+thread back at least every five milliseconds of work.
+
+The default packing makes the first-fit plan and two plans that buy room where it is cheapest, and
+keeps the best: fewest pods left, then lowest price, so it is never dearer than first-fit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled import compile_steps
+from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_members
+from karpenter_core.scheduling.engine import Engine, Measure, Profile
+from karpenter_core.scheduling.explain import explain
+from karpenter_core.scheduling.problem import (
+    Packing,
+    PlanCost,
+    SchedulingPlan,
+    SolveOptions,
+    Unschedulable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.emit import FinishedPlan, Placement
+    from karpenter_core.scheduling.problem import Problem
+
+__all__ = ["solve", "solve_steps"]
+
+_FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False)
+_VALUE: Final = (
+    Profile(measure=Measure.PODS, tight=True),
+    Profile(measure=Measure.DEMAND, tight=True),
+)
+
+
+def solve(
+    problem: Problem, options: SolveOptions | None = None, *, cache: CatalogueCache | None = None
+) -> SchedulingPlan:
+    """Say where every pod goes, or why it cannot go anywhere."""
+    steps = solve_steps(problem, options, cache=cache)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            plan: SchedulingPlan = end.value
+            return plan
+
+
+def solve_steps(
+    problem: Problem, options: SolveOptions | None = None, *, cache: CatalogueCache | None = None
+) -> Generator[int, None, SchedulingPlan]:
+    """Solve in small steps; yields the units of work that each took.
+
+    A caller that has to stop early drops the generator; nothing outside of it has changed (but
+    `cache`, which holds nothing that depends on the pods).
+    """
+    options = options or SolveOptions()
+    compiled = yield from compile_steps(problem, options, cache or CatalogueCache())
+    first_fit = yield from _plan_steps(compiled, _FIRST_FIT)
+    best = first_fit
+    if options.packing is Packing.VALUE and first_fit.engine.nodes.count > len(compiled.nodes):
+        for profile in _VALUE:
+            candidate = yield from _plan_steps(compiled, profile)
+            best = min(best, candidate, key=lambda plan: plan.score)
+    placement = place_members(best)
+    claims = yield from emit_steps(best, placement)
+    unschedulable = yield from _unschedulable_steps(best, placement)
+    return SchedulingPlan(
+        claims=claims,
+        existing={
+            node.name: tuple(placement.pods[column])
+            for column, node in enumerate(compiled.nodes)
+            if column in placement.pods
+        },
+        unschedulable=unschedulable,
+        cost=PlanCost(hourly=best.reported_cost(), first_fit=first_fit.reported_cost()),
+    )
+
+
+def _plan_steps(compiled: CompiledProblem, profile: Profile) -> Generator[int, None, FinishedPlan]:
+    engine = Engine(compiled, profile)
+    yield from engine.steps()
+    return (yield from finish_steps(engine))
+
+
+def _unschedulable_steps(
+    plan: FinishedPlan, placement: Placement
+) -> Generator[int, None, dict[str, Unschedulable]]:
+    reasons: dict[str, Unschedulable] = {}
+    for index, members in sorted(placement.left.items()):
+        reason = explain(plan.engine, index)
+        reasons.update((pod.uid, reason) for pod in members)
+        yield 10
+    return reasons
