@@ -36,7 +36,7 @@ from karpenter_core.state.ledger import Ledger
 from karpenter_core.state.mask import Catalogues
 from karpenter_core.state.node_index import NodeIndex
 from karpenter_core.state.objects import Kind, file_key, kind_of, resource_version_of
-from karpenter_core.state.pod_index import PodIndex
+from karpenter_core.state.pod_index import PodIndex, moved_on
 from karpenter_core.state.snapshot import Snapshot
 from karpenter_core.state.tables import Table
 
@@ -192,10 +192,7 @@ class StateBuilder:
         own = Change(kind, (key if isinstance(key, str) else key[2],))
         match obj:
             case PodView():
-                touched = self._pods.put(_as(PodView, new), _as(PodView, old))
-                for name in touched:
-                    self._nodes.touch_node(name)
-                return (own, Change(Kind.NODE_PODS, touched)) if touched else (own,)
+                return (own, *self._index_pod(_as(PodView, new), _as(PodView, old)))
             case NodeView():
                 claims = self._nodes.put_node(_as(NodeView, new), _as(NodeView, old))
                 return (own, Change(Kind.NODE_CLAIM, claims)) if claims else (own,)
@@ -210,6 +207,14 @@ class StateBuilder:
                 return (own, Change(Kind.NODE, (obj.node_name,))) if obj.node_name else (own,)
             case _:
                 return (own,)
+
+    def _index_pod(self, new: PodView | None, old: PodView | None) -> tuple[Change, ...]:
+        touched = self._pods.put(new, old)
+        for name in touched:
+            self._nodes.touch_node(name)
+        changes = (Change(Kind.NODE_PODS, touched),) if touched else ()
+        moved = moved_on(new, old) if self._synced else ""
+        return (*changes, Change(Kind.POD_EVENT, (moved,))) if moved else changes
 
     def _note_claim_name(self, new: NodeClaim | None, old: NodeClaim | None) -> None:
         if old is not None:

@@ -48,6 +48,11 @@ class Kind(StrEnum):
     NAMESPACE = "Namespace"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
+    POD_EVENT = "PodEvent"
+    """A pod, not a daemon's, came to a node, ended on it or left it; by the node's name.
+
+    What is there when the state is first filled is no event.
+    """
     CATALOGUE = "Catalogue"
     """The catalogue of a pool, by the pool's name."""
     SYNCED = "Synced"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import PodView
 
-__all__ = ["PodIndex", "PodTables"]
+__all__ = ["PodIndex", "PodTables", "moved_on"]
 
 _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -98,6 +98,21 @@ class PodIndex:
         if new is not None and new.is_daemon and new.is_active:
             self._stale_daemons.add(new.owner_uid)
             self._daemons.setdefault(new.owner_uid, {})[new.uid] = new
+
+
+def moved_on(new: PodView | None, old: PodView | None) -> str:
+    """Return the node that a pod came to, ended on, began to leave or left; empty otherwise."""
+    pod = new if new is not None else old
+    if pod is None or pod.is_daemon or not pod.node_name:
+        return ""
+    if new is None or old is None:
+        return pod.node_name
+    is_event = (
+        old.node_name != new.node_name
+        or (new.is_terminal and not old.is_terminal)
+        or (new.is_terminating and not old.is_terminating)
+    )
+    return pod.node_name if is_event else ""
 
 
 def _counts(pod: PodView) -> bool:
