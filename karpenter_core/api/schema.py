@@ -1,0 +1,262 @@
+"""What the API server does with an object of a kind that a CRD describes.
+
+It drops what the schema does not know, fills in defaults, and refuses what breaks the schema or a
+CEL rule. The embedded API server, offline planning and tests do the same by this one class, from
+the rendered CRD, so that a bad NodePool is refused alike everywhere and in the same words.
+
+On an update, values that did not change are not judged again ("ratcheting", KEP-4008), except by
+rules that compare with the old value; and rules are only run on objects whose structure is sound.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from karpenter_core.api import field_errors as errors
+from karpenter_core.api.cel import CELError, compile_rule
+from karpenter_core.api.field_errors import FieldError, FieldErrorType
+from karpenter_core.api.schema_keywords import Json, check_keywords, is_int_or_string, json_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FieldError", "FieldErrorType", "SchemaValidator"]
+
+_ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
+_MISSING: Final = object()
+_ANYTHING: Final[Json] = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
+_BLOCKING: Final = frozenset(
+    {
+        FieldErrorType.NOT_SUPPORTED,
+        FieldErrorType.REQUIRED,
+        FieldErrorType.TOO_LONG,
+        FieldErrorType.TOO_MANY,
+        FieldErrorType.TYPE_INVALID,
+    },
+)
+"""After such an error the API server runs no CEL rule."""
+
+
+class SchemaValidator:
+    """One version's `openAPIV3Schema`, ready to default and to judge objects."""
+
+    __slots__ = ("_schema",)
+
+    def __init__(self, schema: Json) -> None:
+        self._schema: Final = schema
+
+    def default(self, obj: Json) -> Json:
+        """Return the object without unknown fields and with the schema's defaults.
+
+        `apiVersion`, `kind` and `metadata` are left alone. The argument is not changed.
+        """
+        kept = {name: obj[name] for name in obj if name in _ROOT_FIELDS}
+        rest = _prune(self._schema, {name: obj[name] for name in obj if name not in kept})
+        return kept | _default_map(self._schema, rest, skip=_ROOT_FIELDS)
+
+    def validate(self, obj: Json, old: Json | None = None) -> list[FieldError]:
+        """Say all that is wrong with an object, in the API server's words.
+
+        `old` is the stored object that `obj` shall replace.
+        """
+        before = _MISSING if old is None else old
+        found = list(_check(self._schema, obj, before, ""))
+        found += _check_lists(self._schema, obj, before, "")
+        if not any(error.type in _BLOCKING for error in found):
+            found += _check_rules(self._schema, obj, before, "")
+        return found
+
+
+def _prune(schema: Json, value: Any) -> Any:
+    """Drop what the schema does not know, and nulls where null means absent."""
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [_prune(items, item) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    preserves = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    kept: Json = {}
+    for name, item in cast("Json", value).items():
+        child = _child(schema, name)
+        if child is None:
+            if preserves:
+                kept[name] = item
+        elif item is not None or child.get("nullable") or "default" in child:
+            kept[name] = _prune(child, item)
+    return kept
+
+
+def _child(schema: Json, name: str) -> Json | None:
+    """Return the schema of a field; None when the schema does not know it."""
+    properties: Json = schema.get("properties", {})
+    if name in properties:
+        return properties[name]
+    more = schema.get("additionalProperties")
+    if isinstance(more, dict):
+        return cast("Json", more)
+    return _ANYTHING if more is True else None
+
+
+def _default_value(schema: Json, value: Any) -> Any:
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [_default_value(items, item) for item in cast("list[Any]", value)]
+    return _default_map(schema, cast("Json", value)) if isinstance(value, dict) else value
+
+
+def _default_map(schema: Json, value: Json, *, skip: frozenset[str] = frozenset()) -> Json:
+    filled = dict(value)
+    for name, child in cast("Json", schema.get("properties", {})).items():
+        is_absent = name not in filled or (filled[name] is None and not child.get("nullable"))
+        if name not in skip and is_absent and "default" in child:
+            filled[name] = copy.deepcopy(child["default"])
+    for name, item in filled.items():
+        child = _child(schema, name)
+        if child is not None and name not in skip:
+            filled[name] = _default_value(child, item)
+    return filled
+
+
+def _check(schema: Json, value: Any, old: Any, path: str) -> Iterator[FieldError]:
+    """Judge a value and everything below it by the keywords of the schema."""
+    if _is_unchanged(value, old):
+        return
+    own = list(check_keywords(schema, value, path))
+    yield from own
+    if any(error.path == path and error.type is FieldErrorType.TYPE_INVALID for error in own):
+        return
+    yield from _check_branches(schema, value, path)
+    if isinstance(value, dict):
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield errors.required(_join(path, name))
+    for child, item, before, place in _below(schema, value, old, path):
+        yield from _check(child, item, before, place)
+
+
+def _check_branches(schema: Json, value: Any, path: str) -> Iterator[FieldError]:
+    """Judge by `allOf`, `anyOf`, `oneOf` and `not`."""
+    for branch in schema.get("allOf", ()):
+        yield from _check(branch, value, _MISSING, path)
+    if "anyOf" in schema and not is_int_or_string(schema) and not _matches(schema["anyOf"], value):
+        yield _no_branch(path, "must validate at least one schema (anyOf)")
+    if "oneOf" in schema and _matches(schema["oneOf"], value) != 1:
+        yield _no_branch(path, "must validate one and only one schema (oneOf)")
+    if "not" in schema and _matches([schema["not"]], value):
+        yield _no_branch(path, "must not validate the schema (not)")
+
+
+def _matches(branches: list[Json], value: Any) -> int:
+    return sum(not any(_check(branch, value, _MISSING, "")) for branch in branches)
+
+
+def _no_branch(path: str, detail: str) -> FieldError:
+    return FieldError(path, f'Invalid value: "": "{path}" {detail}')
+
+
+def _check_lists(schema: Json, value: Any, old: Any, path: str) -> Iterator[FieldError]:
+    """Judge that lists which are sets or maps name nothing twice."""
+    if _is_unchanged(value, old):
+        return
+    kind = schema.get("x-kubernetes-list-type")
+    if isinstance(value, list) and kind in {"set", "map"}:
+        seen: set[str] = set()
+        for index, item in enumerate(cast("list[Any]", value)):
+            identity = item if kind == "set" else _identity(schema, item)
+            text = json.dumps(identity, sort_keys=True)
+            if text in seen:
+                yield errors.duplicate(f"{path}[{index}]", identity)
+            seen.add(text)
+    for child, item, before, place in _below(schema, value, old, path):
+        yield from _check_lists(child, item, before, place)
+
+
+def _check_rules(
+    schema: Json, value: Any, old: Any, path: str, *, inside_unchanged: bool = False
+) -> Iterator[FieldError]:
+    """Judge by the CEL rules of the schema; those of a parent come first."""
+    if value is None:
+        return
+    is_unchanged = inside_unchanged or _is_unchanged(value, old)
+    for entry in schema.get("x-kubernetes-validations", ()):
+        yield from _check_rule(
+            schema, entry, value, old=old, path=path, only_transition=is_unchanged
+        )
+    for child, item, before, place in _below(schema, value, old, path):
+        yield from _check_rules(child, item, before, place, inside_unchanged=is_unchanged)
+
+
+def _check_rule(
+    schema: Json, entry: Json, value: Any, *, old: Any, path: str, only_transition: bool
+) -> Iterator[FieldError]:
+    message: str = entry.get("message") or f"failed rule: {entry['rule']}"
+    try:
+        rule = compile_rule(entry["rule"])
+        if (rule.is_transition and old is _MISSING) or (only_transition and not rule.is_transition):
+            return
+        holds = rule.evaluate(value, old)
+    except CELError as error:
+        detail = f"{error} evaluating rule: {message}"
+        yield errors.invalid(path, schema.get("type", ""), detail)
+        return
+    if holds is True:
+        return
+    expression = entry.get("messageExpression")
+    if expression:
+        message = _message(expression, value, old) or message
+    place = path + entry.get("fieldPath", "")
+    shown = value if json_type(value) not in {"array", "object"} else errors.OMITTED
+    refusal = errors.invalid(place.removeprefix("."), shown, message)
+    if entry.get("reason"):
+        refusal = FieldError(refusal.path, refusal.message, FieldErrorType(entry["reason"]))
+    yield refusal
+
+
+def _message(expression: str, value: Any, old: Any) -> str:
+    try:
+        text = compile_rule(expression).evaluate(value, None if old is _MISSING else old)
+    except CELError:
+        return ""
+    return text if isinstance(text, str) else ""
+
+
+def _below(schema: Json, value: Any, old: Any, path: str) -> Iterator[tuple[Json, Any, Any, str]]:
+    """Go over what lies below a value: schema, item, the old item if it is known, and path."""
+    if isinstance(value, dict):
+        before = cast("Json", old) if isinstance(old, dict) else {}
+        for name, item in cast("Json", value).items():
+            child = _child(schema, name)
+            if child is not None and not (path == "" and name in _ROOT_FIELDS):
+                yield child, item, before.get(name, _MISSING), _join(path, name)
+    elif isinstance(value, list) and "items" in schema:
+        before = _by_identity(schema, old)
+        for index, item in enumerate(cast("list[Any]", value)):
+            key = json.dumps(_identity(schema, item), sort_keys=True) if before else ""
+            yield schema["items"], item, before.get(key, _MISSING), f"{path}[{index}]"
+
+
+def _by_identity(schema: Json, old: Any) -> Json:
+    """Index the old items of a list that is a map; items of other lists have no old self."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return {}
+    items = cast("list[Any]", old)
+    return {json.dumps(_identity(schema, item), sort_keys=True): item for item in items}
+
+
+def _identity(schema: Json, item: Any) -> Json:
+    keys: list[str] = schema.get("x-kubernetes-list-map-keys", [])
+    fields = cast("Json", item) if isinstance(item, dict) else {}
+    defaults: Json = schema.get("items", {}).get("properties", {})
+    return {
+        key: fields[key] if key in fields else defaults.get(key, {}).get("default") for key in keys
+    }
+
+
+def _is_unchanged(value: Any, old: Any) -> bool:
+    return old is not _MISSING and value == old
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
