@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, ResourceKind
 from karpenter_core.sim.kinds import Served
@@ -11,12 +11,11 @@ from karpenter_core.sim.status import FieldIssue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from karpenter_core.sim.store import Json
+    from karpenter_core.sim.fields import Json
 
 __all__ = ["CLEANUP_FINALIZER", "SERVED_DEFINITIONS", "kinds_of"]
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
-_ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def kinds_of(definition: Json) -> list[Served]:
@@ -37,8 +36,7 @@ def _serve(spec: Json, version: Json) -> Served:
     scale: Json | None = subresources.get("scale")
 
     def prepare(obj: Json, _old: Json | None) -> Json:
-        pruned = _prune(obj, schema, root=True)
-        return cast("Json", validator.default(pruned))
+        return validator.default(obj)
 
     def issues(obj: Json, old: Json | None) -> Iterator[FieldIssue]:
         for error in validator.validate(obj, old):
@@ -61,30 +59,6 @@ def _serve(spec: Json, version: Json) -> Served:
         prepare=prepare,
         issues=issues,
     )
-
-
-def _prune(value: Any, schema: Json, *, root: bool = False) -> Any:
-    """Return the value without the fields that its schema does not know."""
-    if isinstance(value, list):
-        items: Json = schema.get("items") or {}
-        return [_prune(each, items) for each in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    fields = cast("Json", value)
-    properties: Json = schema.get("properties") or {}
-    others: Any = schema.get("additionalProperties")
-    preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
-    kept: Json = {}
-    for key, field in fields.items():
-        if root and key in _ROOT_FIELDS:
-            kept[key] = field
-        elif key in properties:
-            kept[key] = _prune(field, properties[key])
-        elif isinstance(others, dict):
-            kept[key] = _prune(field, cast("Json", others))
-        elif others is True or preserve:
-            kept[key] = field
-    return kept
 
 
 def _prepare_definition(definition: Json, old: Json | None) -> Json:

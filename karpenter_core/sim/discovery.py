@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.sim.status import PageNotFoundError
 
 if TYPE_CHECKING:
+    from karpenter_core.sim.fields import Json
     from karpenter_core.sim.kinds import Served
     from karpenter_core.sim.registry import Registry
-    from karpenter_core.sim.store import Json
 
 __all__ = ["MINOR", "discover"]
 

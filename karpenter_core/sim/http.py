@@ -79,15 +79,13 @@ class HttpFace:
             content_type=incoming.headers.get("content-type", ""),
             accept=incoming.headers.get("accept", ""),
         )
+        if is_watch(request):
+            return await self._stream(request, incoming)
         try:
-            if is_watch(request):
-                return await self._stream(request, incoming)
             response = await self._front.respond(request)
         except ConnectionLostError:
-            if incoming.transport is not None:
-                incoming.transport.abort()
-            raise
-        return web.Response(status=response.status, body=response.body, headers=_headers(response))
+            return _hang_up(incoming, web.Response())
+        return web.Response(status=response.status, body=response.body, headers=response.headers)
 
     async def _stream(self, request: Request, incoming: web.Request) -> web.StreamResponse:
         from aiohttp import web

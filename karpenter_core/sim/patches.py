@@ -71,9 +71,11 @@ def _edit(target: Any, path: list[str], verb: str, value: Any) -> Any:
         copy = target.copy()
         copy[place] = _edit(target[place], rest, verb, value)
         return copy
-    copy = _copied(target)
-    if verb == "add" and isinstance(copy, list):
-        cast("list[Any]", copy).insert(_place(target, step, end=True), value)
+    if not _is_map(target) and not _is_list(target):
+        raise PatchError(f'path segment "{step}" does not exist')
+    copy = target.copy()
+    if verb == "add" and _is_list(copy):
+        copy.insert(_place(target, step, end=True), value)
     elif verb == "add" and _is_map(copy):
         copy[step] = value
     elif verb == "replace":
@@ -83,16 +85,10 @@ def _edit(target: Any, path: list[str], verb: str, value: Any) -> Any:
     return copy
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        return cast("Any", value).copy()
-    return value
-
-
 def _place(target: Any, step: str, *, end: bool) -> Any:
     """Return the key or index that a pointer's step means, which must exist."""
-    if isinstance(target, list):
-        size = len(cast("list[Any]", target))
+    if _is_list(target):
+        size = len(target)
         if step == "-" and end:
             return size
         if step.isdigit() and int(step) < size + end:
@@ -104,3 +100,7 @@ def _place(target: Any, step: str, *, end: bool) -> Any:
 
 def _is_map(value: Any) -> bool:
     return isinstance(value, dict)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)

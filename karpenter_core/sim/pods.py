@@ -13,8 +13,8 @@ from karpenter_core.sim.selectors import matches_selector
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from karpenter_core.sim.fields import Json
     from karpenter_core.sim.registry import Registry
-    from karpenter_core.sim.store import Json
 
 __all__ = ["bind", "evict", "is_ready", "with_condition"]
 

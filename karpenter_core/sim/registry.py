@@ -160,8 +160,7 @@ class Registry:
             if key not in {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
         }
         if not metadata.get("name") and metadata.get("generateName"):
-            letters = self._random.choices(_SUFFIX_LETTERS, k=5)
-            metadata["name"] = f"{metadata['generateName']}{''.join(letters)}"
+            metadata["name"] = self._free_name(kind, metadata["generateName"], namespace)
         if kind.namespaced:
             if metadata.setdefault("namespace", namespace) != namespace:
                 raise status.bad_request(
@@ -175,6 +174,12 @@ class Registry:
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = render_time(self._clock.now())
         return metadata
+
+    def _free_name(self, kind: ResourceKind, prefix: str, namespace: str) -> str:
+        while True:
+            name = prefix + "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
+            if self.store.find(kind, namespace, name) is None:
+                return name
 
     def _require_namespace(self, kind: ResourceKind, metadata: Json) -> None:
         namespace = self.store.find(NAMESPACES, "", metadata["namespace"])

@@ -1,0 +1,260 @@
+"""A stand-in for kube-scheduler: binds pods where its filters allow, or says why it cannot.
+
+No preemption and no preferences: among the nodes that fit, the least (or most) allocated one is
+taken, ties by name. Pods that differ in nothing but their names are judged once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from karpenter_core.kube.resources import NAMESPACES, NODES, PODS
+from karpenter_core.sim.actors import Actor
+from karpenter_core.sim.fields import Json, entries, labels_of
+from karpenter_core.sim.filters import (
+    host_ports,
+    port_refusal,
+    requests_of,
+    resource_refusal,
+    static_refusal,
+)
+from karpenter_core.sim.pods import bind, with_condition
+from karpenter_core.sim.store import DELETED, Key
+from karpenter_core.sim.topology import ClusterView, NodeInfo, looks_around
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.sim.registry import Registry
+    from karpenter_core.sim.store import Change
+
+__all__ = ["Scheduler"]
+
+_CYCLE: Final = "cycle"
+_CYCLE_PODS: Final = 250  # pods bound before others get the loop
+_REPEAT_SECONDS: Final = 10.0  # longest back-off of kube-scheduler: so often a reason is renewed
+_MOST_CLASSES: Final = 1000  # shapes of pods remembered at a time
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+
+Preference = Literal["least-allocated", "most-allocated"]
+
+
+class _Class:
+    """Pods of one shape in one cycle: what they need, and the nodes that may take them."""
+
+    def __init__(self, pod: Json) -> None:
+        self.requests: Final = requests_of(pod)
+        self.ports: Final = host_ports(pod)
+        self.nodes: list[tuple[float, str]] | None = None
+        self.refusals: dict[str, str] = {}
+
+
+class Scheduler(Actor):
+    """Binds the pods of one scheduler name."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        *,
+        name: str = "default-scheduler",
+        preference: Preference = "least-allocated",
+    ) -> None:
+        super().__init__(registry, clock)
+        self._name: Final = name
+        self._sign: Final = 1.0 if preference == "least-allocated" else -1.0
+        self._namespaces: Final = dict[str, dict[str, str]]()
+        self._view: Final = ClusterView(self._namespaces)
+        self._pending: Final = dict[Key, Json]()
+        self._looking_around: Final = dict[Key, None]()
+        self._active: Final = dict[Key, None]()
+        self._reported: Final = dict[Key, float]()
+        self._classes: Final = dict[bytes, _Class]()
+        self.follow(NAMESPACES, self._on_namespace)
+        self.follow(NODES, self._on_node)
+        self.follow(PODS, self._on_pod)
+
+    # Hearing
+
+    def _on_namespace(self, change: Change) -> None:
+        self._namespaces[change.stored.key[1]] = labels_of(change.stored.obj)
+
+    def _on_node(self, change: Change) -> None:
+        node, before = change.stored.obj, change.previous
+        if change.type == DELETED:
+            self._view.remove_node(node["metadata"]["name"])
+        else:
+            self._view.set_node(node)
+        if before is None or change.type == DELETED or _placement(before.obj) != _placement(node):
+            self._retry_all()
+
+    def _on_pod(self, change: Change) -> None:
+        pod, key = change.stored.obj, change.stored.key
+        ended = change.type == DELETED or pod["status"].get("phase") in _TERMINAL
+        bound = pod["spec"].get("nodeName", "")
+        if ended:
+            self._view.remove_pod(pod["metadata"]["uid"])
+        elif bound:
+            self._view.add_pod(pod, bound)
+        waiting = not ended and not bound and "deletionTimestamp" not in pod["metadata"]
+        if waiting and pod["spec"]["schedulerName"] == self._name:
+            fresh = key not in self._pending
+            self._pending[key] = pod
+            if looks_around(pod):
+                self._looking_around[key] = None
+            if fresh or (change.previous and change.previous.obj["spec"] != pod["spec"]):
+                self._activate([key])
+            return
+        was_pending = self._pending.pop(key, None) is not None
+        for kept in (self._active, self._looking_around, self._reported):
+            kept.pop(key, None)
+        if ended and bound:
+            self._retry_all()
+        elif was_pending and bound:
+            self._activate(list(self._looking_around))
+
+    def _retry_all(self) -> None:
+        self._classes.clear()
+        self._activate(list(self._pending))
+
+    def _activate(self, keys: list[Key]) -> None:
+        self._active.update(dict.fromkeys(keys))
+        if self._active:
+            self.enqueue(_CYCLE)
+
+    # Acting
+
+    def reconcile(self, key: Hashable) -> None:
+        """Run one scheduling cycle, or renew what an unschedulable pod is told."""
+        if key != _CYCLE:
+            self._activate([each for each in self._pending if each == key])
+            return
+        order = sorted(self._active, key=self._rank)
+        for each in order[:_CYCLE_PODS]:
+            self._active.pop(each, None)
+            if each in self._pending:
+                self._schedule(each, self._pending[each])
+        if self._active:
+            self.enqueue(_CYCLE)
+
+    def _rank(self, key: Key) -> tuple[int, str, Key]:
+        pod = self._pending[key]
+        return -pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], key
+
+    def _schedule(self, key: Key, pod: Json) -> None:
+        if entries(pod["spec"], "schedulingGates"):
+            self._report(
+                key,
+                pod,
+                "SchedulingGated",
+                "Scheduling is blocked due to non-empty scheduling gates",
+            )
+            return
+        node, refusals = self._choose(pod)
+        if node is None:
+            self._report(key, pod, "Unschedulable", self._explain(refusals))
+            return
+        binding: Json = {"target": {"kind": "Node", "name": node}}
+        bind(self.registry, binding, key[1], key[0], now=self.clock.now())
+
+    def _choose(self, pod: Json) -> tuple[str | None, dict[str, str]]:
+        """Return the best node, or why each of them refuses."""
+        kept = self._class_of(pod)
+        if not self._view.repels and not looks_around(pod):
+            return self._choose_by_class(pod, kept), kept.refusals
+        refusals = dict(self._view.surrounding_refusals(pod))
+        best: tuple[float, str] | None = None
+        for name, info in self._view.nodes.items():
+            why = static_refusal(pod, info.node) or _room_refusal(kept, info)
+            if why:
+                refusals[name] = why
+            if name not in refusals:
+                found = (self._score(kept, info), name)
+                best = found if best is None else min(best, found)
+        return (None if best is None else best[1]), refusals
+
+    def _choose_by_class(self, pod: Json, kept: _Class) -> str | None:
+        """Take the best node off a heap; what others took of it since is looked up then."""
+        if kept.nodes is None:
+            kept.nodes = []
+            for name, info in self._view.nodes.items():
+                why = static_refusal(pod, info.node)
+                if why:
+                    kept.refusals[name] = why
+                else:
+                    kept.nodes.append((self._score(kept, info), name))
+            heapq.heapify(kept.nodes)
+        while kept.nodes:
+            score, name = kept.nodes[0]
+            info = self._view.nodes[name]
+            why = _room_refusal(kept, info)
+            now = self._score(kept, info)
+            if why:
+                kept.refusals[name] = why
+                heapq.heappop(kept.nodes)
+            elif now != score:
+                heapq.heapreplace(kept.nodes, (now, name))
+            else:
+                return name
+        return None
+
+    def _class_of(self, pod: Json) -> _Class:
+        key = msgspec.json.encode((pod["metadata"]["namespace"], pod["spec"]))
+        kept = self._classes.get(key)
+        if kept is None:
+            if len(self._classes) >= _MOST_CLASSES:
+                self._classes.clear()
+            kept = self._classes[key] = _Class(pod)
+        return kept
+
+    def _score(self, kept: _Class, info: NodeInfo) -> float:
+        shares = [
+            (info.requested.get(name, 0) + kept.requests.get(name, 0)) / info.allocatable[name]
+            for name in ("cpu", "memory")
+            if info.allocatable.get(name)
+        ]
+        return self._sign * sum(shares)
+
+    # Telling
+
+    def _explain(self, refusals: dict[str, str]) -> str:
+        total = len(self._view.nodes)
+        counts = sorted(f"{count} {why}" for why, count in Counter(refusals.values()).items())
+        if not total:
+            return "no nodes available to schedule pods"
+        return f"0/{total} nodes are available: {', '.join(counts)}."
+
+    def _report(self, key: Key, pod: Json, reason: str, message: str) -> None:
+        """Write the PodScheduled condition, for one pod not more often than upstream would."""
+        now = self.clock.monotonic()
+        last = self._reported.get(key)
+        condition = {
+            "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+        }  # fmt: skip
+        old = entries(pod["status"], "conditions")
+        if any(condition.items() <= each.items() for each in old):
+            return
+        if last is not None and now - last < _REPEAT_SECONDS:
+            self.enqueue(key, after_seconds=_REPEAT_SECONDS - (now - last))
+            return
+        self._reported[key] = now
+        conditions = with_condition(old, condition, self.clock.now())
+        self.registry.patch(
+            PODS, {"status": {"conditions": conditions}}, key[1], key[0], part="status"
+        )
+
+
+def _room_refusal(kept: _Class, info: NodeInfo) -> str | None:
+    return port_refusal(kept.ports, info.ports) or resource_refusal(
+        kept.requests, info.allocatable, info.requested
+    )
+
+
+def _placement(node: Json) -> tuple[Json, object, object]:
+    """Return what of a node decides about pods."""
+    return labels_of(node), node["spec"], node.get("status", {}).get("allocatable")

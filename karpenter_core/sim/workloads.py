@@ -1,0 +1,336 @@
+"""Deployments, ReplicaSets and DaemonSets: controllers that make pods and replace lost ones."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from karpenter_core.kube.resources import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    ResourceKind,
+)
+from karpenter_core.sim.actors import Actor
+from karpenter_core.sim.budgets import scaled
+from karpenter_core.sim.fields import Json, entries, section
+from karpenter_core.sim.filters import static_refusal
+from karpenter_core.sim.pods import is_ready
+from karpenter_core.sim.store import DELETED
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.sim.registry import Registry
+    from karpenter_core.sim.store import Change
+
+__all__ = ["DaemonSetController", "DeploymentController", "ReplicaSetController"]
+
+_HASH_LABEL: Final = "pod-template-hash"
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_BURST: Final = 500  # pods created or deleted in one go, as upstream's BurstReplicas
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_DAEMON_TOLERATIONS: Final = (
+    *(("NoExecute", f"node.kubernetes.io/{name}") for name in ("not-ready", "unreachable")),
+    *(
+        ("NoSchedule", f"node.kubernetes.io/{name}")
+        for name in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+    ),
+)
+"""What the DaemonSet controller lets its pods tolerate (documentation of DaemonSet)."""
+
+
+class _Owner(Actor):
+    """A controller of objects that own others."""
+
+    kind: ResourceKind
+    dependents: ResourceKind
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        super().__init__(registry, clock)
+        self.follow(self.kind, self._on_own)
+        self.follow(self.dependents, self._on_dependent)
+
+    def reconcile(self, key: Hashable) -> None:
+        """Bring one owner's dependents and status up to date."""
+        match key:
+            case (str(namespace), str(name)):
+                owner = self.registry.find(self.kind, name, namespace)
+            case _:
+                raise AssertionError(key)
+        if owner is not None and "deletionTimestamp" not in owner["metadata"]:
+            self.sync(owner)
+
+    def sync(self, owner: Json) -> None:
+        """Do the controller's work for one owner."""
+        raise NotImplementedError
+
+    def owned(self, owner: Json) -> list[Json]:
+        """Return what an owner owns."""
+        found = self.registry.store.dependents(owner["metadata"]["uid"])
+        return [stored.obj for stored in found if stored.kind == self.dependents]
+
+    def write_status(self, owner: Json, status: Json) -> None:
+        """Write an owner's status; a status that has not changed is no write."""
+        metadata = owner["metadata"]
+        body = {"status": status | {"observedGeneration": metadata["generation"]}}
+        self.registry.patch(self.kind, body, metadata["name"], metadata["namespace"], part="status")
+
+    def create_pod(self, owner: Json, template: Json) -> None:
+        """Make a pod of a template."""
+        metadata = owner["metadata"]
+        pod: Json = {
+            "metadata": {
+                **{k: v for k, v in template["metadata"].items() if k in {"labels", "annotations"}},
+                "generateName": f"{metadata['name']}-",
+                "ownerReferences": [_reference(owner)],
+            },
+            "spec": template["spec"],
+        }
+        self.registry.create(PODS, pod, metadata["namespace"])
+
+    def _on_own(self, change: Change) -> None:
+        if change.type != DELETED:
+            self.enqueue(change.stored.key)
+
+    def _on_dependent(self, change: Change) -> None:
+        metadata = change.stored.obj["metadata"]
+        for owner in entries(metadata, "ownerReferences"):
+            if owner["kind"] == self.kind.kind and owner.get("controller"):
+                self.enqueue((metadata["namespace"], owner["name"]))
+
+
+class DeploymentController(_Owner):
+    """Keeps one ReplicaSet per template, and moves replicas to the newest within its limits."""
+
+    kind = DEPLOYMENTS
+    dependents = REPLICA_SETS
+
+    def sync(self, owner: Json) -> None:
+        """Scale the ReplicaSets of a deployment, and sum them up in its status."""
+        sets = self.owned(owner)
+        template_hash = _template_hash(owner["spec"]["template"])
+        current = next((each for each in sets if _hash_of(each) == template_hash), None)
+        if current is None:
+            current = self._create_set(owner, template_hash)
+            sets.append(current)
+        self._scale(owner, current, [each for each in sets if each is not current])
+        sums = {
+            name: sum(section(each, "status").get(name, 0) for each in sets)
+            for name in ("replicas", "readyReplicas", "availableReplicas")
+        }
+        updated = section(current, "status").get("replicas", 0)
+        missing = max(0, owner["spec"]["replicas"] - sums["availableReplicas"])
+        self.write_status(
+            owner, sums | {"updatedReplicas": updated, "unavailableReplicas": missing}
+        )
+
+    def _scale(self, owner: Json, current: Json, old: list[Json]) -> None:
+        wanted: int = owner["spec"]["replicas"]
+        limits = section(owner["spec"]["strategy"], "rollingUpdate")
+        old_replicas = sum(each["spec"]["replicas"] for each in old)
+        if not old_replicas:
+            self._set_replicas(current, wanted)
+            return
+        surge = scaled(limits.get("maxSurge", 0), wanted, up=True)
+        spare = scaled(limits.get("maxUnavailable", 0), wanted, up=False)
+        if not limits:
+            surge, spare = 0, wanted  # Recreate: the old ones go first
+        room = wanted + surge - old_replicas - current["spec"]["replicas"]
+        if room > 0 and (limits or not any(self._pods_left(each) for each in old)):
+            self._set_replicas(current, min(wanted, current["spec"]["replicas"] + room))
+        sets = [current, *old]
+        available = sum(section(each, "status").get("availableReplicas", 0) for each in sets)
+        removable = max(0, available - (wanted - spare))
+        for each in old:
+            replicas: int = each["spec"]["replicas"]
+            unavailable = replicas - section(each, "status").get("availableReplicas", 0)
+            cut = min(replicas, removable + unavailable)
+            removable = max(0, removable - max(0, cut - unavailable))
+            self._set_replicas(each, replicas - cut)
+
+    def _pods_left(self, replica_set: Json) -> bool:
+        return bool(self.registry.store.dependents(replica_set["metadata"]["uid"]))
+
+    def _set_replicas(self, replica_set: Json, replicas: int) -> None:
+        if replica_set["spec"]["replicas"] != replicas:
+            metadata = replica_set["metadata"]
+            self.registry.patch(
+                REPLICA_SETS,
+                {"spec": {"replicas": replicas}},
+                metadata["name"],
+                metadata["namespace"],
+            )
+
+    def _create_set(self, owner: Json, template_hash: str) -> Json:
+        mark = {_HASH_LABEL: template_hash}
+        spec, metadata = owner["spec"], owner["metadata"]
+        template = spec["template"]
+        labels = section(template["metadata"], "labels") | mark
+        selector = spec["selector"]
+        return self.registry.create(
+            REPLICA_SETS,
+            {
+                "metadata": {
+                    "name": f"{metadata['name']}-{template_hash}",
+                    "labels": labels,
+                    "ownerReferences": [_reference(owner)],
+                },
+                "spec": {
+                    "replicas": 0,
+                    "selector": selector | {"matchLabels": section(selector, "matchLabels") | mark},
+                    "template": template | {"metadata": template["metadata"] | {"labels": labels}},
+                },
+            },
+            metadata["namespace"],
+        )
+
+
+class ReplicaSetController(_Owner):
+    """Keeps the number of pods, replacing the ones that go."""
+
+    kind = REPLICA_SETS
+    dependents = PODS
+
+    def sync(self, owner: Json) -> None:
+        """Create or delete pods, and count them in the status."""
+        pods = [pod for pod in self.owned(owner) if _is_active(pod)]
+        wanted: int = owner["spec"]["replicas"]
+        missing = wanted - len(pods)
+        for _ in range(min(missing, _BURST)):
+            self.create_pod(owner, owner["spec"]["template"])
+        if missing < 0:
+            for pod in sorted(pods, key=_deletion_rank)[: min(-missing, _BURST)]:
+                self.registry.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
+        if abs(missing) > _BURST:
+            self.enqueue((owner["metadata"]["namespace"], owner["metadata"]["name"]))
+        ready = sum(is_ready(pod) for pod in pods)
+        counts = {"replicas": len(pods), "readyReplicas": ready, "availableReplicas": ready}
+        self.write_status(owner, counts | {"fullyLabeledReplicas": len(pods)})
+
+
+class DaemonSetController(_Owner):
+    """Keeps one pod on every node that a DaemonSet's pods may run on."""
+
+    kind = DAEMON_SETS
+    dependents = PODS
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        super().__init__(registry, clock)
+        self.follow(NODES, self._on_node)
+
+    def sync(self, owner: Json) -> None:
+        """Create a pod where one is missing, delete those that have no place any more."""
+        template = _daemon_template(owner["spec"]["template"])
+        on_node: dict[str, list[Json]] = {}
+        for pod in self.owned(owner):
+            on_node.setdefault(_target_node(pod), []).append(pod)
+        wanted = [
+            node["metadata"]["name"]
+            for node in self.registry.objects(NODES)
+            if static_refusal({"metadata": {}, "spec": template["spec"]}, node) is None
+        ]
+        for name in wanted:
+            if not on_node.get(name):
+                self.create_pod(owner, _pinned(template, name))
+        for name, pods in on_node.items():
+            surplus = pods[1:] if name in wanted else pods
+            for pod in surplus:
+                if _is_active(pod):
+                    metadata = pod["metadata"]
+                    self.registry.delete(PODS, metadata["name"], metadata["namespace"])
+        placed = [pods[0] for name, pods in on_node.items() if name in wanted]
+        ready = sum(is_ready(pod) for pod in placed)
+        counts = {
+            "desiredNumberScheduled": len(wanted), "currentNumberScheduled": len(placed),
+            "numberReady": ready, "numberAvailable": ready, "numberMisscheduled": 0,
+        }  # fmt: skip
+        self.write_status(owner, counts)
+
+    def _on_node(self, change: Change) -> None:
+        before = change.previous
+        if before is not None and change.type != DELETED:
+            node = change.stored.obj
+            same_labels = node["metadata"].get("labels") == before.obj["metadata"].get("labels")
+            if same_labels and node["spec"] == before.obj["spec"]:
+                return
+        for stored in self.registry.store.all(DAEMON_SETS):
+            self.enqueue(stored.key)
+
+
+def _reference(owner: Json) -> Json:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _template_hash(template: Json) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()
+    return digest[:10]
+
+
+def _hash_of(replica_set: Json) -> str:
+    return section(replica_set["metadata"], "labels").get(_HASH_LABEL, "")
+
+
+def _is_active(pod: Json) -> bool:
+    return (
+        "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in _TERMINAL
+    )
+
+
+def _deletion_rank(pod: Json) -> tuple[Any, ...]:
+    """Order pods by how readily a ReplicaSet gives them up (upstream's ActivePodsWithRanks)."""
+    annotations = section(pod["metadata"], "annotations")
+    try:
+        cost = int(annotations.get(_DELETION_COST, "0"))
+    except ValueError:
+        cost = 0
+    newest_first = [-ord(letter) for letter in pod["metadata"]["creationTimestamp"]]
+    return (
+        bool(pod["spec"].get("nodeName")),
+        pod["status"].get("phase") != "Pending",
+        is_ready(pod),
+        cost,
+        newest_first,
+        pod["metadata"]["name"],
+    )
+
+
+def _daemon_template(template: Json) -> Json:
+    given = entries(template["spec"], "tolerations")
+    added = [
+        {"key": key, "operator": "Exists", "effect": effect} for effect, key in _DAEMON_TOLERATIONS
+    ]
+    return template | {"spec": template["spec"] | {"tolerations": [*given, *added]}}
+
+
+def _pinned(template: Json, node: str) -> Json:
+    """Return the template for one node: an affinity that only that node satisfies."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = section(template["spec"], "affinity") | {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    return template | {"spec": template["spec"] | {"affinity": affinity}}
+
+
+def _target_node(pod: Json) -> str:
+    if node := pod["spec"].get("nodeName", ""):
+        return node
+    affinity = section(section(pod["spec"], "affinity"), "nodeAffinity")
+    required = section(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+    for term in entries(required, "nodeSelectorTerms"):
+        for field in entries(term, "matchFields"):
+            return field["values"][0]
+    return ""
