@@ -1,0 +1,416 @@
+"""The simulated cloud: sells instances, remembers them, loses them on request.
+
+It keeps the promises that a real cloud makes, and only those. A launch with a token that was used
+answers with the instance of that token, even after the caller, or the whole process, is gone. What
+was launched exists until it is terminated. State changes come with time: an instance is pending,
+then running, then (asked to go) shutting down, then terminated; nothing has to tick for that.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, WELL_KNOWN, ZONE
+from karpenter_core.errors import (
+    InsufficientCapacityError,
+    LaunchFailedError,
+    NodeClaimNotFoundError,
+    OfferingKey,
+)
+from karpenter_core.provider.catalogue import Requirements, compatible_offerings
+from karpenter_core.provider.contract import (
+    Instance,
+    InstanceListing,
+    Interruption,
+    InterruptionKind,
+    LaunchedInstance,
+    Termination,
+)
+from karpenter_provider_kwok.disturbances import Disturbances
+from karpenter_provider_kwok.faults import FaultKind
+from karpenter_provider_kwok.labels import INSTANCE_LABELS, PROVIDER_ID_PREFIX
+from karpenter_provider_kwok.nodes import decided_labels, node_manifest, provider_id_of
+from karpenter_provider_kwok.store import Store, record_call
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Sequence
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.catalogue import InstanceType, Offering
+    from karpenter_core.provider.contract import (
+        FetchOutcome,
+        LaunchOutcome,
+        LaunchRequest,
+        TerminateOutcome,
+    )
+
+__all__ = ["SimulatedCloud"]
+
+
+@final
+class SimulatedCloud:
+    """Instances by token, in a store that other processes may share; callable from any thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        now: Callable[[], datetime],
+        registration_delay: Callable[[LaunchRequest], timedelta],
+        termination_delay: timedelta = timedelta(),
+        extra_labels: frozenset[str] = frozenset(),
+    ) -> None:
+        self.disturbances: Final = Disturbances(store)
+        self._store: Final = store
+        self._now: Final = now
+        self._registration_delay: Final = registration_delay
+        self._termination_delay: Final = termination_delay
+        self._well_known: Final = WELL_KNOWN | INSTANCE_LABELS | extra_labels
+
+    # -- launch ----------------------------------------------------------------------------------
+
+    def launch(self, requests: Sequence[LaunchRequest]) -> list[LaunchOutcome]:
+        """Launch an instance for each request, all in one transaction."""
+        with self._store.transaction() as db:
+            return [self._launch(db, request) for request in requests]
+
+    def _launch(self, db: sqlite3.Connection, request: LaunchRequest) -> LaunchOutcome:
+        now = self._timestamp()
+        known = db.execute("SELECT * FROM instances WHERE token = ?", (request.token,)).fetchone()
+        outcome = (
+            self._launch_new(db, request, now) if known is None else _repeated(known, request, now)
+        )
+        if isinstance(outcome, LaunchedInstance):
+            result = "launched" if known is None else "repeated"
+        else:
+            result = type(outcome).__name__
+        record_call(db, at=now, operation="launch", subject=request.token, result=result)
+        return outcome
+
+    def _launch_new(
+        self, db: sqlite3.Connection, request: LaunchRequest, now: float
+    ) -> LaunchOutcome:
+        claim = request.node_claim
+        provider_id = provider_id_of(claim.name)
+        twin = _live(db, provider_id, now)
+        if twin is not None:
+            return LaunchFailedError(
+                f"{provider_id} already is an instance of another NodeClaim with UID "
+                f"{twin['token']}",
+                reason="InstanceNameTaken",
+            )
+        choice = self._choose(db, request)
+        if isinstance(choice, InsufficientCapacityError):
+            return choice
+        instance_type, offering = choice
+        labels = decided_labels(instance_type, offering)
+        launched = LaunchedInstance(
+            provider_id=provider_id,
+            instance_type=instance_type.name,
+            zone=offering.zone,
+            capacity_type=offering.capacity_type,
+            capacity=dict(instance_type.capacity),
+            allocatable=instance_type.allocatable(),
+            labels=labels,
+        )
+        node = node_manifest(
+            claim, labels, capacity=launched.capacity, allocatable=launched.allocatable
+        )
+        running_at = now + self._registration_delay(request).total_seconds()
+        _insert(db, launched, request.token, offering, now=now, running_at=running_at, node=node)
+        return launched
+
+    def _choose(
+        self, db: sqlite3.Connection, request: LaunchRequest
+    ) -> tuple[InstanceType, Offering] | InsufficientCapacityError:
+        """Choose the cheapest offering that the claim allows and that is in stock."""
+        requirements = Requirements.from_specs(request.node_claim.spec.requirements)
+        offers = sorted(
+            (
+                (it, offering)
+                for it in request.instance_types
+                for offering in compatible_offerings(it, requirements, well_known=self._well_known)
+            ),
+            key=lambda o: (o[1].price.amount, o[0].name, o[1].zone, o[1].capacity_type),
+        )
+        stock_outs = self.disturbances.active(db, FaultKind.STOCK_OUT)
+        hit: set[str] = set()
+        exhausted: list[OfferingKey] = []
+        chosen: tuple[InstanceType, Offering] | None = None
+        for it, offering in offers:
+            key = (it.name, offering.zone, offering.capacity_type)
+            struck = [fault_id for fault_id, f in stock_outs if f.matches_offering(*key)]
+            if not struck:
+                chosen = (it, offering)
+                break
+            hit.update(struck)
+            exhausted.append(OfferingKey(instance_type=key[0], zone=key[1], capacity_type=key[2]))
+        for fault_id in sorted(hit):  # each strikes once a launch, however many offerings it hits
+            self.disturbances.strike(db, fault_id)
+        if chosen is not None:
+            return chosen
+        what = ", ".join(f"{k.instance_type} {k.capacity_type} in {k.zone}" for k in exhausted[:3])
+        more = f" and {len(exhausted) - 3} more" if len(exhausted) > 3 else ""  # noqa: PLR2004
+        message = f"no capacity for {what}{more}" if exhausted else "no offering can be had"
+        return InsufficientCapacityError(message, offerings=exhausted)
+
+    # -- what exists -------------------------------------------------------------------------------
+
+    def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:
+        """Look instances up by provider id."""
+        now = self._timestamp()
+        with self._store.reading() as db:
+            rows = [(_live(db, provider_id, now), provider_id) for provider_id in provider_ids]
+        return [
+            NodeClaimNotFoundError(f"no instance {provider_id}") if row is None else _instance(row)
+            for row, provider_id in rows
+        ]
+
+    def list(self) -> InstanceListing:
+        """List every instance that is not gone."""
+        now = self._timestamp()
+        with self._store.transaction() as db:
+            rows = db.execute(
+                "SELECT * FROM instances WHERE gone_at IS NULL OR gone_at > ? "
+                "ORDER BY launched_at, token",
+                (now,),
+            ).fetchall()
+            partial = self.disturbances.active(db, FaultKind.PARTIAL_LISTING)
+            for fault_id, _ in partial:
+                self.disturbances.strike(db, fault_id)
+        shown = [
+            _instance(row)
+            for row in rows
+            if not any(fault.matches_claim(row["node_claim"]) for _, fault in partial)
+        ]
+        if partial:
+            problem = "a page of the listing could not be read"
+            return InstanceListing(instances=tuple(shown), complete=False, problem=problem)
+        return InstanceListing(instances=tuple(shown))
+
+    def knows_all(self, provider_ids: Iterable[str]) -> bool:
+        """Whether every one of these ids is, or was, an instance of this cloud."""
+        with self._store.reading() as db:
+            return all(
+                db.execute(
+                    "SELECT 1 FROM instances WHERE provider_id = ?", (provider_id,)
+                ).fetchone()
+                for provider_id in provider_ids
+            )
+
+    def adopt(self, nodes: Iterable[NodeView]) -> int:
+        """Take in Nodes that are ours but that the store has never heard of; returns how many.
+
+        They come from another controller's time, or the state file was lost. Without this they
+        would be machines that nobody can terminate.
+        """
+        ours = [
+            node
+            for node in nodes
+            if node.provider_id.startswith(PROVIDER_ID_PREFIX)
+            and NODE_POOL in node.labels
+            and not node.is_deleting
+        ]
+        with self._store.reading() as db:
+            known = {row[0] for row in db.execute("SELECT provider_id FROM instances")}
+        strangers = [node for node in ours if node.provider_id not in known]
+        if not strangers:
+            return 0
+        now = self._timestamp()
+        with self._store.transaction() as db:
+            for node in strangers:
+                _adopt(db, node, now)
+        return len(strangers)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
+        """Ask instances to go; without a termination delay they are gone at once."""
+        with self._store.transaction() as db:
+            return [self._terminate(db, provider_id) for provider_id in provider_ids]
+
+    def _terminate(self, db: sqlite3.Connection, provider_id: str) -> Termination:
+        now = self._timestamp()
+        row = _live(db, provider_id, now)
+        outcome = Termination.GONE
+        if row is not None:
+            gone_at = now + self._termination_delay.total_seconds()
+            if row["terminating_at"] is not None:
+                gone_at = row["gone_at"]
+            elif row["gone_at"] is not None:  # the cloud takes it away sooner
+                gone_at = min(gone_at, row["gone_at"])
+            db.execute(
+                "UPDATE instances SET terminating_at = coalesce(terminating_at, ?), gone_at = ? "
+                "WHERE token = ?",
+                (now, gone_at, row["token"]),
+            )
+            outcome = Termination.GONE if gone_at <= now else Termination.STARTED
+        record_call(db, at=now, operation="terminate", subject=provider_id, result=outcome.value)
+        return outcome
+
+    def poll_interruptions(self) -> tuple[Interruption, ...]:
+        """Announce the reclaims that faults ask for, and repeat those not acknowledged."""
+        now = self._timestamp()
+        with self._store.transaction() as db:
+            for fault_id, fault in self.disturbances.active(db, FaultKind.RECLAIM):
+                rows = db.execute(
+                    "SELECT * FROM instances WHERE gone_at IS NULL AND running_at <= ? "
+                    "ORDER BY launched_at, token",
+                    (now,),
+                ).fetchall()
+                for row in rows:
+                    matches = fault.matches_claim(row["node_claim"]) and fault.matches_offering(
+                        row["instance_type"], row["zone"], row["capacity_type"]
+                    )
+                    if matches and self.disturbances.strike(db, fault_id):
+                        _reclaim(db, row, now + fault.notice.total_seconds())
+            found = db.execute(
+                "SELECT * FROM interruptions WHERE NOT acknowledged ORDER BY id"
+            ).fetchall()
+        return tuple(
+            Interruption(
+                id=row["id"],
+                kind=InterruptionKind(row["kind"]),
+                provider_id=row["provider_id"],
+                deadline=datetime.fromtimestamp(row["deadline"], UTC),
+            )
+            for row in found
+        )
+
+    def acknowledge_interruptions(self, ids: Sequence[str]) -> None:
+        """Forget announcements."""
+        with self._store.transaction() as db:
+            db.executemany(
+                "UPDATE interruptions SET acknowledged = 1 WHERE id = ?", [(i,) for i in ids]
+            )
+
+    def _timestamp(self) -> float:
+        return self._now().timestamp()
+
+
+def _live(db: sqlite3.Connection, provider_id: str, now: float) -> sqlite3.Row | None:
+    return db.execute(
+        "SELECT * FROM instances WHERE provider_id = ? AND (gone_at IS NULL OR gone_at > ?)",
+        (provider_id, now),
+    ).fetchone()
+
+
+def _repeated(row: sqlite3.Row, request: LaunchRequest, now: float) -> LaunchOutcome:
+    """Answer a token that was used before: with its instance, or that this one is gone."""
+    if row["gone_at"] is not None and row["gone_at"] <= now:
+        return LaunchFailedError(
+            f"the instance of token {request.token} was terminated", reason="InstanceTerminated"
+        )
+    return LaunchedInstance(**json.loads(row["answer"]))
+
+
+def _insert(
+    db: sqlite3.Connection,
+    launched: LaunchedInstance,
+    token: str,
+    offering: Offering,
+    *,
+    now: float,
+    running_at: float,
+    node: dict[str, object],
+) -> None:
+    db.execute(
+        "INSERT INTO instances (token, provider_id, node_claim, instance_type, zone, "
+        "capacity_type, price_per_hour, currency, launched_at, running_at, answer, node, "
+        "node_state, node_due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'due', ?)",
+        (
+            token,
+            launched.provider_id,
+            launched.provider_id.removeprefix(PROVIDER_ID_PREFIX),
+            launched.instance_type,
+            launched.zone,
+            launched.capacity_type,
+            offering.price.amount,
+            offering.price.currency,
+            now,
+            running_at,
+            _answer(launched),
+            json.dumps(node),
+            running_at,
+        ),
+    )
+
+
+def _answer(launched: LaunchedInstance) -> str:
+    """Write down what a launch was answered, to answer the same again."""
+    return json.dumps(
+        {
+            "provider_id": launched.provider_id,
+            "instance_type": launched.instance_type,
+            "zone": launched.zone,
+            "capacity_type": launched.capacity_type,
+            "capacity": dict(launched.capacity),
+            "allocatable": dict(launched.allocatable),
+            "labels": dict(launched.labels),
+        }
+    )
+
+
+def _adopt(db: sqlite3.Connection, node: NodeView, now: float) -> None:
+    owner = next((o for o in node.owners if o.kind == "NodeClaim"), None)
+    created = node.created.timestamp() if node.created else now
+    launched = LaunchedInstance(
+        provider_id=node.provider_id,
+        instance_type=node.labels.get(INSTANCE_TYPE, ""),
+        zone=node.labels.get(ZONE, ""),
+        capacity_type=node.labels.get(CAPACITY_TYPE, ""),
+        capacity=node.capacity,
+        allocatable=node.allocatable,
+        labels=node.labels,
+    )
+    db.execute(
+        "INSERT OR IGNORE INTO instances (token, provider_id, node_claim, instance_type, zone, "
+        "capacity_type, price_per_hour, currency, launched_at, running_at, adopted, answer, node, "
+        "node_state, node_due_at, node_made_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, 0, '', ?, ?, 1, ?, ?, 'made', ?, ?)",
+        (
+            owner.uid if owner else f"node:{node.uid}",
+            node.provider_id,
+            owner.name if owner else "",
+            launched.instance_type,
+            launched.zone,
+            launched.capacity_type,
+            created,
+            created,
+            _answer(launched),
+            json.dumps({"metadata": {"name": node.name}}),
+            created,
+            created,
+        ),
+    )
+
+
+def _reclaim(db: sqlite3.Connection, row: sqlite3.Row, deadline: float) -> None:
+    db.execute("UPDATE instances SET gone_at = ? WHERE token = ?", (deadline, row["token"]))
+    db.execute(
+        "INSERT OR IGNORE INTO interruptions (id, provider_id, kind, deadline) VALUES (?, ?, ?, ?)",
+        (
+            f"reclaim-{row['token']}",
+            row["provider_id"],
+            InterruptionKind.SPOT_RECLAIM.value,
+            deadline,
+        ),
+    )
+
+
+def _instance(row: sqlite3.Row) -> Instance:
+    token: str = row["token"]
+    return Instance(
+        provider_id=row["provider_id"],
+        node_claim=row["node_claim"],
+        token="" if token.startswith("node:") else token,
+        instance_type=row["instance_type"],
+        zone=row["zone"],
+        capacity_type=row["capacity_type"],
+        created=datetime.fromtimestamp(row["launched_at"], UTC),
+        terminating=row["terminating_at"] is not None,
+        labels=json.loads(row["answer"])["labels"],
+    )

@@ -1,0 +1,151 @@
+"""The faults that are in force now, counted in the store, so that every process sees the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import BadInputError, ThrottledError
+from karpenter_provider_kwok.faults import Fault, FaultKind, Operation, load_faults
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from karpenter_provider_kwok.store import Store
+
+__all__ = ["Disturbance", "Disturbances"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """What befalls one call."""
+
+    before: timedelta = timedelta()
+    after: timedelta = timedelta()
+    reply_lost: bool = False
+
+
+@final
+class Disturbances:
+    """Reads, counts and ends faults."""
+
+    def __init__(self, store: Store) -> None:
+        self._store: Final = store
+        self._file: Path | None = None
+        self._seen: tuple[int, int] | None = None
+
+    def read_file(self, path: Path) -> None:
+        """Take faults from a file from now on; it need not exist yet.
+
+        Raises:
+            BadInputError: it exists and cannot be used.
+        """
+        self._file = path
+        self._refresh()
+
+    def inject(self, fault: Fault) -> None:
+        """Put a fault in force; alike ones strike one after the other."""
+        with self._store.transaction() as db:
+            number = db.execute("SELECT count(*) FROM faults").fetchone()[0]
+            _put(db, f"program:{number}:{fault.to_json()}", "program", fault)
+
+    def clear(self) -> None:
+        """End every fault that a program put in force."""
+        with self._store.transaction() as db:
+            db.execute("UPDATE faults SET remaining = 0 WHERE source = 'program'")
+
+    def disturb(self, operation: Operation) -> Disturbance:
+        """Say what befalls a call that is about to be made.
+
+        Raises:
+            ThrottledError: it is refused.
+        """
+        self.refresh()
+        with self._store.transaction() as db:
+            struck = {
+                kind: self._first(db, kind, operation)
+                for kind in (FaultKind.SLOW_CALL, FaultKind.SLOW_REPLY, FaultKind.LOST_REPLY)
+            }
+            throttle = self._first(db, FaultKind.THROTTLE, operation)
+        if throttle is not None:
+            raise ThrottledError(
+                f"too many requests: {operation.value}", retry_after=throttle.retry_after
+            )
+        slow_call, slow_reply = struck[FaultKind.SLOW_CALL], struck[FaultKind.SLOW_REPLY]
+        return Disturbance(
+            before=slow_call.delay if slow_call else timedelta(),
+            after=slow_reply.delay if slow_reply else timedelta(),
+            reply_lost=struck[FaultKind.LOST_REPLY] is not None,
+        )
+
+    def is_node_failing(self, node_claim: str) -> bool:
+        """Whether the creation of a claim's Node is to fail this time."""
+        with self._store.transaction() as db:
+            for fault_id, fault in self.active(db, FaultKind.FAILED_NODE):
+                if fault.matches_claim(node_claim):
+                    return self.strike(db, fault_id)
+        return False
+
+    def active(self, db: sqlite3.Connection, kind: FaultKind) -> list[tuple[str, Fault]]:
+        """Return the faults of a kind that still strike, with their ids."""
+        rows = db.execute(
+            "SELECT id, fault FROM faults WHERE remaining IS NULL OR remaining > 0 ORDER BY id"
+        ).fetchall()
+        faults = [(row["id"], load_faults(f"[{row['fault']}]", file="state")[0]) for row in rows]
+        return [(fault_id, fault) for fault_id, fault in faults if fault.kind is kind]
+
+    def strike(self, db: sqlite3.Connection, fault_id: str) -> bool:
+        """Count one strike of a fault; False when it had none left."""
+        done = db.execute(
+            "UPDATE faults SET remaining = remaining - 1 "
+            "WHERE id = ? AND (remaining IS NULL OR remaining > 0)",
+            (fault_id,),
+        )
+        return done.rowcount > 0
+
+    def refresh(self) -> None:
+        """Read the file again if it changed; half-written text waits for the next time."""
+        try:
+            self._refresh()
+        except BadInputError as error:
+            structlog.get_logger("kwok").warning("faults not changed", error=str(error))
+
+    def _first(self, db: sqlite3.Connection, kind: FaultKind, operation: Operation) -> Fault | None:
+        for fault_id, fault in self.active(db, kind):
+            if fault.operation is operation:
+                self.strike(db, fault_id)
+                return fault
+        return None
+
+    def _refresh(self) -> None:
+        if self._file is None:
+            return
+        try:
+            found = self._file.stat()
+            seen = (found.st_mtime_ns, found.st_size)
+            text = self._file.read_text(encoding="utf-8") if seen != self._seen else None
+        except OSError:
+            seen, text = None, "[]" if self._seen is not None else None
+        if text is None:
+            return
+        faults = load_faults(text, file=str(self._file))
+        self._seen = seen
+        ids = {f"file:{index}:{fault.to_json()}": fault for index, fault in enumerate(faults)}
+        with self._store.transaction() as db:
+            for row in db.execute("SELECT id FROM faults WHERE source = 'file'").fetchall():
+                if row["id"] not in ids:
+                    db.execute("DELETE FROM faults WHERE id = ?", (row["id"],))
+            for fault_id, fault in ids.items():
+                _put(db, fault_id, "file", fault)
+
+
+def _put(db: sqlite3.Connection, fault_id: str, source: str, fault: Fault) -> None:
+    db.execute(
+        "INSERT OR IGNORE INTO faults (id, source, fault, remaining) VALUES (?, ?, ?, ?)",
+        (fault_id, source, json.dumps(json.loads(fault.to_json())), fault.count),
+    )

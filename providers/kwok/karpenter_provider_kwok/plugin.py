@@ -1,0 +1,312 @@
+"""The hooks of the kwok provider: a cloud without machines.
+
+Nodes are real API objects that kwok (or the embedded cluster's kubelets) bring to Ready; instances
+live in a store of their own, so that the core is held to account as by a real cloud: launches are
+idempotent by token, replies get lost, capacity runs out, spot machines are taken away.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
+from karpenter_core.provider.contract import (
+    CONTRACT_VERSION,
+    Finding,
+    LabelClasses,
+    PeriodicTask,
+    ProviderInfo,
+    RepairPolicy,
+    Severity,
+)
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_kwok.api import GROUP, KWOKNodeClass
+from karpenter_provider_kwok.catalogue import extra_labels, load_catalogue, read_catalogue
+from karpenter_provider_kwok.catalogue_default import default_catalogue_text
+from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_provider_kwok.faults import Operation
+from karpenter_provider_kwok.labels import INSTANCE_LABELS
+from karpenter_provider_kwok.registrar import TASK_NAME, TASK_PERIOD, NodeRegistrar
+from karpenter_provider_kwok.settings import SETTINGS, KwokSettings
+from karpenter_provider_kwok.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    import typer
+
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.contract import (
+        FetchOutcome,
+        InstanceListing,
+        Interruption,
+        LaunchOutcome,
+        LaunchRequest,
+        ProviderContext,
+        SettingSpec,
+        TerminateOutcome,
+    )
+    from karpenter_provider_kwok.disturbances import Disturbance
+
+__all__ = ["KwokProvider"]
+
+T = TypeVar("T")
+
+_UNHEALTHY_FOR: Final = timedelta(minutes=10)  # upstream's kwok provider
+
+
+@final
+class KwokProvider:
+    """The plug-in; one object for each process."""
+
+    def __init__(self) -> None:
+        self._running: _Running | None = None
+
+    @property
+    def cloud(self) -> SimulatedCloud:
+        """The simulated cloud, for tests and demonstrations; there is one while started."""
+        return self._started.cloud
+
+    @property
+    def store(self) -> Store:
+        """Where the simulated cloud keeps its instances."""
+        return self._started.store
+
+    @property
+    def _started(self) -> _Running:
+        if self._running is None:
+            raise CloudProviderError("the kwok provider is not started")
+        return self._running
+
+    @hookimpl
+    def karpenter_provider_info(self) -> ProviderInfo:
+        """Serve KWOKNodeClass."""
+        return ProviderInfo(
+            name="kwok",
+            contract_version=CONTRACT_VERSION,
+            node_classes=(KWOKNodeClass,),
+            repair_policies=tuple(
+                RepairPolicy(
+                    condition_type="Ready", condition_status=status, toleration=_UNHEALTHY_FOR
+                )
+                for status in ("False", "Unknown")
+            ),
+        )
+
+    @hookimpl
+    def karpenter_add_settings(self) -> Sequence[SettingSpec]:
+        """Add the settings of the simulated cloud."""
+        return SETTINGS
+
+    @hookimpl
+    def karpenter_add_commands(self, app: typer.Typer) -> None:
+        """Add `karpenter kwok …`."""
+        import typer
+
+        from karpenter_provider_kwok.commands import add_commands
+
+        kwok = typer.Typer(no_args_is_help=True, help="Look into the simulated cloud.")
+        add_commands(kwok)
+        app.add_typer(kwok, name="kwok")
+
+    @hookimpl
+    def karpenter_start(self, context: ProviderContext) -> None:
+        """Read catalogue and faults, open the store."""
+        self._running = _Running(context)
+
+    @hookimpl
+    async def karpenter_stop(self) -> None:
+        """Close the store; on the event loop, where the registrar's alarm lives."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    @hookimpl
+    def karpenter_classify_labels(self) -> LabelClasses:
+        """Name the instance labels, and what else the catalogue's offerings set."""
+        return LabelClasses(
+            well_known=INSTANCE_LABELS | extra_labels(self._started.catalogue),
+            restricted_domains=frozenset({GROUP}),
+        )
+
+    @hookimpl
+    def karpenter_list_instance_types(self) -> Sequence[InstanceType]:
+        """Sell the same to every NodePool and NodeClass."""
+        return self._started.catalogue
+
+    @hookimpl
+    def karpenter_launch_instances(
+        self, requests: Sequence[LaunchRequest]
+    ) -> Sequence[LaunchOutcome] | Awaitable[Sequence[LaunchOutcome]]:
+        """Launch the cheapest offering in stock for each; their Nodes follow."""
+        running = self._started
+
+        def launch() -> list[LaunchOutcome]:
+            ready = [request for request in requests if not _unready(request)]
+            launched = iter(running.cloud.launch(ready))
+            outcomes = [_unready(request) or next(launched) for request in requests]
+            running.wake()
+            return outcomes
+
+        latency = running.settings.launch_latency
+        return running.disturbed(Operation.LAUNCH, launch, latency=latency)
+
+    @hookimpl
+    def karpenter_fetch_instances(
+        self, provider_ids: Sequence[str]
+    ) -> Sequence[FetchOutcome] | Awaitable[Sequence[FetchOutcome]]:
+        """Look instances up."""
+        running = self._started
+
+        def fetch() -> list[FetchOutcome]:
+            if not running.cloud.knows_all(provider_ids):
+                running.adopt()
+            return running.cloud.fetch(provider_ids)
+
+        return running.disturbed(Operation.FETCH, fetch)
+
+    @hookimpl
+    def karpenter_list_instances(self) -> InstanceListing | Awaitable[InstanceListing]:
+        """List instances, those found as Nodes only among them."""
+        running = self._started
+
+        def list_all() -> InstanceListing:
+            running.adopt()
+            return running.cloud.list()
+
+        return running.disturbed(Operation.LIST, list_all)
+
+    @hookimpl
+    def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
+        """Announce spot reclaims that were asked for."""
+        self._started.cloud.disturbances.refresh()
+        announced = self._started.cloud.poll_interruptions()
+        if announced:
+            self._started.wake()
+        return announced
+
+    @hookimpl
+    def karpenter_acknowledge_interruptions(self, ids: Sequence[str]) -> None:
+        """Forget announcements."""
+        self._started.cloud.acknowledge_interruptions(ids)
+
+    @hookimpl
+    def karpenter_terminate_instances(
+        self, provider_ids: Sequence[str]
+    ) -> Sequence[TerminateOutcome] | Awaitable[Sequence[TerminateOutcome]]:
+        """Let instances go; their Nodes, where there still are any, follow."""
+        running = self._started
+
+        def terminate() -> list[TerminateOutcome]:
+            if not running.cloud.knows_all(provider_ids):
+                running.adopt()
+            outcomes = running.cloud.terminate(provider_ids)
+            running.wake()
+            return outcomes
+
+        return running.disturbed(Operation.TERMINATE, terminate)
+
+    @hookimpl
+    def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:
+        """Create and delete Nodes as instances come and go."""
+        return (PeriodicTask(name=TASK_NAME, period=TASK_PERIOD, run=self._started.registrar.run),)
+
+    @hookimpl
+    def karpenter_check(self) -> Sequence[Finding]:
+        """Say what is sold and whether instances outlive the process."""
+        running = self._started
+        sold = f"{len(running.catalogue)} instance types"
+        found = [Finding(severity=Severity.OK, message=f"the simulated cloud sells {sold}")]
+        if not running.settings.keeps_state:
+            found.append(
+                Finding(
+                    severity=Severity.WARNING,
+                    message="the simulated cloud forgets its instances with the process",
+                    remedy="name a file with --kwok-state-file",
+                )
+            )
+        return found
+
+
+@final
+class _Running:
+    """What there is between start and stop."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        self.settings: Final = KwokSettings.from_context(context)
+        self.catalogue: Final = _catalogue(self.settings)
+        self._context: Final = context
+        self.store: Final = Store(self.settings.state_file)
+        try:
+            self.cloud: Final = SimulatedCloud(
+                self.store,
+                now=context.clock.now,
+                registration_delay=self._registration_delay,
+                termination_delay=self.settings.termination_delay,
+                extra_labels=extra_labels(self.catalogue),
+            )
+            if self.settings.faults_file is not None:
+                self.cloud.disturbances.read_file(self.settings.faults_file)
+        except BaseException:
+            self.store.close()
+            raise
+        self.registrar: Final = NodeRegistrar(self.store, self.cloud.disturbances, context)
+
+    def wake(self) -> None:
+        """Have the Nodes looked after at once."""
+        self._context.wake(TASK_NAME)
+
+    def adopt(self) -> None:
+        """Take in Nodes that the store does not know."""
+        self.cloud.adopt(tuple(self._context.read_nodes().values()))
+
+    def disturbed(
+        self, operation: Operation, act: Callable[[], T], *, latency: timedelta = timedelta()
+    ) -> T | Awaitable[T]:
+        """Do something as a cloud does it on a bad day; at once when nothing is wrong."""
+        disturbance = self.cloud.disturbances.disturb(operation)
+        if latency or disturbance.before or disturbance.after:
+            return self._slowly(disturbance, act, disturbance.before + latency)
+        return _reply(disturbance, act())
+
+    async def _slowly(self, disturbance: Disturbance, act: Callable[[], T], before: timedelta) -> T:
+        await self._context.clock.sleep(before.total_seconds())
+        result = act()
+        await self._context.clock.sleep(disturbance.after.total_seconds())
+        return _reply(disturbance, result)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.registrar.stop()
+        self.store.close()
+
+    def _registration_delay(self, request: LaunchRequest) -> timedelta:
+        node_class = request.node_class
+        asked = (
+            node_class.spec.node_registration_delay
+            if isinstance(node_class, KWOKNodeClass)
+            else None
+        )
+        return self.settings.registration_delay if asked is None else asked.timedelta
+
+
+def _catalogue(settings: KwokSettings) -> tuple[InstanceType, ...]:
+    if settings.instance_types_file is not None:
+        return read_catalogue(settings.instance_types_file)
+    return load_catalogue(default_catalogue_text(), file="(shipped)")
+
+
+def _unready(request: LaunchRequest) -> NodeClassNotReadyError | None:
+    """Refuse a launch for a NodeClass that says it is not ready."""
+    for condition in request.node_class.status.conditions:
+        if condition.type == "Ready" and condition.status == "False":
+            name = request.node_class.name
+            return NodeClassNotReadyError(f"KWOKNodeClass {name} is not ready: {condition.message}")
+    return None
+
+
+def _reply(disturbance: Disturbance, result: T) -> T:
+    if disturbance.reply_lost:
+        raise CloudProviderError("connection reset while waiting for the reply")
+    return result

@@ -1,0 +1,194 @@
+"""Keeps the Nodes of the cluster in line with the instances of the simulated cloud.
+
+A launch returns at once; the Node follows when the machine would have booted. So there is work to
+do that no call waits for, and that must not be lost with the process: create the Nodes that are due,
+again and again until it works, and delete the Nodes of instances that are gone. What is to be done
+is read from the store each time, so whichever process runs next goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import ApiError, ConflictError, FencedError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from karpenter_core.provider.contract import ProviderContext
+    from karpenter_provider_kwok.disturbances import Disturbances
+    from karpenter_provider_kwok.store import Store
+
+__all__ = ["TASK_NAME", "TASK_PERIOD", "NodeRegistrar"]
+
+TASK_NAME: Final = "nodes"
+TASK_PERIOD: Final = timedelta(seconds=10)
+"""How long work of another process, which could not wake this one, may lie."""
+
+_PARALLEL: Final = 32
+_FIRST_RETRY_SECONDS: Final = 0.5
+_LAST_RETRY_SECONDS: Final = 30.0
+_INFORMER_LAG_SECONDS: Final = 30.0
+"""A Node made so lately may exist although no watch has shown it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A Node to create or to delete."""
+
+    token: str
+    provider_id: str
+    name: str
+    manifest: dict[str, object]
+    attempts: int
+    made_at: float | None
+
+
+@final
+class NodeRegistrar:
+    """One pass over what is due; wakes itself for what is due later."""
+
+    def __init__(self, store: Store, disturbances: Disturbances, context: ProviderContext) -> None:
+        self._store: Final = store
+        self._disturbances: Final = disturbances
+        self._context: Final = context
+        self._alarm: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Create the Nodes that are due and delete those whose instance is gone."""
+        self._disturbances.refresh()
+        now = self._now()
+        slots = asyncio.Semaphore(_PARALLEL)
+
+        async def within(work: _Work, *, create: bool) -> None:
+            async with slots:
+                await (self._create(work) if create else self._delete(work))
+
+        await asyncio.gather(
+            *(within(work, create=True) for work in self._due(now)),
+            *(within(work, create=False) for work in self._doomed(now)),
+        )
+        self._set_alarm()
+
+    def stop(self) -> None:
+        """Wake no more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    async def _create(self, work: _Work) -> None:
+        log = structlog.get_logger("kwok").bind(node=work.name)
+        try:
+            if self._disturbances.is_node_failing(work.name):
+                raise ApiError("injected: the Node cannot be created", status=500)  # noqa: TRY301
+            await self._context.nodes.create(work.manifest)
+        except FencedError:
+            return  # the leader will do it
+        except ConflictError as error:
+            if not self._is_there(work):
+                self._postpone(work)
+                log.warning("another Node has the name of a new instance", error=str(error))
+                return
+        except ApiError as error:
+            self._postpone(work)
+            log.warning("node not created, trying again", error=str(error), attempt=work.attempts)
+            return
+        with self._store.transaction() as db:
+            db.execute(
+                "UPDATE instances SET node_state = 'made', node_made_at = ? "
+                "WHERE token = ? AND node_state = 'due'",
+                (self._now(), work.token),
+            )
+
+    async def _delete(self, work: _Work) -> None:
+        node = self._context.read_nodes().get(work.name)
+        is_unseen = node is None and (
+            work.made_at is None or self._now() - work.made_at < _INFORMER_LAG_SECONDS
+        )
+        try:
+            if is_unseen or (node is not None and not node.is_deleting and self._is_there(work)):
+                await self._context.nodes.delete(work.name)
+        except FencedError:
+            return
+        except ApiError as error:
+            structlog.get_logger("kwok").warning(
+                "node of a gone instance not deleted", node=work.name, error=str(error)
+            )
+            return
+        with self._store.transaction() as db:
+            db.execute("UPDATE instances SET node_state = 'removed' WHERE token = ?", (work.token,))
+
+    def _is_there(self, work: _Work) -> bool:
+        """Whether the watches show this very instance's Node."""
+        node = self._context.read_nodes().get(work.name)
+        return node is not None and node.provider_id == work.provider_id
+
+    def _postpone(self, work: _Work) -> None:
+        wait = min(_LAST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2**work.attempts)
+        with self._store.transaction() as db:
+            db.execute(
+                "UPDATE instances SET node_attempts = node_attempts + 1, node_due_at = ? "
+                "WHERE token = ?",
+                (self._now() + wait, work.token),
+            )
+
+    def _due(self, now: float) -> list[_Work]:
+        return self._select(
+            "node_state = 'due' AND node_due_at <= ? AND terminating_at IS NULL "
+            "AND (gone_at IS NULL OR gone_at > ?)",
+            (now, now),
+        )
+
+    def _doomed(self, now: float) -> list[_Work]:
+        return self._select("node_state IN ('due', 'made') AND gone_at <= ?", (now,))
+
+    def _select(self, condition: str, values: tuple[float, ...]) -> list[_Work]:
+        with self._store.reading() as db:
+            rows: list[sqlite3.Row] = db.execute(
+                f"SELECT * FROM instances WHERE {condition} ORDER BY launched_at, token",  # noqa: S608
+                values,
+            ).fetchall()
+        return [_work(row) for row in rows]
+
+    def _set_alarm(self) -> None:
+        """Wake up when the next Node is due, or the next instance goes."""
+        with self._store.reading() as db:
+            row = db.execute(
+                "SELECT min(at) FROM (SELECT node_due_at AS at FROM instances WHERE "
+                "node_state = 'due' AND terminating_at IS NULL AND gone_at IS NULL "
+                "UNION ALL SELECT gone_at FROM instances WHERE node_state IN ('due', 'made'))"
+            ).fetchone()
+        self.stop()
+        if row[0] is None:
+            return
+        wait = row[0] - self._now()
+        if wait <= 0:  # it could not be done just now
+            wait = _FIRST_RETRY_SECONDS
+        if wait < TASK_PERIOD.total_seconds():
+            self._alarm = asyncio.create_task(self._wake_after(wait))
+
+    async def _wake_after(self, seconds: float) -> None:
+        await self._context.clock.sleep(seconds)
+        self._alarm = None
+        self._context.wake(TASK_NAME)
+
+    def _now(self) -> float:
+        return self._context.clock.now().timestamp()
+
+
+def _work(row: sqlite3.Row) -> _Work:
+    manifest: dict[str, dict[str, object]] = json.loads(row["node"])
+    return _Work(
+        token=row["token"],
+        provider_id=row["provider_id"],
+        name=str(manifest["metadata"]["name"]),
+        manifest=dict(manifest),
+        attempts=row["node_attempts"],
+        made_at=row["node_made_at"],
+    )

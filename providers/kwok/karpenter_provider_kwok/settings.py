@@ -1,0 +1,114 @@
+"""The provider's settings: what can be set, and what was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.errors import SettingsError
+from karpenter_core.provider.contract import SettingSpec
+from karpenter_provider_kwok.store import MEMORY
+
+if TYPE_CHECKING:
+    from karpenter_core.provider.contract import ProviderContext
+
+__all__ = ["SETTINGS", "KwokSettings"]
+
+STATE_FILE_NAME: Final = "kwok.sqlite3"
+
+SETTINGS: Final = (
+    SettingSpec(
+        flag="--instance-types-file",
+        env="INSTANCE_TYPES_FILE",
+        default="",
+        help="Catalogue of the simulated cloud (JSON); empty = the one that is shipped.",
+    ),
+    SettingSpec(
+        flag="--kwok-state-file",
+        env="KWOK_STATE_FILE",
+        default="",
+        help="Where the simulated cloud keeps its instances; empty = kwok.sqlite3 in the cache "
+        "folder, :memory: = nowhere.",
+    ),
+    SettingSpec(
+        flag="--kwok-faults-file",
+        env="KWOK_FAULTS_FILE",
+        default="",
+        help="Faults to inject (JSON), read again whenever it changes; empty = none.",
+    ),
+    SettingSpec(
+        flag="--kwok-launch-latency",
+        env="KWOK_LAUNCH_LATENCY",
+        default=timedelta(),
+        help="How long each launch call takes.",
+    ),
+    SettingSpec(
+        flag="--kwok-registration-delay",
+        env="KWOK_REGISTRATION_DELAY",
+        default=timedelta(),
+        help="From a launch until its Node appears, where the KWOKNodeClass does not say.",
+    ),
+    SettingSpec(
+        flag="--kwok-termination-delay",
+        env="KWOK_TERMINATION_DELAY",
+        default=timedelta(),
+        help="From asking for a termination until the instance is gone.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KwokSettings:
+    """The settings, read."""
+
+    instance_types_file: Path | None
+    state_file: str
+    faults_file: Path | None
+    launch_latency: timedelta
+    registration_delay: timedelta
+    termination_delay: timedelta
+
+    @classmethod
+    def from_context(cls, context: ProviderContext) -> KwokSettings:
+        """Read what the core hands over.
+
+        Raises:
+            SettingsError: a delay is negative.
+        """
+        state_file = _text(context, "kwok-state-file")
+        return cls(
+            instance_types_file=_path(context, "instance-types-file"),
+            state_file=state_file or str(_default_state_file(context)),
+            faults_file=_path(context, "kwok-faults-file"),
+            launch_latency=_delay(context, "kwok-launch-latency"),
+            registration_delay=_delay(context, "kwok-registration-delay"),
+            termination_delay=_delay(context, "kwok-termination-delay"),
+        )
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether instances outlive the process."""
+        return self.state_file != MEMORY
+
+
+def _default_state_file(context: ProviderContext) -> Path:
+    context.cache_folder.mkdir(parents=True, exist_ok=True)
+    return context.cache_folder / STATE_FILE_NAME
+
+
+def _text(context: ProviderContext, name: str) -> str:
+    return str(context.settings[name])
+
+
+def _path(context: ProviderContext, name: str) -> Path | None:
+    text = _text(context, name)
+    return Path(text) if text else None
+
+
+def _delay(context: ProviderContext, name: str) -> timedelta:
+    value = context.settings[name]
+    if not isinstance(value, timedelta) or value < timedelta():
+        raise SettingsError(f"--{name}: must be a duration of at least zero, not {value}")
+    return value
