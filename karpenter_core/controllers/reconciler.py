@@ -100,7 +100,7 @@ class Reconciler(Generic[K]):
         self._queue: WorkQueue[K] = WorkQueue(runtime.clock, backoff=backoff)
         self._concurrency = concurrency
         self._log_field = log_field
-        self._log: FilteringBoundLogger = structlog.get_logger(logger=name)
+        self._log: FilteringBoundLogger = structlog.get_logger(name)
 
     @property
     def name(self) -> str:
@@ -178,7 +178,7 @@ class Loop:
         self._runtime = runtime
         self._backoff = backoff if backoff is not None else Backoff(base_seconds=1.0)
         self._woken = asyncio.Event()
-        self._log: FilteringBoundLogger = structlog.get_logger(logger=name)
+        self._log: FilteringBoundLogger = structlog.get_logger(name)
 
     @property
     def name(self) -> str:

@@ -44,7 +44,7 @@ _WORKERS: Final = 4
 _ATTEMPTS: Final = 3
 _RETRY_SECONDS: Final = 1.0
 
-_log = structlog.stdlib.get_logger(logger="kube.events")
+_log = structlog.stdlib.get_logger("kube.events")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ _LIST_LIMITS: Final = (PAGE_SIZE, PAGE_SIZE, 0)  # after two expired tokens: all
 _NO_WATCH_LIST: Final = frozenset({400, 422})
 _TOO_NEW: Final = 504
 
-_log = structlog.stdlib.get_logger(logger="kube.informer")
+_log = structlog.stdlib.get_logger("kube.informer")
 
 
 class Informer:

@@ -32,7 +32,7 @@ _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 _RENEW_SECONDS: Final = 60.0  # how often credentials are looked at; client-go's token file period
 _RENEW_AFTER_REFUSAL_SECONDS: Final = 5.0  # how often a 401 may lead to new ones
 
-_log = structlog.stdlib.get_logger(logger="kube.login")
+_log = structlog.stdlib.get_logger("kube.login")
 
 
 class _Loader(Protocol):

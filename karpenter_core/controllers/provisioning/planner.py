@@ -16,14 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from karpenter_core.clock import Clock
+    from karpenter_core.scheduling.catalogue import CatalogueCache
     from karpenter_core.scheduling.problem import Problem, SchedulingPlan, SolveOptions
 
 __all__ = ["InlinePlanner", "Planner", "ThreadPlanner"]
 
-PASS_LIMIT_SECONDS: Final = 60.0  # upstream default; what is left over is planned next time
+PASS_LIMIT_SECONDS: Final = 60.0  # upstream default; a pass that takes longer is given up
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
 
 
@@ -43,26 +42,27 @@ class Planner(Protocol):
 class InlinePlanner:
     """Computes on the event loop, giving way between steps."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
+        self._columns: CatalogueCache | None = None
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
-        from karpenter_core.scheduling.solver import solve_steps
+        from karpenter_core.scheduling.solve import solve_steps
 
-        started = self._clock.monotonic()
-        steps = solve_steps(problem, options)
+        steps = solve_steps(problem, options, cache=self._cache())
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 return end.value
-            if self._clock.monotonic() - started > PASS_LIMIT_SECONDS:
-                return _cut_short(steps)
             await asyncio.sleep(0)
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+    def _cache(self) -> CatalogueCache:
+        self._columns = self._columns or _new_cache()
+        return self._columns
 
 
 @final
@@ -73,6 +73,7 @@ class ThreadPlanner:
         self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner")
         self._closed = threading.Event()
+        self._columns: CatalogueCache | None = None
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
@@ -93,13 +94,14 @@ class ThreadPlanner:
     def _compute(
         self, problem: Problem, options: SolveOptions, cancelled: threading.Event
     ) -> SchedulingPlan:
-        from karpenter_core.scheduling.solver import solve_steps
+        from karpenter_core.scheduling.problem import SchedulingPlan
+        from karpenter_core.scheduling.solve import solve_steps
 
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         started = self._clock.monotonic()
         try:
-            steps = solve_steps(problem, options)
+            steps = solve_steps(problem, options, cache=self._cache())
             while True:
                 try:
                     next(steps)
@@ -107,6 +109,18 @@ class ThreadPlanner:
                     return end.value
                 late = self._clock.monotonic() - started > PASS_LIMIT_SECONDS
                 if late or cancelled.is_set() or self._closed.is_set():
-                    return _cut_short(steps)
+                    steps.close()
+                    return SchedulingPlan(partial=True)
         finally:
             sys.setswitchinterval(before)
+
+    def _cache(self) -> CatalogueCache:
+        self._columns = self._columns or _new_cache()
+        return self._columns
+
+
+def _new_cache() -> CatalogueCache:
+    """Make the cache of compiled catalogues, which only the planner's own thread uses."""
+    from karpenter_core.scheduling.catalogue import CatalogueCache
+
+    return CatalogueCache()

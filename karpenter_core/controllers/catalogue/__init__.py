@@ -1,0 +1,1 @@
+"""What can be bought, kept fresh."""

@@ -1,0 +1,246 @@
+"""Ask each provider what it sells: when a NodeClass changes, and every few minutes.
+
+One listing serves every pool of a NodeClass. A listing that fails leaves the last one standing for
+a while: a cloud that is down for minutes must not stop scheduling. After that the pool counts as
+not evaluated, and its nodes are left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import structlog
+
+from karpenter_core.controllers.reconciler import Backoff, Outcome, Reconciler
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.events import CataloguePublished
+from karpenter_core.state.objects import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.controllers.feed import Feed
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.provider.facade import Providers
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = ["REFRESH_PERIOD", "STALE_AFTER", "CatalogueController", "catalogue_version"]
+
+REFRESH_PERIOD: Final = timedelta(minutes=5)
+STALE_AFTER: Final = timedelta(minutes=30)
+"""How long the last listing stands while refreshes fail."""
+
+ClassKey: TypeAlias = "tuple[str, str, str]"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Listing:
+    """The last listing for a NodeClass, and what has gone wrong since."""
+
+    fingerprint: str = ""
+    catalogue: Catalogue | None = None
+    refreshed: datetime | None = None
+    problem: str = ""
+
+
+@final
+class CatalogueController:
+    """Publishes a Catalogue for every pool whose NodeClass can be listed."""
+
+    def __init__(self, *, feed: Feed, providers: Providers, runtime: Runtime) -> None:
+        self._feed = feed
+        self._providers = providers
+        self._runtime = runtime
+        self._listings: dict[ClassKey, _Listing] = {}
+        self._published: dict[str, Catalogue] = {}
+        self._classes: dict[str, ClassKey] = {}
+        self._log: FilteringBoundLogger = structlog.get_logger("catalogue")
+        self._reconciler: Reconciler[ClassKey] = Reconciler(
+            self.name,
+            self.reconcile,
+            runtime=runtime,
+            backoff=Backoff(base_seconds=1.0),
+            log_field="NodeClass",
+        )
+        feed.subscribe(Kind.NODE_POOL, self._on_pool)
+        feed.subscribe(Kind.NODE_CLASS, self._on_class)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "catalogue"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._feed.wait_synced()
+        for name in self._feed.snapshot().node_pools:
+            self._on_pool(name)
+        await self._reconciler.run()
+
+    def unevaluated(self) -> tuple[str, ...]:
+        """Return the pools whose first listing is still on its way."""
+        snapshot = self._feed.snapshot()
+        return tuple(
+            name
+            for name, pool in snapshot.node_pools.items()
+            if name not in snapshot.catalogues
+            and snapshot.manages(pool.spec.template.spec.node_class_ref)
+            and (key := _class_key(pool)) in snapshot.node_classes
+            and not (key in self._listings and self._listings[key].problem)
+        )
+
+    def problem_of(self, pool: NodePool) -> str:
+        """Return why a pool's catalogue could not be refreshed; empty when it could."""
+        listing = self._listings.get(_class_key(pool))
+        return "" if listing is None else listing.problem
+
+    async def reconcile(self, key: ClassKey) -> Outcome:
+        """List one NodeClass' instance types again and publish them to its pools."""
+        snapshot = self._feed.snapshot()
+        pools = [
+            pool
+            for _, pool in sorted(snapshot.node_pools.items())
+            if _class_key(pool) == key and snapshot.manages(pool.spec.template.spec.node_class_ref)
+        ]
+        node_class = snapshot.node_classes.get(key)
+        if not pools or node_class is None:
+            self._publish(pools, None)
+            self._listings.pop(key, None)
+            return Outcome()
+        listing = self._listings.setdefault(key, _Listing())
+        fingerprint = _fingerprint(node_class)
+        try:
+            types = await self._providers.list_instance_types(pools[0], node_class)
+        except CloudProviderError as error:
+            self._failed(listing, pools, error)
+            raise
+        self._take_over(listing, types)
+        listing.fingerprint = fingerprint
+        self._publish(pools, listing.catalogue)
+        return Outcome(requeue_after=REFRESH_PERIOD.total_seconds())
+
+    def _take_over(self, listing: _Listing, types: tuple[InstanceType, ...]) -> None:
+        listing.problem = ""
+        listing.refreshed = self._runtime.clock.now()
+        version = catalogue_version(types)
+        if listing.catalogue is None or listing.catalogue.version != version:
+            listing.catalogue = Catalogue(version=version, instance_types=types)
+            self._log.info("listed instance types", count=len(types), version=version)
+
+    def _failed(
+        self, listing: _Listing, pools: Iterable[NodePool], error: CloudProviderError
+    ) -> None:
+        listing.problem = str(error)
+        for pool in pools:
+            self._runtime.metrics.catalogue_refresh_errors.labels(nodepool=pool.name).inc()
+        now = self._runtime.clock.now()
+        if listing.refreshed is not None and now - listing.refreshed >= STALE_AFTER:
+            listing.catalogue = None
+        self._publish(pools, listing.catalogue)
+
+    def _publish(self, pools: Iterable[NodePool], catalogue: Catalogue | None) -> None:
+        known = self._feed.snapshot().node_pools
+        for gone in [name for name in self._published if name not in known]:
+            del self._published[gone]
+            self._classes.pop(gone, None)
+        for pool in pools:
+            before = self._published.get(pool.name)
+            if catalogue is not before:
+                self._feed.fold(CataloguePublished(pool.name, catalogue))
+            if catalogue is None:
+                self._published.pop(pool.name, None)
+                continue
+            self._published[pool.name] = catalogue
+            self._runtime.metrics.catalogue_refresh_time.labels(nodepool=pool.name).set(
+                self._runtime.clock.now().timestamp()
+            )
+
+    def _on_pool(self, name: str) -> None:
+        snapshot = self._feed.snapshot()
+        pool = snapshot.node_pools.get(name)
+        if not snapshot.synced or pool is None:
+            return
+        key = _class_key(pool)
+        if name not in self._published or self._classes.get(name) != key:
+            self._classes[name] = key
+            self._reconciler.wake(key)
+
+    def _on_class(self, name: str) -> None:
+        """Look again when what a NodeClass says changed, not when a condition was stamped."""
+        snapshot = self._feed.snapshot()
+        if not snapshot.synced:
+            return
+        keys = {key for key in (*snapshot.node_classes, *self._listings) if key[2] == name}
+        for key in sorted(keys):
+            node_class = snapshot.node_classes.get(key)
+            listing = self._listings.get(key)
+            if (
+                node_class is None
+                or listing is None
+                or listing.fingerprint != _fingerprint(node_class)
+            ):
+                self._reconciler.wake(key)
+
+
+def catalogue_version(instance_types: Iterable[InstanceType]) -> str:
+    """Digest a catalogue: the same types, prices and availability give the same version."""
+    digest = blake2b(digest_size=12)
+    for item in sorted(instance_types, key=lambda instance_type: instance_type.name):
+        parts = (
+            item.name,
+            _requirements_text(item.requirements),
+            _amounts(item.capacity),
+            _amounts(item.overhead.total()),
+            *(_offering_text(offering) for offering in item.offerings),
+        )
+        digest.update("\x1f".join(parts).encode())
+        digest.update(b"\x1e")
+    return digest.hexdigest()
+
+
+def _offering_text(offering: Offering) -> str:
+    return "|".join(
+        (
+            _requirements_text(offering.requirements),
+            f"{offering.price.amount!r} {offering.price.currency}",
+            str(offering.available),
+            str(offering.reservation_capacity),
+            _amounts(offering.capacity_override or {}),
+            _amounts(offering.overhead_override or {}),
+            repr(offering.interruption_risk),
+        )
+    )
+
+
+def _requirements_text(requirements: Requirements) -> str:
+    return ";".join(
+        f"{r.key}={r.complement}:{','.join(sorted(r.values))}:{r.gte}:{r.lte}"
+        for _, r in sorted(requirements.items())
+    )
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in sorted(resources.items()))
+
+
+def _class_key(pool: NodePool) -> ClassKey:
+    ref = pool.spec.template.spec.node_class_ref
+    return ref.group, ref.kind, ref.name
+
+
+def _fingerprint(node_class: NodeClass) -> str:
+    """Tell two states of a NodeClass apart by what it says, not by when conditions were set."""
+    found = node_class.model_dump(
+        mode="json", exclude={"metadata": True, "status": {"conditions": True}}
+    )
+    return f"{node_class.uid}/{found!r}"

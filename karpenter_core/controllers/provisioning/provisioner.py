@@ -1,0 +1,187 @@
+"""The provisioning loop: gather pods, plan, create claims, say what was decided.
+
+One pass at a time; pods that arrive meanwhile are gathered for the next. What a pass decides is
+`scheduling.solve`; what is asked of it `state.problem`. Here is only when and with what effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.api.labels import DISRUPTED_TAINT
+from karpenter_core.controllers.feed import Inbox
+from karpenter_core.controllers.provisioning.batcher import Batcher
+from karpenter_core.controllers.provisioning.claims import Decided
+from karpenter_core.controllers.provisioning.creation import ClaimCreator
+from karpenter_core.controllers.provisioning.outcome import PassRecorder
+from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.state.objects import Kind
+from karpenter_core.state.problem import scheduling_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.provisioning.planner import Planner
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.state.problem import ProvisioningInput
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["Provisioner", "ProvisioningOptions"]
+
+RETRY_SECONDS: Final = 10.0  # upstream default: how often pods without a place are tried again
+FIRST_LISTING_SECONDS: Final = 5.0
+"""How long the first pass waits for pools whose instance types are being listed."""
+MINIMUM_NOMINATION: Final = timedelta(seconds=10)  # upstream default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningOptions:
+    """How passes are begun and computed."""
+
+    batch_idle: timedelta = timedelta(seconds=1)
+    batch_maximum: timedelta = timedelta(seconds=10)
+    solve: SolveOptions = field(default_factory=SolveOptions)
+    well_known: frozenset[str] = frozenset()
+    aliases: Mapping[str, str]
+
+    @property
+    def nomination_window(self) -> timedelta:
+        """How long a node that pods were placed on is kept from disruption."""
+        return max(2 * self.batch_maximum, MINIMUM_NOMINATION)
+
+
+@final
+class Provisioner:
+    """Turns pending pods into claims."""
+
+    def __init__(
+        self,
+        *,
+        hands: Hands,
+        planner: Planner,
+        runtime: Runtime,
+        options: ProvisioningOptions,
+        unevaluated_pools: Callable[[], tuple[str, ...]],
+    ) -> None:
+        self._feed = hands.feed
+        self._planner = planner
+        self._runtime = runtime
+        self._options = options
+        self._unevaluated_pools = unevaluated_pools
+        self._batcher = Batcher(
+            runtime.clock, idle=options.batch_idle, maximum=options.batch_maximum
+        )
+        self._creator = ClaimCreator(hands=hands, runtime=runtime)
+        self._recorder = PassRecorder(
+            hands=hands, runtime=runtime, nomination_window=options.nomination_window
+        )
+        self._inbox = Inbox(
+            hands.feed, Kind.POD, Kind.NODE, Kind.NODE_CLAIM, Kind.NODE_POOL, Kind.CATALOGUE
+        )
+        self._passes = Loop(self.name, self._pass, runtime=runtime)
+        self._last_version = -1
+        self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "provisioner"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._feed.wait_synced()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._sort())
+            group.create_task(self._retry())
+            group.create_task(self._passes.run())
+
+    async def _sort(self) -> None:
+        """Trigger a pass for what changed in a way that a pass could answer."""
+        while True:
+            changes = await self._inbox.take()
+            for element in _askers(self._feed.snapshot(), changes):
+                self._batcher.trigger(element)
+
+    async def _retry(self) -> None:
+        """Try pods without a place again now and then, if anything at all has changed."""
+        while True:
+            await self._runtime.clock.sleep(RETRY_SECONDS)
+            snapshot = self._feed.snapshot()
+            if snapshot.version == self._last_version:
+                continue
+            if snapshot.pending_pods or any(m.marked_for_deletion for m in snapshot.state_nodes):
+                self._batcher.trigger("retry")
+
+    async def _pass(self) -> float:
+        triggers = await self._batcher.window()
+        await self._feed.until(
+            lambda _: not self._unevaluated_pools(), seconds=FIRST_LISTING_SECONDS
+        )
+        self._feed.tick()
+        snapshot = self._feed.snapshot()
+        asked = scheduling_problem(
+            snapshot,
+            now=self._runtime.clock.now(),
+            well_known=self._options.well_known,
+            aliases=self._options.aliases,
+            nomination_window=self._options.nomination_window,
+        )
+        self._recorder.ignore(asked.ignored)
+        if asked.problem.pods:
+            await self._solve(asked, snapshot, triggers)
+        self._last_version = self._feed.snapshot().version
+        return 0.0
+
+    async def _solve(
+        self, asked: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
+    ) -> None:
+        pods = len(asked.problem.pods)
+        decided = Decided(id=self._runtime.new_id(), cause=f"{pods} pod(s) without a place")
+        structlog.contextvars.bind_contextvars(decision=decided.id)
+        started = self._runtime.clock.monotonic()
+        with self._recorder.measured(decided, pods=pods):
+            plan = await self._planner.plan(asked.problem, self._options.solve)
+        if plan.partial:
+            self._log.warning("scheduling pass took too long and was given up", pods=pods)
+        self._recorder.place_existing(plan, snapshot)
+        names = await self._creator.create(plan.claims, decided=decided, reason="provisioned")
+        self._recorder.record(plan, names, snapshot, quiet=bool(self._unevaluated_pools()))
+        self._log.info(
+            "computed a plan",
+            cause=decided.cause,
+            triggers=len(triggers),
+            nodeclaims=len(plan.claims),
+            existing_nodes=len(plan.existing),
+            unschedulable=len(plan.unschedulable),
+            price_per_hour=round(plan.cost.hourly, 4),
+            seconds=round(self._runtime.clock.monotonic() - started, 3),
+        )
+
+
+def _askers(snapshot: Snapshot, changes: Mapping[Kind, tuple[str, ...]]) -> Iterator[str]:
+    """Yield who asks for a pass, out of what has changed."""
+    for uid in changes.get(Kind.POD, ()):
+        if uid in snapshot.pending_pods and uid not in snapshot.ledger.placements:
+            yield uid
+    for name in changes.get(Kind.NODE, ()):
+        node = snapshot.nodes.get(name)
+        if node is not None and any(taint.key == DISRUPTED_TAINT for taint in node.taints):
+            yield node.uid
+    if not snapshot.pending_pods:
+        return
+    for name in changes.get(Kind.NODE_CLAIM, ()):
+        claim = snapshot.node_claims.get(name)
+        if claim is None or claim.is_deleting:
+            yield f"nodeclaim/{name}"
+    for name in (*changes.get(Kind.NODE_POOL, ()), *changes.get(Kind.CATALOGUE, ())):
+        if name in snapshot.node_pools and name in snapshot.catalogues:
+            yield f"nodepool/{name}"
