@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO, cast, final
+from typing import TYPE_CHECKING, Final, TextIO, final
 
 import structlog
 
@@ -52,7 +52,7 @@ def configure_logs(settings: Settings) -> None:
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, _Sampler(), *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", stream)),
+        logger_factory=_NamedLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
 
@@ -91,6 +91,30 @@ class _Tee:
 
 
 @final
+class _NamedLogger:
+    """Writes rendered lines; `get_logger("provisioner")` names it."""
+
+    def __init__(self, stream: _Tee, name: str) -> None:
+        self._stream = stream
+        self.name = name
+
+    def msg(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    debug = info = warning = warn = error = critical = fatal = exception = log = failure = err = msg
+
+
+@final
+class _NamedLoggerFactory:
+    def __init__(self, stream: _Tee) -> None:
+        self._stream = stream
+
+    def __call__(self, *names: str) -> _NamedLogger:
+        return _NamedLogger(self._stream, ".".join(names))
+
+
+@final
 class _Sampler:
     """Drops most of a flood of identical lines."""
 
@@ -121,18 +145,22 @@ def _json_renderer() -> list[Processor]:
     ]
 
 
-def _with_reference_keys(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _with_reference_keys(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     fields: MutableMapping[str, object] = dict(event)
     level = str(fields.pop("level", "info")).upper()
     message = fields.pop("event", "")
     line: dict[str, object] = {
         "level": "WARN" if level == "WARNING" else level,
         "time": fields.pop("time", ""),
-        "logger": f"controller.{fields.pop('logger')}" if "logger" in fields else "controller",
+        "logger": f"controller.{name}" if (name := _name(logger)) else "controller",
         "message": message,
         "commit": commit(),
     }
     return {**line, **fields}
+
+
+def _name(logger: WrappedLogger) -> str:
+    return logger.name if isinstance(logger, _NamedLogger) else ""
 
 
 def _console_renderer() -> list[Processor]:

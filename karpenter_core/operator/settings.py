@@ -27,6 +27,7 @@ __all__ = [
     "Option",
     "Settings",
     "Value",
+    "all_options",
     "load_settings",
     "markdown_table",
     "parse_feature_gates",
@@ -359,6 +360,16 @@ def load_settings(
     return Settings(plugins=plugins, **{k: v for k, v in shaped.items() if k in known})  # pyright: ignore[reportArgumentType] - the table and the fields are compared by a test
 
 
+def all_options(plugin_options: Iterable[SettingSpec] = ()) -> tuple[Option, ...]:
+    """Return the core's options and those of plug-ins.
+
+    Raises:
+        SettingsError: a plug-in's option clashes with another one.
+    """
+    core = {option.flag: option for option in OPTIONS}
+    return (*core.values(), *_plugin_table(plugin_options, core).values())
+
+
 def parse_feature_gates(text: str) -> FeatureGates:
     """Read `A=true,B=false`; unknown gates are ignored, missing ones keep their default.
 
@@ -392,7 +403,7 @@ def value_text(value: Value) -> str:
 def _plugin_table(specs: Iterable[SettingSpec], core: Mapping[str, Option]) -> dict[str, Option]:
     table: dict[str, Option] = {}
     variables = {option.env: option.flag for option in core.values()}
-    for spec in specs:
+    for spec in dict.fromkeys(specs):  # two plug-ins may share a setting that both declare alike
         if spec.flag in core or spec.flag in table:
             message = f"option --{spec.flag} is declared twice"
             raise SettingsError(message)

@@ -1,0 +1,57 @@
+"""The program `karpenter`: its commands, and those that plug-ins add.
+
+Whatever a command needs is imported inside it: `karpenter --help` stays instant and loads neither
+numpy nor a Kubernetes client nor any cloud's SDK.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from karpenter_core.cli import crds, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["build_app", "main"]
+
+BAD_USE = 2
+
+
+def build_app() -> typer.Typer:
+    """Return the program with all its commands."""
+    app = typer.Typer(
+        name="karpenter",
+        help="Nodes for the pods that wait, and a cluster kept cheap and fresh.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.command("run", add_help_option=False, context_settings=run.CONTEXT_SETTINGS)(run.run)
+    app.command("crds")(crds.crds)
+    _add_plugin_commands(app)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program and end the process with its exit code."""
+    from karpenter_core.errors import KarpenterError
+
+    try:
+        build_app()(args=list(arguments) if arguments is not None else None)
+    except KarpenterError as error:
+        print(f"karpenter: {error}", file=sys.stderr)
+        sys.exit(BAD_USE)
+
+
+def _add_plugin_commands(app: typer.Typer) -> None:
+    from karpenter_core.provider.manager import load_plugins
+
+    plugins = load_plugins()
+    for name in plugins.implementers("karpenter_add_commands"):
+        add = plugins.caller("karpenter_add_commands", name)
+        if add is not None:
+            add(app=app)

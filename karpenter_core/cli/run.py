@@ -1,0 +1,55 @@
+"""`karpenter run`: the controller process.
+
+Its options are the table in `operator.settings` plus those of the loaded plug-ins, so they are
+read and explained from there instead of from this function's signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CONTEXT_SETTINGS", "run"]
+
+CONTEXT_SETTINGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def run(context: typer.Context) -> None:
+    """Watch the cluster; launch, register, drain and terminate nodes (options: run --help)."""
+    arguments = context.args
+    if {"--help", "-h"} & set(arguments):
+        _print_help()
+        return
+    raise typer.Exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from karpenter_core.operator.launcher import run_from_command_line
+
+    return asyncio.run(run_from_command_line(arguments, os.environ))
+
+
+def _print_help() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from karpenter_core.operator.settings import all_options
+    from karpenter_core.provider.manager import load_plugins
+
+    specs = [spec for specs in load_plugins().settings().values() for spec in specs]
+    table = Table(title="karpenter run", title_justify="left", box=None, pad_edge=False)
+    for heading in ("flag", "variable", "default", "meaning"):
+        table.add_column(heading, overflow="fold")
+    for option in all_options(specs):
+        choices = f" ({', '.join(c for c in option.choices if c)})" if option.choices else ""
+        table.add_row(
+            f"--{option.flag}", option.env, option.default_text, f"{option.help}{choices}"
+        )
+    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty()).print(table)

@@ -1,0 +1,76 @@
+"""Log lines as pipelines read them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import structlog
+
+from karpenter_core.errors import SettingsError
+from karpenter_core.operator.logs import configure_logs
+from karpenter_core.operator.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def unconfigured():
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_line_has_the_references_keys(tmp_path):
+    """`level`, `time`, `logger`, `message`, `commit`, then fields and what is bound."""
+    file = tmp_path / "log"
+    configure_logs(Settings(log_output_paths=(str(file),), log_format="json"))
+    structlog.contextvars.bind_contextvars(reconcileID="one")
+
+    structlog.get_logger("provisioner").info("created", NodeClaim={"name": "web-1"})
+
+    (line,) = lines(file)
+    assert ["level", "time", "logger", "message", "commit"] == list(line)[:5]
+    assert ("INFO", "controller.provisioner", "created") == (
+        line["level"],
+        line["logger"],
+        line["message"],
+    )
+    assert {"name": "web-1"} == line["NodeClaim"]
+    assert line["reconcileID"] == "one"
+
+
+def test_the_level_filters(tmp_path):
+    """An error passes where information does not."""
+    file = tmp_path / "log"
+    configure_logs(Settings(log_output_paths=(str(file),), log_format="json", log_level="error"))
+    log = structlog.get_logger()
+
+    log.info("quiet")
+    log.error("loud")
+
+    assert ["loud"] == [line["message"] for line in lines(file)]
+
+
+def test_a_flood_of_identical_lines_is_thinned(tmp_path, monkeypatch):
+    """The first hundred in a second, then every hundredth; other lines are not touched."""
+    monkeypatch.setattr("karpenter_core.operator.logs.time.monotonic", lambda: 7.0)
+    file = tmp_path / "log"
+    configure_logs(Settings(log_output_paths=(str(file),), log_format="json"))
+    log = structlog.get_logger()
+
+    for _ in range(300):
+        log.info("again")
+    log.info("once")
+
+    messages = [line["message"] for line in lines(file)]
+    assert messages.count("again") == 102
+    assert messages.count("once") == 1
+
+
+def test_a_path_that_cannot_be_opened_names_the_option(tmp_path):
+    """At start, not at the first line."""
+    with pytest.raises(SettingsError, match="log-output-paths"):
+        configure_logs(Settings(log_output_paths=(str(tmp_path / "no" / "log"),)))
