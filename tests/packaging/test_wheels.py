@@ -1,0 +1,120 @@
+"""Both distributions build, install without an index, and find each other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+DISTRIBUTIONS = {".": "karpenter_core", "providers/kwok": "karpenter_provider_kwok"}
+
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
+def run(*arguments: str | Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(argument) for argument in arguments],
+        cwd=ROOT,
+        env={**os.environ, "PIP_NO_INDEX": "1", "UV_OFFLINE": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel of each distribution, built without network."""
+    folder = tmp_path_factory.mktemp("dist")
+    for source in DISTRIBUTIONS:
+        run(BIN / "uv", "build", "--wheel", "--no-build-isolation", "--out-dir", folder, source)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A virtual environment which sees our dependencies, but not our working copy."""
+    folder = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = folder / "lib" / version / "site-packages"
+    # A plain path in a .pth file: the .pth files over there, the editable ones, do not count.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
+
+
+def assert_works(environment: Path) -> None:
+    """Assert that the installed program runs and loads the provider by its entry point."""
+    python = environment / "bin" / "python"
+    where = run(
+        python,
+        "-I",
+        "-c",
+        "import karpenter_core, karpenter_provider_kwok as p; print(karpenter_core.__file__, p.__file__)",
+    )
+    assert where.count(str(environment)) == len(DISTRIBUTIONS)
+    assert "run" in run(environment / "bin" / "karpenter", "--help")
+    crds = run(environment / "bin" / "karpenter", "crds", "--provider", "kwok")
+    assert "kwoknodeclasses.karpenter.kwok.sh" in crds
+
+
+def test_wheels_install_without_an_index(wheels: Path, environment: Path):
+    """As on a machine that has been handed nothing but the wheels."""
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        environment / "bin" / "python",
+        "install",
+        "--ignore-installed",
+        "--no-index",
+        "--find-links",
+        wheels,
+        "--no-deps",
+        "karpenter-core",
+        "karpenter-provider-kwok",
+    )
+
+    assert_works(environment)
+
+
+def test_a_clone_installs_with_pip(environment: Path):
+    """`pip install . ./providers/kwok`."""
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        environment / "bin" / "python",
+        "install",
+        "--no-build-isolation",
+        "--no-deps",
+        ".",
+        "./providers/kwok",
+    )
+
+    assert_works(environment)
+
+
+@pytest.mark.parametrize("package", DISTRIBUTIONS.values())
+def test_wheel_holds_the_package_and_nothing_else(wheels: Path, package: str):
+    """Types are shipped; tests are not."""
+    (wheel,) = wheels.glob(f"{package}-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert f"{package}/py.typed" in names
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {package}
+    source = ROOT / ("." if package == "karpenter_core" else "providers/kwok") / package
+    modules = {str(path.relative_to(source.parent)) for path in source.rglob("*.py")}
+    assert modules <= set(names)

@@ -1,0 +1,80 @@
+"""What loading the package costs, and who may import what."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PURE_PACKAGES = ("api", "scheduling", "state", "lifecycle", "disruption")
+HEAVY = ("pydantic", "numpy", "highspy", "kubernetes", "aiohttp", "msgspec", "cel", "structlog")
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the top-level names of all modules that are loaded after running some code."""
+    program = f"{code}\nimport json, sys\nsys.stderr.write(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stderr)}
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    """`import karpenter_core` is for version checks and type hints: it must cost nothing."""
+    assert modules_after("import karpenter_core") & set(HEAVY) == set()
+
+
+def test_help_loads_no_solver_and_no_client():
+    """Shell completion and `--help` answer at once."""
+    code = (
+        "from karpenter_core.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as end:\n    assert not end.code\n"
+    )
+
+    assert modules_after(code) & {"numpy", "highspy", "kubernetes", "boto3"} == set()
+
+
+@pytest.mark.parametrize("package", PURE_PACKAGES)
+def test_decisions_read_no_clock_and_draw_no_lots(package: str):
+    """The same snapshot gives the same plan, in any process: no now, no uuid4, no hash()."""
+    folder = ROOT / "karpenter_core" / package
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node.func)}"
+        for path in sorted(folder.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and is_impure(ast.unparse(node.func))
+    ]
+
+    assert found == []
+
+
+def is_impure(call: str) -> bool:
+    last = call.rpartition(".")[2]
+    return (
+        call == "hash"
+        or last in {"utcnow", "today", "uuid1", "uuid4", "urandom", "getenv"}
+        or call in {"datetime.now", "dt.datetime.now", "datetime.datetime.now"}
+        or call.startswith(("time.", "random.", "secrets."))
+    )
+
+
+def test_layers_hold():
+    """Imports point downwards only; the contracts stand in .importlinter."""
+    done = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout

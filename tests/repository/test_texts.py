@@ -1,0 +1,91 @@
+"""What no committed file may say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE_HOSTS = re.compile(
+    # In pieces, so that this file does not say them either.
+    r"pypi\.(org|io)|python"
+     r"hosted|proxy\.go"
+     r"lang|sum\.go"
+     r"lang|npm"
+     r"js\.(org|com)"
+    r"|yarn" + r"pkg\.com|crates\." + r"io|conda\." + r"io|index" + r"-url|go" + r"proxy=",
+    re.IGNORECASE,
+)
+ALLOWED_HOST_LINES = re.compile(r"--no-emit-index" + r"-url")
+LEFTOVERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|#\s*prag" + r"ma\b")
+IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w,-]+\])?(?P<reason>.*)")
+PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/\w")
+
+
+def committed() -> list[Path]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    paths = [ROOT / name for name in listing.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def lines_of(paths: list[Path], pattern: re.Pattern[str]) -> list[str]:
+    found: list[str] = []
+    for path in paths:
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+            for number, line in enumerate(text.splitlines(), start=1)
+            if pattern.search(line)
+        ]
+    return found
+
+
+def python_files() -> list[Path]:
+    return [path for path in committed() if path.suffix == ".py"]
+
+
+def test_no_file_names_a_package_host():
+    """Where packages come from is the user's configuration, not ours."""
+    hits = lines_of(committed(), PACKAGE_HOSTS)
+
+    assert [hit for hit in hits if not ALLOWED_HOST_LINES.search(hit)] == []
+
+
+def test_no_leftovers():
+    """What is to be done stands in issues; coverage is not bought by exempting lines."""
+    assert lines_of(python_files(), LEFTOVERS) == []
+
+
+def test_an_ignored_type_error_says_why():
+    """An ignore without its reason, or without the rule it ignores, hides the next error too."""
+    hits: list[str] = []
+    for path in python_files():
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            match = IGNORED_TYPE.search(line)
+            if match and not (match[2] and match["reason"].strip()):
+                hits.append(f"{path.relative_to(ROOT)}:{number}")
+
+    assert hits == []
+
+
+def test_no_file_names_a_place_on_somebodys_machine():
+    """Paths are relative, or follow from the user's home."""
+    assert lines_of([*python_files(), ROOT / "Makefile", ROOT / "README.md"], PRIVATE_PATHS) == []
+
+
+@pytest.mark.parametrize("name", ["uv.lock", ".venv", "dist"])
+def test_generated_things_are_not_committed(name: str):
+    """They name hosts, or are somebody's own."""
+    assert not any(path.relative_to(ROOT).parts[0] == name for path in committed())
