@@ -1,0 +1,211 @@
+"""The verbs, what they send, and the errors they raise."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from karpenter_core.errors import (
+    ApiError,
+    ConflictError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    TooManyRequestsError,
+)
+from karpenter_core.kube import resources
+from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.metrics import KubeMetrics
+from karpenter_core.kube.transport import Response
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from tests.kube.scripted import ScriptedTransport, answer, node, page, refusal
+
+
+def talk(conversation, *answers, metrics=None):
+    """Run `conversation(api)` against scripted answers; return its result and the requests."""
+    transport = ScriptedTransport(answers)
+
+    async def scenario():
+        return await conversation(KubeApi(transport, clock=LoopClock(), metrics=metrics))
+
+    return run_virtual(scenario()), transport.requests
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (404, NotFoundError),
+        (409, ConflictError),
+        (410, GoneError),
+        (422, InvalidError),
+        (429, TooManyRequestsError),
+        (500, ApiError),
+        (403, ApiError),
+    ],
+)
+def test_a_status_becomes_a_typed_error(status, expected):
+    """Naming verb and object, with the server's words."""
+    with pytest.raises(ApiError) as caught:
+        talk(
+            lambda api: api.get(resources.PODS, "web", namespace="shop"),
+            refusal(status, "it is so", "Because"),
+        )
+    assert type(caught.value) is expected
+    assert str(caught.value) == 'get pods "shop/web": it is so'
+    assert (caught.value.status, caught.value.reason) == (status, "Because")
+
+
+def test_how_long_to_wait_comes_from_header_or_body():
+    """The header wins; words instead of seconds are ignored."""
+
+    def retry_after(response):
+        with pytest.raises(TooManyRequestsError) as caught:
+            talk(lambda api: api.get(resources.NODES, "n"), response)
+        return caught.value.retry_after
+
+    body = {"message": "later", "details": {"retryAfterSeconds": 7}}
+    assert retry_after(answer(body, 429, **{"retry-after": "3"})) == timedelta(seconds=3)
+    assert retry_after(answer(body, 429)) == timedelta(seconds=7)
+    assert retry_after(refusal(429, **{"retry-after": "tomorrow"})) is None
+
+
+def test_a_page_that_is_no_status_is_named_by_its_code():
+    """As a proxy's error page."""
+    with pytest.raises(ApiError, match='get nodes "n": HTTP status 502'):
+        talk(
+            lambda api: api.get(resources.NODES, "n"),
+            Response(status=502, body=b"<html>Bad gateway</html>"),
+        )
+
+
+def test_no_answer_keeps_its_reason_and_names_the_object():
+    """The caller decides by status 0 and the reason."""
+    with pytest.raises(ApiError) as caught:
+        talk(
+            lambda api: api.delete(resources.NODES, "n"),
+            ApiError("connection refused", status=0, reason="Unreachable"),
+        )
+    assert str(caught.value) == 'delete nodes "n": connection refused'
+    assert (caught.value.status, caught.value.reason) == (0, "Unreachable")
+
+
+def test_patches_carry_their_lock():
+    """A merge patch in its metadata, a JSON patch as a test in front."""
+
+    async def conversation(api):
+        patch = {"metadata": {"labels": {"a": "b"}}}
+        await api.patch(resources.NODES, "n", patch, resource_version="7")
+        operations = [{"op": "remove", "path": "/spec/taints"}]
+        await api.patch(
+            resources.NODES,
+            "n",
+            operations,
+            style="json",
+            resource_version="7",
+            subresource="status",
+        )
+
+    _, (merge, json) = talk(conversation, answer(), answer())
+    assert (merge.method, merge.path) == ("PATCH", "/api/v1/nodes/n")
+    assert merge.content_type == "application/merge-patch+json"
+    assert msgspec.json.decode(merge.body) == {
+        "metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}
+    }
+    assert (json.path, json.content_type) == (
+        "/api/v1/nodes/n/status",
+        "application/json-patch+json",
+    )
+    assert msgspec.json.decode(json.body)[0] == {
+        "op": "test",
+        "path": "/metadata/resourceVersion",
+        "value": "7",
+    }
+
+
+def test_a_deletion_carries_preconditions_and_grace():
+    """Only those that were given."""
+
+    async def conversation(api):
+        await api.delete(resources.PODS, "web", namespace="shop", uid="u", grace_seconds=1)
+        await api.delete(NODE_CLAIMS, "c")
+
+    _, (full, plain) = talk(conversation, answer(), answer())
+    assert full.path == "/api/v1/namespaces/shop/pods/web"
+    options = msgspec.json.decode(full.body)
+    assert options["preconditions"] == {"uid": "u"}
+    assert options["gracePeriodSeconds"] == 1
+    assert plain.path == "/apis/karpenter.sh/v1/nodeclaims/c"
+    assert msgspec.json.decode(plain.body) == {"apiVersion": "v1", "kind": "DeleteOptions"}
+
+
+def test_an_eviction_is_posted_to_the_pod():
+    """Under its UID."""
+    _, (request,) = talk(
+        lambda api: api.evict("web", namespace="shop", uid="u"), answer({"kind": "Status"}, 201)
+    )
+    assert (request.method, request.path) == ("POST", "/api/v1/namespaces/shop/pods/web/eviction")
+    body = msgspec.json.decode(request.body)
+    assert body["kind"] == "Eviction"
+    assert body["deleteOptions"]["preconditions"] == {"uid": "u"}
+
+
+def test_pages_follow_the_continue_token():
+    """To the last one."""
+
+    async def conversation(api):
+        return [body async for body in api.list_pages(resources.NODES)]
+
+    pages, requests = talk(conversation, page([node("a")], 5, "more"), page([node("b")], 5))
+    assert len(pages) == 2
+    assert [request.query for request in requests] == [
+        {"limit": "500"},
+        {"limit": "500", "continue": "more"},
+    ]
+
+
+def test_requests_are_counted_under_the_reference_names():
+    """`client_go_*`, and no `_created` series."""
+    registry = CollectorRegistry()
+
+    async def conversation(api):
+        await api.list_page(resources.NODES)
+        with pytest.raises(ConflictError):
+            await api.create(NODE_CLAIMS, {})
+        with pytest.raises(ApiError):
+            await api.get(resources.NODES, "n")
+
+    gone = ApiError("refused", status=0)
+    talk(conversation, page([], 1), refusal(409), gone, metrics=KubeMetrics(registry))
+    text = generate_latest(registry).decode()
+    assert 'client_go_request_total{code="200",method="GET"} 1.0' in text
+    assert 'client_go_request_total{code="409",method="POST"} 1.0' in text
+    assert 'client_go_request_total{code="<error>",method="GET"} 1.0' in text
+    assert (
+        'client_go_request_duration_seconds_count{group="karpenter.sh",kind="nodeclaims",'
+        'subresource="",verb="CREATE",version="v1"} 1.0'
+    ) in text
+    assert "_created" not in text
+
+
+def test_two_clusters_share_the_kinds():
+    """Ours and the leases in one, everything else in the other."""
+
+    async def scenario():
+        clock = LoopClock()
+        objects = KubeApi(ScriptedTransport(), clock=clock)
+        workload = KubeApi(ScriptedTransport(), clock=clock)
+        apis = Apis(objects, workload, node_class_groups=frozenset({"karpenter.kwok.sh"}))
+        node_classes = resources.ResourceKind(
+            "karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass", namespaced=False
+        )
+        for kind in (NODE_CLAIMS, resources.LEASES, node_classes):
+            assert apis.api_for(kind) is objects
+        for kind in (resources.PODS, resources.NODES, resources.STORAGE_CLASSES):
+            assert apis.api_for(kind) is workload
+        assert Apis(objects).api_for(resources.PODS) is objects
+
+    run_virtual(scenario())

@@ -1,0 +1,475 @@
+"""The informer contract, line by line and against the embedded API server."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+from karpenter_core.errors import ApiError
+from karpenter_core.kube import resources
+from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.informer import Informer
+from karpenter_core.kube.informers import Informers
+from karpenter_core.kube.wire.codecs import NODE_POOLS, Codecs
+from karpenter_core.sim.apiserver import ApiServer
+from karpenter_core.sim.direct import DirectTransport
+from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.front import Front
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from karpenter_core.state.events import Removed
+from tests.kube.scripted import (
+    HANG,
+    ScriptedTransport,
+    answer,
+    bookmark,
+    event,
+    node,
+    node_pool,
+    page,
+    refusal,
+)
+
+BROKEN = ApiError("the watch broke", status=0)
+
+
+class Follower:
+    """An informer that runs, and what it told."""
+
+    def __init__(self, transport, kind=resources.NODES, jitter=0.5, **options):
+        self.clock = LoopClock()
+        self.transport = transport
+        self.told: list[str] = []
+        self.invalid: list[str] = []
+        self.informer = Informer(
+            kind,
+            Codecs().for_kind(kind),
+            KubeApi(transport, clock=self.clock),
+            clock=self.clock,
+            sink=self.sink,
+            on_invalid=lambda found: self.invalid.append(found.name),
+            jitter=lambda: jitter,
+            **options,
+        )
+
+    def sink(self, change):
+        sign = "-" if isinstance(change, Removed) else "+"
+        found = change.object
+        version = getattr(found, "resource_version", None) or found.metadata.resource_version
+        self.told.append(f"{sign}{found.name}@{version}")
+
+    @asynccontextmanager
+    async def running(self):
+        task = asyncio.ensure_future(self.informer.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+
+
+def follow(script, answers=(), watches=(), **options):
+    """Run `script(follower)` while an informer follows a scripted server."""
+
+    async def scenario():
+        follower = Follower(ScriptedTransport(answers, watches), **options)
+        async with follower.running():
+            await script(follower)
+        return follower
+
+    return run_virtual(scenario())
+
+
+def test_a_watch_list_syncs_at_its_bookmark():
+    """Nothing is told before the listing is complete; then the stream goes on."""
+
+    async def script(follower):
+        await asyncio.sleep(4)
+        assert follower.told == []
+        assert not follower.informer.synced.is_set()
+        await follower.informer.synced.wait()
+        assert follower.told == ["+a@1", "+b@2"]
+        await asyncio.sleep(2)
+        assert follower.informer.resource_version == "11"
+
+    watch = [
+        event("ADDED", node("a", 1)),
+        event("ADDED", node("b", 2)),
+        5,
+        bookmark(10, initial=True),
+        1,
+        event("MODIFIED", node("a", 11)),
+        HANG,
+    ]
+    follower = follow(script, watches=[watch])
+    assert follower.told == ["+a@1", "+b@2", "+a@11"]
+    (request,) = follower.transport.requests
+    assert request.query == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "450",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
+
+
+def test_a_server_without_watch_lists_is_listed_in_pages():
+    """Tried once for each kind; the watch begins where the list ended."""
+
+    async def script(follower):
+        await follower.informer.synced.wait()
+        await asyncio.sleep(1)
+
+    follower = follow(
+        script,
+        answers=[page([node("a", 1)], 10, "more"), page([node("b", 2)], 10)],
+        watches=[refusal(422, "sendInitialEvents is forbidden"), [HANG]],
+    )
+    assert follower.told == ["+a@1", "+b@2"]
+    watch = follower.transport.requests[-1]
+    assert (watch.query["resourceVersion"], "sendInitialEvents" in watch.query) == ("10", False)
+
+
+def test_a_server_that_never_ends_its_initial_events_is_listed_in_pages():
+    """An old one takes the parameter and ignores it."""
+
+    async def script(follower):
+        await follower.informer.synced.wait()
+
+    watches = [[event("ADDED", node("a", 1)), HANG], [HANG]]
+    follower = follow(script, answers=[page([node("a", 1)], 10)], watches=watches)
+    assert follower.told == ["+a@1"]
+
+
+def test_a_closed_stream_is_resumed_after_a_pause():
+    """From the last version, bookmarks included, and without listing again."""
+
+    async def script(follower):
+        await asyncio.sleep(30)
+
+    follower = follow(
+        script,
+        answers=[page([node("a", 1)], 10)],
+        watches=[[event("MODIFIED", node("a", 11)), bookmark(15)], [BROKEN], [HANG]],
+        watch_list=False,
+    )
+    versions = [r.query["resourceVersion"] for r in follower.transport.requests[1:]]
+    assert versions == ["10", "15", "15"]
+    assert follower.told == ["+a@1", "+a@11"]
+
+
+def test_reconnects_do_not_spin():
+    """A stream that ends at once is tried again after 0.8 s, 1.6 s … up to 30 s."""
+
+    async def script(follower):
+        await asyncio.sleep(150)
+
+    watches = [[bookmark(10, initial=True)], *([] for _ in range(20))]
+    times = follow(script, watches=watches, jitter=1.0).transport.times
+    gaps = [round(later - earlier, 1) for earlier, later in pairwise(times)]
+    assert gaps == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30]
+
+
+def test_the_pause_starts_small_again_after_healthy_time():
+    """Two minutes of a good stream."""
+
+    async def script(follower):
+        await asyncio.sleep(500)
+
+    watches = [BROKEN, BROKEN, BROKEN, BROKEN, [bookmark(10, initial=True), 130], [HANG]]
+    follower = follow(script, watches=watches, jitter=1.0)
+    assert follower.informer._backoff.next_delay() == 1.6  # one failure since the reset
+
+
+def test_an_expired_version_lists_again_and_tells_the_difference():
+    """By UID and version: unchanged nothing, changed and new observed, missing removed."""
+
+    async def script(follower):
+        await follower.informer.synced.wait()
+        await asyncio.sleep(5)
+
+    expired = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})
+    second = [node("same", 1), node("changed", 8), node("again", 9, uid="new"), node("added", 7)]
+    follower = follow(
+        script,
+        answers=[
+            page([node("same", 1), node("changed", 2), node("gone", 3), node("again", 4)], 10),
+            page(second, 20),
+        ],
+        watches=[[expired], [HANG]],
+        watch_list=False,
+    )
+    assert follower.told[4:] == ["-gone@3", "-again@4", "+changed@8", "+again@9", "+added@7"]
+    assert follower.informer.resource_version == "20"
+
+
+def test_the_old_objects_stay_while_listing_again():
+    """A refused list changes nothing."""
+
+    async def script(follower):
+        await asyncio.sleep(60)
+        assert len(follower.informer) == 1
+        assert follower.informer.trouble == ""
+
+    follower = follow(
+        script,
+        answers=[page([node("a", 1)], 10), refusal(500), refusal(503), page([node("a", 1)], 20)],
+        watches=[refusal(410), [HANG]],
+        watch_list=False,
+    )
+    assert follower.told == ["+a@1"]
+
+
+def test_an_expired_page_token_starts_the_list_over():
+    """Once with a fresh token, then all in one answer."""
+
+    async def script(follower):
+        await follower.informer.synced.wait()
+
+    follower = follow(
+        script,
+        answers=[
+            page([node("a", 1)], 10, "t"),
+            refusal(410),
+            page([node("a", 1)], 11, "t"),
+            refusal(410),
+            page([node("b", 2)], 12),
+        ],
+        watch_list=False,
+    )
+    assert follower.told == ["+b@2"]
+    assert [r.query.get("limit", "") for r in follower.transport.requests[:5]] == [
+        "500",
+        "500",
+        "500",
+        "500",
+        "",
+    ]
+
+
+def test_a_line_that_is_too_long_lists_again():
+    """The stream cannot get past it."""
+
+    async def script(follower):
+        await asyncio.sleep(10)
+
+    too_long = ApiError("too long", status=0, reason="LineTooLong")
+    follower = follow(
+        script,
+        answers=[page([node("a", 1)], 10), page([node("a", 12)], 12)],
+        watches=[[too_long], [HANG]],
+        watch_list=False,
+    )
+    assert follower.told == ["+a@1", "+a@12"]
+
+
+def test_a_version_from_the_future_lists_again():
+    """As after a restore of etcd."""
+
+    async def script(follower):
+        await asyncio.sleep(10)
+
+    follower = follow(
+        script,
+        answers=[page([node("a", 90)], 90), page([node("a", 5)], 6)],
+        watches=[refusal(504, "Too large resource version: 90, current: 6"), [HANG]],
+        watch_list=False,
+    )
+    assert follower.told == ["+a@90", "+a@5"]
+
+
+def test_a_garbled_line_lists_again():
+    """Whatever stood in between must not be missed."""
+
+    async def script(follower):
+        await asyncio.sleep(10)
+
+    follower = follow(
+        script,
+        answers=[page([node("a", 1)], 10), page([], 12)],
+        watches=[[b'{"type":"ADD'], [HANG]],
+        watch_list=False,
+    )
+    assert follower.told == ["+a@1", "-a@1"]
+
+
+def test_a_stuck_stream_is_given_up():
+    """It outlived the time that the server was asked to close it after, and the grace."""
+
+    async def script(follower):
+        await asyncio.sleep(479)
+        assert len(follower.transport.requests) == 1
+        await asyncio.sleep(5)
+        assert len(follower.transport.requests) == 2
+
+    follow(script, watches=[[bookmark(10, initial=True), HANG], [HANG]])
+
+
+def test_a_kind_that_is_not_installed_is_waited_for():
+    """Every few seconds, with one message."""
+
+    async def script(follower):
+        await asyncio.sleep(8)
+        assert "404" not in follower.informer.trouble
+        assert follower.informer.trouble
+        await follower.informer.synced.wait()
+        assert follower.informer.trouble == ""
+        assert follower.clock.monotonic() < 16
+
+    watches = [refusal(404), refusal(404), refusal(404), [bookmark(3, initial=True), HANG]]
+    follow(script, watches=watches, kind=NODE_POOLS)
+
+
+def test_events_that_repeat_what_is_known_are_not_told():
+    """Only changes fire."""
+
+    async def script(follower):
+        await asyncio.sleep(1)
+
+    watch = [event("ADDED", node("a", 1)), bookmark(5, initial=True)]
+    watch += [event("MODIFIED", node("a", 1)), event("DELETED", node("a", 7)), HANG]
+    assert follow(script, watches=[watch]).told == ["+a@1", "-a@7"]
+
+
+def test_an_unreadable_object_keeps_its_last_good_state():
+    """It is reported once a version, served as it was, and removed when it is deleted."""
+
+    async def script(follower):
+        await asyncio.sleep(1)
+
+    bad = {"disruption": {"consolidateAfter": "soon"}}
+    watch = [
+        event("ADDED", node_pool("web", 1)),
+        event("ADDED", node_pool("never", 2, **bad)),
+        bookmark(5, initial=True),
+        event("MODIFIED", node_pool("web", 6, **bad)),
+        event("MODIFIED", node_pool("web", 6, **bad)),
+        event("MODIFIED", node_pool("web", 8)),
+        event("MODIFIED", node_pool("web", 9, **bad)),
+        event("DELETED", node_pool("web", 10, **bad)),
+        HANG,
+    ]
+    follower = follow(script, watches=[watch], kind=NODE_POOLS)
+    assert follower.told == ["+web@1", "+web@8", "-web@8"]
+    assert follower.invalid == ["never", "web", "web"]
+
+
+def test_an_unreadable_object_in_a_new_listing_is_not_gone():
+    """A typing error in a NodePool must not look like its deletion."""
+
+    async def script(follower):
+        await asyncio.sleep(5)
+
+    bad = {"disruption": {"consolidateAfter": "soon"}}
+    follower = follow(
+        script,
+        answers=[page([node_pool("web", 1)], 5), page([node_pool("web", 6, **bad)], 7)],
+        watches=[refusal(410), [HANG]],
+        kind=NODE_POOLS,
+        watch_list=False,
+    )
+    assert follower.told == ["+web@1"]
+    assert follower.invalid == ["web"]
+    assert len(follower.informer) == 1
+
+
+def test_a_handler_that_fails_does_not_end_the_watch():
+    """Each call has its own boundary."""
+
+    async def scenario():
+        watch = [event("ADDED", node("a", 1)), event("ADDED", node("b", 2))]
+        transport = ScriptedTransport(watches=[[*watch, bookmark(5, initial=True), HANG]])
+        follower = Follower(transport)
+        tell = follower.sink
+
+        def fragile(change):
+            tell(change)
+            raise RuntimeError(change.object.name)
+
+        follower.informer._sink = fragile
+        async with follower.running():
+            await follower.informer.synced.wait()
+        return follower.told
+
+    assert run_virtual(scenario()) == ["+a@1", "+b@2"]
+
+
+def test_nothing_is_lost_however_often_the_server_breaks_off():
+    """Against the embedded server: faults, stops, forgotten history."""
+
+    async def scenario():
+        front = Front(ApiServer(LoopClock()))
+        api = KubeApi(DirectTransport(front), clock=LoopClock())
+        follower = Follower(DirectTransport(front), jitter=0.3)
+        held: dict[str, int] = {}
+
+        def keep(change):
+            if isinstance(change, Removed):
+                held.pop(change.object.name)
+            else:
+                assert held.get(change.object.name, 0) < change.object.resource_version
+                held[change.object.name] = change.object.resource_version
+
+        follower.informer._sink = keep
+        async with follower.running():
+            await follower.informer.synced.wait()
+            for number in range(60):
+                if number % 7 == 0:
+                    front.faults.add(
+                        Fault(matches=on(path="nodes", watch=True), drop_after_events=2)
+                    )
+                if number % 20 == 10:
+                    front.stop()
+                    await asyncio.sleep(3)
+                    front.start()
+                    front.server.compact()
+                body = {"metadata": {"name": f"n{number}"}, "spec": {}}
+                await api.create(resources.NODES, body)
+                if number % 3 == 0:
+                    labels = {"metadata": {"labels": {"n": str(number)}}}
+                    await api.patch(resources.NODES, f"n{number}", labels)
+                if number % 5 == 4:
+                    await api.delete(resources.NODES, f"n{number - 2}")
+                await asyncio.sleep(1)
+            await asyncio.sleep(90)
+        stored = front.server.registry.objects(resources.NODES)
+        expected = {n["metadata"]["name"]: int(n["metadata"]["resourceVersion"]) for n in stored}
+        assert held == expected
+        assert len(held) == 48
+
+    run_virtual(scenario())
+
+
+def test_all_informers_sync_and_stop_together():
+    """Those of kinds that are missing are named."""
+
+    async def scenario():
+        front = Front(ApiServer(LoopClock()))
+        clock = LoopClock()
+        codecs = Codecs()
+        told = []
+        informers = Informers(
+            Apis(KubeApi(DirectTransport(front), clock=clock)),
+            codecs,
+            clock=clock,
+            sink=told.append,
+            kinds=[kind for kind in codecs.kinds if kind.group != "karpenter.sh"],
+        )
+        assert not informers.synced
+        running = asyncio.ensure_future(informers.run())
+        await informers.wait_synced()
+        assert (informers.synced, informers.unsynced, informers.troubles) == (True, (), {})
+        assert {change.object.name for change in told} == {
+            "default",
+            "kube-system",
+            "kube-public",
+            "kube-node-lease",
+        }
+        assert len(informers[resources.NAMESPACES]) == 4
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+
+    run_virtual(scenario())
+    assert answer().status == 200
