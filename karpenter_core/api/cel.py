@@ -83,8 +83,8 @@ class CompiledRule:
         except KeyError as error:
             message = f"no such key: {error.args[0]}"
             raise CELError(message) from error
-        except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
-            raise CELError(str(error)) from error
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise CELError(_worded(error)) from error
 
 
 @cache
@@ -102,6 +102,14 @@ def compile_rule(rule: str) -> CompiledRule:
         message = f"invalid rule {rule!r}: {error}"
         raise CELError(message) from error
     return CompiledRule(rule, re.search(r"\boldSelf\b", rule) is not None, program)
+
+
+def _worded(error: Exception) -> str:
+    """Word a failure as the API server does, where the two libraries differ on a common one."""
+    conversion = re.match(r"Function '(\w+)' error: string parse error", str(error))
+    if conversion is not None:
+        return f"type conversion error from 'string' to '{conversion[1]}'"
+    return str(error)
 
 
 @cache

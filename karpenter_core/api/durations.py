@@ -1,7 +1,7 @@
 """Durations as Go writes them (`1h30m`, `720h`), keeping the user's spelling.
 
 GitOps tools compare text: what a user wrote as `90m` must not come back as `1h30m`, so a duration
-in a model is its text plus what the text means.
+in a model is its text plus what the text means. The meaning is an exact number of nanoseconds.
 """
 
 from __future__ import annotations
@@ -9,54 +9,103 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = ["NEVER", "Duration", "NillableDuration", "format_duration", "parse_duration"]
+__all__ = [
+    "NEVER",
+    "Duration",
+    "NillableDuration",
+    "format_duration",
+    "parse_duration",
+    "parse_nanoseconds",
+]
 
 NEVER: Final = "Never"
 
+_MICROSECOND: Final = 1000
+_MILLISECOND: Final = 1000 * _MICROSECOND
+_SECOND: Final = 1000 * _MILLISECOND
+_MINUTE: Final = 60 * _SECOND
+_HOUR: Final = 60 * _MINUTE
 _UNITS: Final = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+    "ns": 1, "us": _MICROSECOND, "µs": _MICROSECOND, "μs": _MICROSECOND,
+    "ms": _MILLISECOND, "s": _SECOND, "m": _MINUTE, "h": _HOUR,
 }  # fmt: skip
-_TOKEN: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
+_TOKEN: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_LONGEST: Final = 2**63 - 1
+"""Nanoseconds that Go can hold: 292 years. Anything longer counts as that."""
+_MOST_DIGITS: Final = 20
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a Go duration.
+    """Read a Go duration, to the microsecond.
 
     Raises:
         ValueError: the text is not one.
     """
-    body = text.removeprefix("-").removeprefix("+")
+    nanoseconds = parse_nanoseconds(text)
+    microseconds = abs(nanoseconds) // _MICROSECOND
+    return timedelta(microseconds=-microseconds if nanoseconds < 0 else microseconds)
+
+
+@lru_cache(maxsize=4096)
+def parse_nanoseconds(text: str) -> int:
+    """Read a Go duration exactly.
+
+    Raises:
+        ValueError: the text is not one.
+    """
+    body = text[1:] if text[:1] in {"-", "+"} else text
     if body == "0":
-        return timedelta()
-    seconds, end = 0.0, 0
+        return 0
+    total, end = 0, 0
     while match := _TOKEN.match(body, end):
-        seconds += float(match[1]) * _UNITS[match[2]]
+        whole, fraction, unit = match.groups()
+        if not whole and not fraction:
+            break
+        total += _amount(whole, fraction or "", _UNITS[unit])
         end = match.end()
     if not body or end != len(body):
         message = f'invalid duration "{text}"'
         raise ValueError(message)
-    return timedelta(seconds=-seconds if text.startswith("-") else seconds)
+    total = min(total, _LONGEST)
+    return -total if text.startswith("-") else total
+
+
+def _amount(whole: str, fraction: str, unit: int) -> int:
+    whole, fraction = whole.lstrip("0"), fraction[:_MOST_DIGITS]
+    if len(whole) > _MOST_DIGITS:
+        return _LONGEST
+    part = int(fraction) * unit // 10 ** len(fraction) if fraction else 0
+    return int(whole or "0") * unit + part
 
 
 def format_duration(value: timedelta) -> str:
-    """Write a duration in Go's canonical form (`1h30m0s`)."""
-    seconds = value.total_seconds()
-    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
-    whole, fraction = divmod(round(seconds * 1000), 1000)
-    hours, rest = divmod(whole, 3600)
-    minutes, secs = divmod(rest, 60)
-    tail = f"{secs}.{fraction:03d}".rstrip("0") if fraction else str(secs)
-    if hours:
-        return f"{sign}{hours}h{minutes}m{tail}s"
-    if minutes:
-        return f"{sign}{minutes}m{tail}s"
-    return f"{sign}{tail}s"
+    """Write a duration in Go's canonical form (`1h30m0s`, `1.5s`, `20ms`)."""
+    nanoseconds = value // timedelta(microseconds=1) * _MICROSECOND
+    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    if rest == 0:
+        return "0s"
+    for unit, name in ((_MICROSECOND, "µs"), (_MILLISECOND, "ms")):
+        if rest < unit * 1000:
+            return f"{sign}{_decimal(rest, unit)}{name}"
+    hours, rest = divmod(rest, _HOUR)
+    minutes, rest = divmod(rest, _MINUTE)
+    text = f"{_decimal(rest, _SECOND)}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{sign}{hours}h{text}" if hours else sign + text
+
+
+def _decimal(amount: int, unit: int) -> str:
+    whole, fraction = divmod(amount, unit)
+    digits = f"{fraction:0{len(str(unit)) - 1}d}".rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +118,11 @@ class Duration:
     def timedelta(self) -> timedelta:
         """What the text means."""
         return parse_duration(self.text)
+
+    @property
+    def nanoseconds(self) -> int:
+        """What the text means, exactly."""
+        return parse_nanoseconds(self.text)
 
     def __str__(self) -> str:
         """Return the user's text."""
@@ -89,11 +143,9 @@ class Duration:
     def _validate(cls, value: object) -> Duration:
         if isinstance(value, cls):
             return value
-        if not isinstance(value, str):
-            message = f"a duration must be a string, not {value!r}"
-            raise ValueError(message)  # noqa: TRY004 - pydantic turns ValueError into its own
-        parse_duration(value)
-        return cls(value)
+        text = _text(value)
+        parse_nanoseconds(text)
+        return cls(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +158,11 @@ class NillableDuration:
     def timedelta(self) -> timedelta | None:
         """What the text means; None for `Never`."""
         return None if self.text == NEVER else parse_duration(self.text)
+
+    @property
+    def nanoseconds(self) -> int | None:
+        """What the text means, exactly; None for `Never`."""
+        return None if self.text == NEVER else parse_nanoseconds(self.text)
 
     def __str__(self) -> str:
         """Return the user's text."""
@@ -126,9 +183,14 @@ class NillableDuration:
     def _validate(cls, value: object) -> NillableDuration:
         if isinstance(value, cls):
             return value
-        if not isinstance(value, str):
-            message = f"a duration must be a string, not {value!r}"
-            raise ValueError(message)  # noqa: TRY004 - pydantic turns ValueError into its own
-        if value != NEVER:
-            parse_duration(value)
-        return cls(value)
+        text = _text(value)
+        if text != NEVER:
+            parse_nanoseconds(text)
+        return cls(text)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        message = f"a duration must be a string, not {value!r}"
+        raise ValueError(message)  # noqa: TRY004 - pydantic turns ValueError into its own
+    return value

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from karpenter_core.api.labels import CPU
@@ -39,6 +40,12 @@ _SUFFIXES: Final = {
     "E": Decimal("1e18"), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30),
     "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
+_LARGEST: Final = Decimal(2**63 - 1)
+_MILLI: Final = Decimal(1000)
+_EXPONENT_DIGITS: Final = 5
+_LARGEST_EXPONENT: Final = 99_999
+# Wide enough for every digit that can matter; what a longer text adds beyond is rounded up.
+_EXACT: Final = Context(prec=200, rounding=ROUND_CEILING, traps=[])
 _BINARY: Final = (
     ("Ei", 2**60),
     ("Pi", 2**50),
@@ -50,28 +57,45 @@ _BINARY: Final = (
 
 
 def parse_quantity(text: str | float) -> Decimal:
-    """Read a quantity exactly.
+    """Read a quantity exactly; beyond what Kubernetes can hold (2^63-1) it counts as that.
 
     Raises:
         ValueError: the text is not one.
     """
-    match = _PATTERN.fullmatch(str(text))
+    return _parse(str(text))
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Decimal:
+    match = _PATTERN.fullmatch(text)
     if match is None:
         message = f'invalid quantity "{text}"'
         raise ValueError(message)
-    number = Decimal(match[1])
-    if match[2]:
-        return number * _SUFFIXES[match[2]]
-    if match[3]:
-        return number.scaleb(int(match[3]))
-    return number
+    number, suffix, exponent = match.groups()
+    value = Decimal(number)
+    if suffix:
+        value = _EXACT.multiply(value, _SUFFIXES[suffix])
+    elif exponent:
+        value = _EXACT.scaleb(value, _bounded(exponent))
+    return max(-_LARGEST, min(value, _LARGEST))
+
+
+def _bounded(exponent: str) -> int:
+    """Read an exponent; nobody means one of six digits, and it would take for ever to expand."""
+    if len(exponent) > _EXPONENT_DIGITS:
+        return -_LARGEST_EXPONENT if exponent.startswith("-") else _LARGEST_EXPONENT
+    return int(exponent)
 
 
 def parse_amount(resource: str, text: str | float) -> int:
-    """Read a quantity of a resource into its fixed unit, rounding up."""
+    """Read a quantity of a resource into its fixed unit, rounding up.
+
+    Raises:
+        ValueError: the text is not a quantity.
+    """
     value = parse_quantity(text)
     if resource == CPU:
-        value *= 1000
+        value = _EXACT.multiply(value, _MILLI)
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
@@ -101,6 +125,11 @@ class Quantity:
     """A quantity and the text (or number) it was given as."""
 
     raw: str | int | float
+
+    @property
+    def value(self) -> Decimal:
+        """What the text means, exactly."""
+        return parse_quantity(self.raw)
 
     def __str__(self) -> str:
         """Return the user's text."""

@@ -85,10 +85,12 @@ def _type_error(schema: Json, value: object, path: str) -> FieldError | None:
             return None
         return errors.wrong_type(path, found, "integer,string")
     expected: str = schema.get("type", "")
-    is_whole = isinstance(value, float) and value.is_integer()
     if not expected or found in _ACCEPTED_TYPES.get(expected, {expected}):
         return None
-    return None if expected == "integer" and is_whole else errors.wrong_type(path, found, expected)
+    if expected == "integer" and isinstance(value, float):
+        wanted: str = schema.get("format", expected)
+        return None if value.is_integer() else errors.wrong_type(path, "float64", wanted)
+    return errors.wrong_type(path, found, expected)
 
 
 def _check_number(schema: Json, value: float, path: str) -> Iterator[FieldError]:
@@ -113,13 +115,14 @@ def _check_number(schema: Json, value: float, path: str) -> Iterator[FieldError]
 
 
 def _check_string(schema: Json, value: str, path: str) -> Iterator[FieldError]:
+    """Judge a text; like the API server, by the first of the three that is broken."""
+    pattern = schema.get("pattern")
     if len(value) > schema.get("maxLength", len(value)):
         yield errors.too_long(path, schema["maxLength"])
-    if len(value) < schema.get("minLength", 0):
+    elif len(value) < schema.get("minLength", 0):
         detail = f"{path} in body should be at least {schema['minLength']} chars long"
         yield errors.invalid(path, value, detail)
-    pattern = schema.get("pattern")
-    if pattern is not None and not _compiled(pattern).search(value):
+    elif pattern is not None and not _compiled(pattern).search(value):
         yield errors.invalid(path, value, f"{path} in body should match '{pattern}'")
     if schema.get("format") == "date-time" and not _DATE_TIME.fullmatch(value):
         yield errors.wrong_type(path, value, "date-time")
