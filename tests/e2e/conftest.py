@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.testing.beds import Bed
 
 NEWEST = "1.36"
+"""The minor that is tested when no other is asked for."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,3 +46,20 @@ async def real_bed(kubernetes: str) -> AsyncIterator[RealBed]:
         pytest.fail(str(error))
     async with bed:
         yield bed
+
+
+@pytest.fixture(params=["embedded", "real"])
+def bed(request: pytest.FixtureRequest) -> Bed:
+    """Each of the clusters, one after the other."""
+    return request.getfixturevalue(f"{request.param}_bed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the real control plane, and let tests of one cluster follow each other."""
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "real_bed" in item.fixturenames or parameters.get("bed") == "real":
+            item.add_marker(pytest.mark.real)
+    items.sort(key=lambda item: item.get_closest_marker("real") is not None)

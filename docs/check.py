@@ -1,0 +1,113 @@
+"""Check the documentation; with `--write`, first write its generated tables anew.
+
+Checked are relative links, that every YAML block is YAML, and that every object of our own kinds in
+one would be admitted by the API server, CEL rules included.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from karpenter_core.api.schema import SchemaValidator
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics import markdown_table as metrics_table
+from karpenter_core.operator.settings import markdown_table as settings_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLES = {
+    "docs/reference/settings.md": settings_table,
+    "docs/reference/metrics.md": lambda: metrics_table(Metrics()),
+}
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+YAML_BLOCK = re.compile(r"^ *```ya?ml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+
+
+def main() -> int:
+    """Return the number of problems, at most 1."""
+    if "--write" in sys.argv[1:]:
+        for name, render in TABLES.items():
+            write_table(ROOT / name, render())
+    problems = [problem for page in pages() for problem in check(page)]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print(f"{len(problems)} problems in {len(pages())} pages")
+    return min(len(problems), 1)
+
+
+def pages() -> list[Path]:
+    """Return every committed Markdown file."""
+    listing = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return [path for path in (ROOT / line for line in listing.stdout.splitlines()) if path.exists()]
+
+
+def write_table(page: Path, table: str) -> None:
+    """Replace the page's table that has the same heading."""
+    heading = table.partition("\n")[0]
+    text = page.read_text()
+    for match in TABLE.finditer(text):
+        if match[0].startswith(heading):
+            fresh = text[: match.start()] + table.rstrip("\n") + "\n" + text[match.end() :]
+            if fresh != text:
+                page.write_text(fresh)
+            return
+    raise SystemExit(f"{page}: no table with the heading {heading}")
+
+
+def check(page: Path) -> Iterator[str]:
+    """Yield what is wrong with a page."""
+    text = page.read_text()
+    name = page.relative_to(ROOT)
+    for match in LINK.finditer(text):
+        target = match[1]
+        is_local = "://" not in target and not target.startswith("mailto:")
+        if is_local and not (page.parent / target).exists():
+            yield f"{name}: link to {target}, which does not exist"
+    for match in YAML_BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        try:
+            documents = list(yaml.safe_load_all(match[1]))
+        except yaml.YAMLError as error:
+            yield f"{name}:{line}: {error}"
+            continue
+        for document in documents:
+            for problem in refusals(document):
+                yield f"{name}:{line}: {problem}"
+
+
+def refusals(document: Any) -> Iterator[str]:
+    """Yield why the API server would refuse an object, if it is of one of our kinds."""
+    if not isinstance(document, dict):
+        return
+    schema = schemas().get((document.get("apiVersion"), document.get("kind")))
+    if schema is None:
+        return
+    validator = SchemaValidator(schema)
+    for error in validator.validate(validator.default(document)):
+        yield f"{document['kind']}: {error}"
+
+
+def schemas() -> dict[tuple[str, str], Any]:
+    """Return the schema of each version in crds/, by apiVersion and kind."""
+    found: dict[tuple[str, str], Any] = {}
+    for path in sorted((ROOT / "crds").glob("*.yaml")):
+        spec = yaml.safe_load(path.read_text())["spec"]
+        for version in spec["versions"]:
+            key = (f"{spec['group']}/{version['name']}", spec["names"]["kind"])
+            found[key] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
