@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from karpenter_core.api.conditions import READY, find, is_true
+from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
-from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.scheduling.problem import Problem
 from karpenter_core.state.capacity import Capacity
+from karpenter_core.state.placements import NOMINATION_WINDOW, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_validation import opts_out, selector_error, volume_error
 from karpenter_core.state.usage import pool_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView
-    from karpenter_core.state.ledger import Placement
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
-    "NOMINATION_WINDOW",
     "IgnoredPod",
     "ProvisioningInput",
     "leaving_pods",
     "scheduling_problem",
     "usable_pools",
 ]
-
-NOMINATION_WINDOW: Final = timedelta(seconds=20)
-"""Upstream default: twice the longest batch window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,14 +161,8 @@ def _kept_places(
     wished: dict[StateNode, list[PodView]] = {}
     homeless: list[PodView] = []
     for pod in candidates:
-        placement = snapshot.ledger.placements.get(pod.uid)
-        target = None if placement is None else snapshot.state_node(placement.target)
-        if (
-            placement is None
-            or target is None
-            or target.marked_for_deletion
-            or now >= _good_until(placement, target, now, nomination_window)
-        ):
+        target = standing_place(snapshot, pod, now=now, window=nomination_window)
+        if target is None:
             homeless.append(pod)
         else:
             wished.setdefault(target, []).append(pod)
@@ -185,17 +173,3 @@ def _kept_places(
         else:
             homeless.extend(pods)
     return kept, homeless
-
-
-def _good_until(
-    placement: Placement, target: StateNode, now: datetime, window: timedelta
-) -> datetime:
-    """Return until when a place stands: a machine that boots is waited for, however long."""
-    if not target.initialized:
-        return now + window
-    ready = None
-    if target.claim is not None:
-        condition = find(target.claim.status.conditions, INITIALIZED)
-        ready = None if condition is None else condition.last_transition_time
-    since = placement.at if ready is None else max(placement.at, ready)
-    return since + window

@@ -1,0 +1,185 @@
+"""How many nodes of a pool may be disrupted now, for which reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.notices import Notice
+from karpenter_core.disruption.schedule import CronSchedule
+from karpenter_core.errors import BadInputError
+from karpenter_core.state.machines import is_instance_terminating
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import Budget, NodePool
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = [
+    "UNLIMITED",
+    "DisruptionReason",
+    "PoolBudget",
+    "allowed_by",
+    "allowed_disruptions",
+    "blocking_notice",
+    "budget_errors",
+    "is_active",
+    "pool_budgets",
+]
+
+UNLIMITED: Final = 2**31 - 1
+"""What a budget allows that is not active (upstream's value)."""
+
+
+class DisruptionReason(StrEnum):
+    """Why a node may be disrupted voluntarily."""
+
+    UNDERUTILIZED = "Underutilized"
+    EMPTY = "Empty"
+    DRIFTED = "Drifted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolBudget:
+    """What a pool's budgets come to for one reason.
+
+    `allowed` is what they say, `consuming` the nodes that are on their way out or not Ready for
+    whatever cause, and `remaining` what may still be begun.
+    """
+
+    pool: str
+    reason: DisruptionReason
+    total: int
+    allowed: int
+    consuming: int
+    errors: tuple[str, ...] = ()
+
+    @property
+    def remaining(self) -> int:
+        """How many more nodes may be disrupted."""
+        return max(self.allowed - self.consuming, 0)
+
+
+def is_active(budget: Budget, now: datetime) -> bool:
+    """Tell whether a budget restricts anything now.
+
+    One without a schedule always does. Otherwise a hit of the schedule lies within the last
+    `duration`, the beginning of which is not counted.
+
+    Raises:
+        BadInputError: the schedule or duration cannot be read.
+    """
+    if budget.schedule is None and budget.duration is None:
+        return True
+    if budget.schedule is None or budget.duration is None:
+        raise BadInputError("a budget has a schedule and a duration, or neither")
+    schedule = CronSchedule.parse(budget.schedule)
+    hit = schedule.next_after(now - budget.duration.timedelta)
+    return hit is not None and hit <= now
+
+
+def allowed_by(budget: Budget, total: int, now: datetime) -> int:
+    """Return how many of a pool's `total` nodes one budget allows; a percentage rounds up.
+
+    Raises:
+        BadInputError: the budget cannot be read.
+    """
+    if not is_active(budget, now):
+        return UNLIMITED
+    text = budget.nodes
+    number = text.removesuffix("%")
+    if not (number.isascii() and number.isdigit()):
+        raise BadInputError(
+            f'budget: nodes is "{text}", which is neither a number nor a percentage'
+        )
+    if text.endswith("%"):
+        return -(-total * int(number) // 100)
+    return int(number)
+
+
+def budget_errors(pool: NodePool, now: datetime) -> tuple[str, ...]:
+    """Return what is wrong with a pool's budgets; with anything wrong, nothing is disrupted."""
+    errors: list[str] = []
+    for index, budget in enumerate(pool.spec.disruption.budgets):
+        try:
+            allowed_by(budget, 0, now)
+        except BadInputError as error:
+            errors.append(f"NodePool {pool.name}: spec.disruption.budgets[{index}]: {error}")
+    return tuple(errors)
+
+
+def allowed_disruptions(
+    pool: NodePool, reason: DisruptionReason, *, total: int, now: datetime
+) -> int:
+    """Return the least that any budget for this reason allows.
+
+    Raises:
+        BadInputError: a budget cannot be read.
+    """
+    return min(
+        (
+            allowed_by(budget, total, now)
+            for budget in pool.spec.disruption.budgets
+            if budget.reasons is None or reason in budget.reasons
+        ),
+        default=UNLIMITED,
+    )
+
+
+def pool_budgets(
+    snapshot: Snapshot, reason: DisruptionReason, *, now: datetime
+) -> dict[str, PoolBudget]:
+    """Return every pool's budget for one reason; a pool with a malformed one allows nothing."""
+    counted: dict[str, list[StateNode]] = {}
+    for machine in snapshot.state_nodes:
+        if _is_counted(machine):
+            counted.setdefault(machine.pool, []).append(machine)
+    budgets: dict[str, PoolBudget] = {}
+    for name, pool in sorted(snapshot.node_pools.items()):
+        machines = counted.get(name, [])
+        errors = budget_errors(pool, now)
+        budgets[name] = PoolBudget(
+            pool=name,
+            reason=reason,
+            total=len(machines),
+            allowed=0
+            if errors
+            else allowed_disruptions(pool, reason, total=len(machines), now=now),
+            consuming=sum(_is_consuming(machine) for machine in machines),
+            errors=errors,
+        )
+    return budgets
+
+
+def blocking_notice(pool: NodePool, budget: PoolBudget) -> Notice | None:
+    """Say on a pool with nodes that its budgets allow nothing."""
+    if budget.total == 0 or budget.allowed != 0:
+        return None
+    return Notice(
+        regarding=pool.ref,
+        type="Normal",
+        reason="DisruptionBlocked",
+        message=(
+            f"No allowed disruptions for disruption reason {budget.reason} due to blocking budget"
+        ),
+        dedupe=(pool.uid, str(budget.reason)),
+        window=timedelta(minutes=1),
+    )
+
+
+def _is_counted(machine: StateNode) -> bool:
+    return (
+        machine.claim is not None
+        and machine.node is not None
+        and machine.initialized
+        and bool(machine.pool)
+        and not is_instance_terminating(machine.claim)
+    )
+
+
+def _is_consuming(machine: StateNode) -> bool:
+    ready = machine.node is not None and machine.node.ready == "True"
+    return not ready or machine.marked_for_deletion

@@ -1,0 +1,306 @@
+"""Which machines may be disrupted at all, and what forbids it for the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
+from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
+from karpenter_core.api.prices import Price
+from karpenter_core.disruption.costs import disruption_cost, reschedule_cost
+from karpenter_core.state.placements import NOMINATION_WINDOW, expected_machines
+from karpenter_core.state.pod_budgets import PodBudgets, budget_key
+from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import NodeView, PodView
+    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = [
+    "Blocked",
+    "Candidate",
+    "Candidates",
+    "DisruptionClass",
+    "blocked_notices",
+    "find_candidates",
+]
+
+
+class DisruptionClass(Enum):
+    """How much a method respects the wishes of pods."""
+
+    GRACEFUL = "graceful"
+    """Always."""
+    EVENTUAL = "eventual"
+    """Unless the claim has a terminationGracePeriod, which ends all waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A machine that may be disrupted, and what that would cost."""
+
+    machine: StateNode
+    node: NodeView
+    claim: NodeClaim
+    pool: NodePool
+    instance_type: InstanceType | None
+    zone: str
+    capacity_type: str
+    price: Price
+    """Per hour, whether it can be bought now or not; zero when nobody knows."""
+    disruption_cost: float
+    reschedule_cost: float
+
+    @property
+    def name(self) -> str:
+        """Name of the claim."""
+        return self.claim.name
+
+    @property
+    def provider_id(self) -> str:
+        """Id of the instance."""
+        return self.machine.provider_id
+
+    @property
+    def reschedulable_pods(self) -> tuple[PodView, ...]:
+        """The pods that would have to move."""
+        return tuple(pod for pod in self.machine.pods if pod.is_reschedulable)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing on the machine minds its going."""
+        return self.reschedule_cost <= 1.0
+
+    @property
+    def savings_ratio(self) -> float:
+        """What ending it saves for what it disturbs; higher is better."""
+        return self.price.amount / self.reschedule_cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Blocked:
+    """A machine that may not be disrupted, and the first thing that forbids it."""
+
+    machine: StateNode
+    message: str
+    is_published: bool = True
+    """Whether users are told by Events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """Every machine, judged."""
+
+    candidates: tuple[Candidate, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    """What there is to say about annotations of pods."""
+
+
+def find_candidates(
+    snapshot: Snapshot,
+    *,
+    now: datetime,
+    disruption_class: DisruptionClass = DisruptionClass.GRACEFUL,
+    queued: frozenset[str] = frozenset(),
+    nomination_window: timedelta = NOMINATION_WINDOW,
+) -> Candidates:
+    """Judge every machine; `queued` are the provider ids that a command is working on."""
+    judge = _Judge(
+        snapshot=snapshot,
+        now=now,
+        disruption_class=disruption_class,
+        queued=queued,
+        budgets=PodBudgets(snapshot.disruption_budgets.values()),
+        expected=expected_machines(
+            snapshot, snapshot.pending_pods.values(), now=now, window=nomination_window
+        ),
+    )
+    candidates: list[Candidate] = []
+    blocked: list[Blocked] = []
+    for machine in snapshot.state_nodes:
+        verdict = judge.verdict(machine)
+        if isinstance(verdict, Candidate):
+            candidates.append(verdict)
+        else:
+            blocked.append(verdict)
+    return Candidates(
+        candidates=tuple(candidates), blocked=tuple(blocked), notices=tuple(judge.notices)
+    )
+
+
+def blocked_notices(blocked: Blocked, *, reason: str = "DisruptionBlocked") -> tuple[Notice, ...]:
+    """Say on a node and its claim why they are left alone."""
+    if not blocked.is_published:
+        return ()
+    return machine_notices(blocked.machine, reason=reason, message=blocked.message)
+
+
+def machine_notices(
+    machine: StateNode,
+    *,
+    reason: str,
+    message: str,
+    dedupe: tuple[str, ...] = (),
+    window: timedelta = DEFAULT_DEDUPE,
+) -> tuple[Notice, ...]:
+    """Say something on a node and on its claim."""
+    refs: list[ObjectRef] = []
+    if machine.node is not None:
+        node = machine.node
+        refs.append(ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid))
+    if machine.claim is not None:
+        refs.append(machine.claim.ref)
+    return tuple(
+        Notice(
+            regarding=ref,
+            type="Normal",
+            reason=reason,
+            message=message,
+            dedupe=(ref.uid, *dedupe),
+            window=window,
+        )
+        for ref in refs
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Judge:
+    """The checks, in order; the first that fails is the reason."""
+
+    snapshot: Snapshot
+    now: datetime
+    disruption_class: DisruptionClass
+    queued: frozenset[str]
+    budgets: PodBudgets
+    expected: frozenset[StateNode]
+    notices: list[Notice] = field(default_factory=list[Notice])
+    _types: dict[str, Mapping[str, InstanceType]] = field(
+        default_factory=dict[str, "Mapping[str, InstanceType]"]
+    )
+
+    def verdict(self, machine: StateNode) -> Candidate | Blocked:
+        """Judge one machine."""
+        if machine.provider_id and machine.provider_id in self.queued:
+            return _silent(machine, "candidate is already being disrupted")
+        if machine.claim is None:
+            return _silent(machine, "node isn't managed by karpenter")
+        if machine.node is None:
+            return _blocked(machine, "Nodeclaim does not have an associated node")
+        problem = self._machine_problem(machine)
+        if problem:
+            return _blocked(machine, problem)
+        pool_name = machine.labels.get(NODE_POOL, "")
+        pool = self.snapshot.node_pools.get(pool_name)
+        types = self._instance_types(pool_name)
+        if pool is None or not types:
+            return _blocked(machine, f"NodePool not found (NodePool={pool_name})")
+        problem = self._pods_problem(machine, machine.claim)
+        if problem:
+            return _blocked(machine, problem)
+        return self._candidate(machine, machine.node, machine.claim, pool, types)
+
+    def _machine_problem(self, machine: StateNode) -> str:
+        if not machine.initialized:
+            return "Node isn't initialized"
+        if machine.marked_for_deletion:
+            return "Node is deleting or marked for deletion"
+        if machine.is_nominated(self.now) or machine in self.expected:
+            return "Node is nominated for a pending pod"
+        if machine.annotations.get(DO_NOT_DISRUPT) == "true":
+            return f'Disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
+        if NODE_POOL not in machine.labels:
+            return f"Node doesn't have required label (label={NODE_POOL})"
+        return ""
+
+    def _pods_problem(self, machine: StateNode, claim: NodeClaim) -> str:
+        """Return what the pods forbid; a grace period of the claim outweighs it, eventually."""
+        if (
+            self.disruption_class is DisruptionClass.EVENTUAL
+            and claim.spec.termination_grace_period is not None
+        ):
+            return ""
+        pods = sorted(machine.pods, key=_pod_order)
+        for pod in pods:
+            if self._is_protected(pod):
+                return f'Pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
+        for pod in pods:
+            budgets = self.budgets.blocking(pod, self.now)
+            keys = " ".join(budget_key(budget) for budget in budgets)
+            if len(budgets) > 1:
+                return f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
+            if budgets:
+                return f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
+        return ""
+
+    def _is_protected(self, pod: PodView) -> bool:
+        if DO_NOT_DISRUPT not in pod.shape.annotations or not pod.is_active:
+            return False
+        verdict = do_not_disrupt(pod, self.now)
+        notice = protection_notice(pod, verdict)
+        if notice is not None:
+            self.notices.append(notice)
+        return verdict.is_active
+
+    def _instance_types(self, pool: str) -> Mapping[str, InstanceType]:
+        if pool not in self._types:
+            catalogue = self.snapshot.catalogues.get(pool)
+            types = () if catalogue is None else catalogue.instance_types
+            self._types[pool] = {item.name: item for item in types}
+        return self._types[pool]
+
+    def _candidate(
+        self,
+        machine: StateNode,
+        node: NodeView,
+        claim: NodeClaim,
+        pool: NodePool,
+        types: Mapping[str, InstanceType],
+    ) -> Candidate:
+        labels = machine.labels
+        instance_type = types.get(labels.get(INSTANCE_TYPE, ""))
+        zone, capacity_type = labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
+        return Candidate(
+            machine=machine,
+            node=node,
+            claim=claim,
+            pool=pool,
+            instance_type=instance_type,
+            zone=zone,
+            capacity_type=capacity_type,
+            price=_price(instance_type, zone, capacity_type),
+            disruption_cost=disruption_cost(machine.pods, claim, self.now),
+            reschedule_cost=reschedule_cost(machine.pods),
+        )
+
+
+_FREE: Final = Price(0.0)
+
+
+def _price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Price:
+    offerings = () if instance_type is None else instance_type.offerings
+    for offering in offerings:
+        if offering.zone == zone and offering.capacity_type == capacity_type:
+            amount = offering.price.amount
+            return offering.price if amount == amount else _FREE  # noqa: PLR0124 - NaN is no price
+    return _FREE
+
+
+def _blocked(machine: StateNode, message: str) -> Blocked:
+    return Blocked(machine=machine, message=message)
+
+
+def _silent(machine: StateNode, message: str) -> Blocked:
+    return Blocked(machine=machine, message=message, is_published=False)
+
+
+def _pod_order(pod: PodView) -> tuple[str, str]:
+    return pod.key, pod.uid

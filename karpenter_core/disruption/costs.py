@@ -1,0 +1,60 @@
+"""What it costs to disturb pods, as a number to compare nodes by."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import isfinite
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import POD_DELETION_COST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import PodShape, PodView
+
+__all__ = ["disruption_cost", "eviction_cost", "lifetime_remaining", "reschedule_cost"]
+
+_DELETION_COST_UNIT: Final = 2.0**27  # upstream's scales
+_PRIORITY_UNIT: Final = 2.0**25
+_LIMIT: Final = 10.0
+
+
+def eviction_cost(shape: PodShape) -> float:
+    """Return what evicting one pod of a shape costs: 1, moved by deletion cost and priority."""
+    cost = 1.0 + shape.priority / _PRIORITY_UNIT
+    cost += _deletion_cost(shape.annotations.get(POD_DELETION_COST)) / _DELETION_COST_UNIT
+    return min(max(cost, -_LIMIT), _LIMIT)
+
+
+def _deletion_cost(text: str | None) -> float:
+    """Read the annotation; an unreadable wish is no wish (upstream)."""
+    try:
+        cost = float(text or 0)
+    except ValueError:
+        return 0.0
+    return cost if isfinite(cost) else 0.0
+
+
+def lifetime_remaining(claim: NodeClaim, now: datetime) -> float:
+    """Return the share of its life that a machine has before it, 1 when it never expires."""
+    expire_after = claim.spec.expire_after.timedelta
+    created = claim.metadata.creation_timestamp
+    if expire_after is None or created is None or expire_after <= timedelta():
+        return 1.0
+    return min(max((expire_after - (now - created)) / expire_after, 0.0), 1.0)
+
+
+def disruption_cost(pods: Iterable[PodView], claim: NodeClaim, now: datetime) -> float:
+    """Return what ending a machine costs, less the shorter it has to live anyway."""
+    return sum(eviction_cost(pod.shape) for pod in pods) * lifetime_remaining(claim, now)
+
+
+def reschedule_cost(pods: Iterable[PodView]) -> float:
+    """Return 1 plus what moving pods costs; pods that like to go cost nothing.
+
+    A node for which this is 1 is empty, whatever runs on it.
+    """
+    return 1.0 + sum(max(0.0, eviction_cost(pod.shape)) for pod in pods if pod.is_reschedulable)

@@ -1,0 +1,65 @@
+"""Places that were decided before and still stand.
+
+A pod keeps its place while the place is good: the claim is under way, or the scheduler still has
+time to bind it. It is not asked about again, its room is taken, and the machine is not empty.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import find
+from karpenter_core.api.nodeclaim import INITIALIZED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = ["NOMINATION_WINDOW", "expected_machines", "standing_place"]
+
+NOMINATION_WINDOW: Final = timedelta(seconds=20)
+"""Upstream default: twice the longest batch window."""
+
+
+def standing_place(
+    snapshot: Snapshot, pod: PodView, *, now: datetime, window: timedelta = NOMINATION_WINDOW
+) -> StateNode | None:
+    """Return the machine that was decided on for a pod, while that stands.
+
+    A machine that boots is waited for, however long: liveness ends it if it never comes. Once it
+    is initialised the scheduler has one window to bind the pod.
+    """
+    placement = snapshot.ledger.placements.get(pod.uid)
+    machine = None if placement is None else snapshot.state_node(placement.target)
+    if placement is None or machine is None or machine.marked_for_deletion:
+        return None
+    if not machine.initialized:
+        return machine
+    since = max(placement.at, _initialized_at(machine) or placement.at)
+    return machine if now < since + window else None
+
+
+def expected_machines(
+    snapshot: Snapshot,
+    pods: Iterable[PodView],
+    *,
+    now: datetime,
+    window: timedelta = NOMINATION_WINDOW,
+) -> frozenset[StateNode]:
+    """Return the machines on which some of these pods are still expected."""
+    return frozenset(
+        machine
+        for pod in pods
+        if (machine := standing_place(snapshot, pod, now=now, window=window)) is not None
+    )
+
+
+def _initialized_at(machine: StateNode) -> datetime | None:
+    if machine.claim is None:
+        return None
+    condition = find(machine.claim.status.conditions, INITIALIZED)
+    return None if condition is None else condition.last_transition_time
