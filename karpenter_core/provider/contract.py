@@ -147,6 +147,24 @@ class NodeClassResolution:
     conditions: tuple[Condition, ...] = ()
     status: Mapping[str, object] = field(default_factory=dict[str, object])
 
+    @classmethod
+    def ready(cls, status: Mapping[str, object] | None = None) -> NodeClassResolution:
+        """Say that the NodeClass can be used, and what was found."""
+        from karpenter_core.api.conditions import READY, TRUE, Condition
+
+        return cls(
+            conditions=(Condition(type=READY, status=TRUE, reason=READY),), status=status or {}
+        )
+
+    @classmethod
+    def not_ready(cls, reason: str, message: str) -> NodeClassResolution:
+        """Say what the user must mend before the NodeClass can be used."""
+        from karpenter_core.api.conditions import FALSE, READY, Condition
+
+        return cls(
+            conditions=(Condition(type=READY, status=FALSE, reason=reason, message=message),)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeClassHash:
