@@ -54,9 +54,6 @@ def _existing(problem, node, pods):
     for pod in pods:
         yield from (f"node {node.name}: {text}" for text in _may_run(pod, labels, node.taints))
     used = dict.fromkeys(node.available, 0)
-    for daemon in problem.daemons:
-        if _tolerates_all(daemon.shape, node.taints, soft=True) and _selects(daemon.shape, labels):
-            _add(used, _requests(daemon.shape))
     for pod in pods:
         _add(used, _requests(pod.shape))
     yield from (f"node {node.name}: {text}" for text in _over(used, node.available))
@@ -125,7 +122,7 @@ def _contents(problem, claim, instance_type, labels, taints):
     used = {}
     ports = []
     for daemon in problem.daemons:
-        if _tolerates_all(daemon.shape, taints, soft=False) and _selects(daemon.shape, labels):
+        if _tolerates_all(daemon.shape, taints) and _selects(daemon.shape, labels):
             _add(used, _requests(daemon.shape))
             ports += daemon.shape.host_ports
     for pod in claim.pods:
@@ -173,18 +170,17 @@ def _limits(problem, plan):
 
 
 def _may_run(pod, labels, taints):
-    if not _tolerates_all(pod.shape, taints, soft=False):
+    if not _tolerates_all(pod.shape, taints):
         yield f"{pod.name} does not tolerate {[(t.key, t.value, t.effect) for t in taints]}"
     if not _selects(pod.shape, labels):
         yield f"{pod.name} does not select {labels}"
 
 
-def _tolerates_all(shape, taints, *, soft):
-    effects = HARD_EFFECTS | ({"PreferNoSchedule"} if soft else set())
+def _tolerates_all(shape, taints):
     return all(
         any(_tolerates(toleration, taint) for toleration in shape.tolerations)
         for taint in taints
-        if taint.effect in effects
+        if taint.effect in HARD_EFFECTS
     )
 
 

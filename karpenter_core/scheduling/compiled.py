@@ -9,11 +9,9 @@ import numpy as np
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
 from karpenter_core.scheduling.classes import classify_steps
-from karpenter_core.scheduling.pools import Daemon, compile_pools, read_daemons
+from karpenter_core.scheduling.pools import compile_pools, read_daemons
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from karpenter_core.scheduling.resources import merge
 from karpenter_core.scheduling.signatures import NodeSignature, Signatures
-from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -64,15 +62,13 @@ def compile_steps(
     signatures = Signatures(pools, pool_free)
     pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
     nodes = tuple(sorted(problem.nodes, key=lambda node: (not node.initialized, node.name)))
-    reader = _NodeReader(problem, classes, daemons)
+    reader = _NodeReader(problem, classes)
     node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
     node_signatures = np.zeros(len(nodes), dtype=np.int64)
     for number, node in enumerate(nodes):
-        signature = reader.signature(node)
-        node_signatures[number] = signatures.of_node(signature)
-        free = reader.free(node, signature)
-        node_free[:, number] = [free.get(name, 0) for name in resources]
-        if min(free.values(), default=0) < 0:
+        node_signatures[number] = signatures.of_node(reader.signature(node))
+        node_free[:, number] = [node.available.get(name, 0) for name in resources]
+        if min(node.available.values(), default=0) < 0:
             node_free[:, number] = -1  # nothing fits on an overdrawn node
         if number % NODES_PER_STEP == 0:
             yield 1
@@ -99,23 +95,13 @@ def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
 
 
 class _NodeReader:
-    """Reads existing nodes: the labels that somebody asks for, and what daemons will still take."""
+    """Reads existing nodes: of their labels only those that somebody asks for."""
 
-    def __init__(
-        self, problem: Problem, classes: Sequence[PodClass], daemons: Sequence[Daemon]
-    ) -> None:
-        asked: set[str] = set()
-        for pod_class in classes:
-            for rung in pod_class.rungs:
-                asked.update(rung.requirements)
-        for daemon in daemons:
-            for requirements in daemon.alternatives:
-                asked.update(requirements)
-        self._asked: Final = tuple(sorted(asked))
+    def __init__(self, problem: Problem, classes: Sequence[PodClass]) -> None:
+        rungs = (rung for pod_class in classes for rung in pod_class.rungs)
+        self._asked: Final = tuple(sorted({key for rung in rungs for key in rung.requirements}))
         self._aliases: Final = {**ALIASES, **problem.aliases}
         self._well_known: Final = WELL_KNOWN | problem.well_known
-        self._daemons: Final = daemons
-        self._runs: Final = dict[tuple[object, ...], tuple[Daemon, ...]]()
 
     def signature(self, node: ExistingNode) -> NodeSignature:
         ports = {*node.host_ports, *(port for pod in node.pods for port in pod.shape.host_ports)}
@@ -135,28 +121,3 @@ class _NodeReader:
         return Requirements.from_labels(
             {key: labels[key] for key in self._asked if key in labels}, aliases=self._aliases
         )
-
-    def free(self, node: ExistingNode, signature: NodeSignature) -> dict[str, int]:
-        """Return what pods may use: less what daemons take that are not there yet."""
-        key = (signature.requirements, signature.taints, signature.undecided)
-        runs = self._runs.get(key)
-        if runs is None:
-            runs = self._runs[key] = tuple(d for d in self._daemons if _runs_on(d, signature))
-        if not runs:
-            return dict(node.available)
-        bound = merge({PODS: 1, **pod.shape.requests} for pod in node.pods if pod.is_daemon)
-        wanted = merge(daemon.requests for daemon in runs)
-        free = dict(node.available)
-        for name, amount in wanted.items():
-            free[name] = free.get(name, 0) - max(amount - bound.get(name, 0), 0)
-        return free
-
-
-def _runs_on(daemon: Daemon, signature: NodeSignature) -> bool:
-    if first_untolerated(signature.taints, daemon.shape.tolerations) is not None:
-        return False
-    undecided = signature.undecided or frozenset[str]()
-    return any(
-        signature.requirements.compatible(requirements, allow_undefined=undecided)
-        for requirements in daemon.alternatives
-    )

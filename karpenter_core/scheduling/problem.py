@@ -55,8 +55,9 @@ class Catalogue:
 class ExistingNode:
     """Capacity that is there or on its way: a Node, or a NodeClaim without one.
 
-    `available` is allocatable less everything bound or reserved; it includes `pods`. For a claim
-    whose instance type is not known yet it is the element-wise minimum over the listed types.
+    `available` is allocatable less everything bound or reserved, and less what DaemonSets will
+    still put there; it includes `pods`. For a claim whose instance type is not known yet it is the
+    element-wise minimum over the listed types.
     """
 
     name: str
