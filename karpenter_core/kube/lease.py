@@ -215,14 +215,18 @@ class LeaseElector:
 
     async def _keep(self) -> None:
         """Renew until that fails for too long or somebody else holds the lease."""
+        pause = self._times.retry_seconds
         while True:
-            await self._clock.sleep(min(self._times.retry_seconds, self.fence.seconds_left))
+            await self._clock.sleep(min(pause, self.fence.seconds_left))
+            renewed = False
             if self.fence.seconds_left > 0:
-                await self._attempt(self.fence.seconds_left)
+                renewed = await self._attempt(self.fence.seconds_left)
             if self.holder != self._identity:
                 self.fence.close()
                 raise FencedError(f'the leader lease was taken over by "{self.holder}"')
             self.fence.check()
+            # Time is short after a failure: the next attempts come closer together.
+            pause = self._times.retry_seconds if renewed else self._times.retry_seconds / 4
 
     async def _attempt(self, seconds: float) -> bool:
         """Try once to take or renew the lease within so many seconds; say if it is ours now."""

@@ -90,7 +90,7 @@ def asked(view):
         (pod(container(), resources={"limits": {"cpu": "10", "memory": "10Gi"}}), 10_000, 10),
         (pod(container("1"), overhead={"cpu": "2"}), 3000, None),
     ],
-    ids="39 40 41a 41b 42 43a 43b 44 45a 45b 55".split(),
+    ids=["39", "40", "41a", "41b", "42", "43a", "43b", "44", "45a", "45b", "55"],
 )
 def test_requests_follow_the_scheduler(view, cpu_milli, memory_gi):
     """Cases 39 to 45 and 55."""

@@ -1,0 +1,211 @@
+"""Publishing Events: deduplication, buckets, counting up, and never standing in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.kube import resources
+from karpenter_core.kube.api import KubeApi
+from karpenter_core.kube.events import Recorder
+from karpenter_core.kube.metrics import KubeMetrics
+from karpenter_core.sim.apiserver import ApiServer
+from karpenter_core.sim.direct import DirectTransport
+from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.front import Front
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+
+
+def notice(name="web", *, namespace="default", message="why", **options):
+    kind = "Pod" if namespace else "NodePool"
+    regarding = ObjectRef(api_version="v1", kind=kind, name=name, namespace=namespace, uid=name)
+    fields = {"type": "Warning", "reason": "FailedScheduling", "dedupe": (name,)}
+    return Notice(regarding=regarding, message=message, **{**fields, **options})
+
+
+class Desk:
+    def __init__(self):
+        self.registry = CollectorRegistry()
+        self.front = Front(ApiServer(LoopClock()))
+        clock = LoopClock()
+        api = KubeApi(DirectTransport(self.front), clock=clock)
+        self.recorder = Recorder(api, clock=clock, metrics=KubeMetrics(self.registry))
+
+    @property
+    def events(self):
+        return self.front.server.registry.objects(resources.EVENTS)
+
+    @asynccontextmanager
+    async def posting(self):
+        task = asyncio.ensure_future(self.recorder.run())
+        try:
+            yield
+            await self.recorder.drain()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def publish(script):
+    async def scenario():
+        desk = Desk()
+        async with desk.posting():
+            await script(desk)
+        return desk
+
+    return run_virtual(scenario())
+
+
+async def times(desk, count, made):
+    for number in range(count):
+        desk.recorder.publish(made(number))
+
+
+def test_quick_duplicates_are_one_event():
+    """Case 274: a hundred of the same."""
+    assert len(publish(lambda desk: times(desk, 100, lambda _: notice())).events) == 1
+
+
+def test_distinct_events_are_all_sent():
+    """Case 274: a hundred different ones."""
+    desk = publish(lambda desk: times(desk, 100, lambda number: notice(f"web-{number}")))
+    assert len(desk.events) == 100
+
+
+def test_a_window_of_its_own_ends_sooner():
+    """Case 274: two seconds, and the second event passes after three; counted up, not new."""
+
+    async def script(desk):
+        for _ in range(2):
+            desk.recorder.publish(notice(window=timedelta(seconds=2)))
+            await asyncio.sleep(3)
+
+    (posted,) = publish(script).events
+    assert posted["count"] == 2
+    assert posted["firstTimestamp"] < posted["lastTimestamp"]
+
+
+def test_the_default_window_is_two_minutes():
+    """The same reason in other letters is the same."""
+
+    async def script(desk):
+        desk.recorder.publish(notice(message="first"))
+        await asyncio.sleep(119)
+        desk.recorder.publish(notice(message="second", reason="failedscheduling"))
+        await asyncio.sleep(2)
+        desk.recorder.publish(notice(message="third"))
+
+    assert [posted["message"] for posted in publish(script).events] == ["first", "third"]
+
+
+def test_without_dedupe_values_each_is_sent():
+    """As condition transitions are; the same text counts up one Event."""
+
+    async def script(desk):
+        for message in ("a", "b", "a"):
+            desk.recorder.publish(notice(dedupe=(), message=message))
+            await desk.recorder.drain()
+
+    counts = {posted["message"]: posted["count"] for posted in publish(script).events}
+    assert counts == {"a": 2, "b": 1}
+
+
+def test_a_shared_bucket_lets_a_burst_through():
+    """Case 274: ten of a hundred nominations at once."""
+    made = lambda number: notice(f"web-{number}", bucket="nominated")  # noqa: E731
+    desk = publish(lambda desk: times(desk, 100, made))
+    assert 10 <= len(desk.events) <= 11
+
+
+def test_a_shared_bucket_refills():
+    """Case 274: five a second for three seconds."""
+
+    async def script(desk):
+        await times(desk, 10, lambda number: notice(f"first-{number}", bucket="nominated"))
+        for second in range(3):
+            await asyncio.sleep(1)
+            await times(desk, 20, lambda n, s=second: notice(f"web-{s}-{n}", bucket="Nominated"))
+
+    assert len(publish(script).events) == 10 + 15
+
+
+def test_a_deduplicated_event_costs_no_token():
+    """The bucket is asked after the window."""
+
+    async def script(desk):
+        await times(desk, 100, lambda _: notice("same", bucket="nominated"))
+        await times(desk, 9, lambda number: notice(f"web-{number}", bucket="nominated"))
+
+    assert len(publish(script).events) == 10
+
+
+def test_an_event_says_who_what_and_why():
+    """As the reference's do; cluster-scoped objects' Events live in `default`."""
+
+    async def script(desk):
+        desk.recorder.publish(notice(namespace="", message="ü" * 2000))
+
+    (posted,) = publish(script).events
+    assert posted["metadata"]["namespace"] == "default"
+    assert posted["source"] == {"component": "karpenter"}
+    assert posted["involvedObject"]["kind"] == "NodePool"
+    assert len(posted["message"].encode()) <= 1024
+    assert posted["message"].endswith("ü...")
+
+
+def test_what_cannot_be_sent_is_counted_and_forgotten():
+    """A refused one at once, an unreachable server after some attempts; others still pass."""
+
+    async def script(desk):
+        desk.front.faults.add(Fault(matches=on("POST", "events"), status=403))
+        desk.recorder.publish(notice("refused"))
+        await desk.recorder.drain()
+        desk.front.faults.add(Fault(matches=on("POST", "events"), times=3, drop_request=True))
+        desk.recorder.publish(notice("unreachable"))
+        await desk.recorder.drain()
+        desk.recorder.publish(notice("fine"))
+
+    desk = publish(script)
+    assert [posted["involvedObject"]["name"] for posted in desk.events] == ["fine"]
+    text = generate_latest(desk.registry).decode()
+    assert 'karpenter_core_events_dropped_total{cause="403"} 1.0' in text
+    assert 'karpenter_core_events_dropped_total{cause="0"} 1.0' in text
+
+
+def test_a_lost_reply_makes_no_second_event():
+    """The name is fixed when the Event is published."""
+
+    async def script(desk):
+        desk.front.faults.add(Fault(matches=on("POST", "events"), drop_reply=True))
+        desk.recorder.publish(notice())
+
+    assert len(publish(script).events) == 1
+
+
+def test_a_full_queue_drops_instead_of_growing():
+    """Nobody waits, nothing is unbounded."""
+
+    async def scenario():
+        desk = Desk()
+        await times(desk, 2_500, lambda number: notice(f"web-{number}"))
+        return generate_latest(desk.registry).decode()
+
+    text = run_virtual(scenario())
+    assert 'karpenter_core_events_dropped_total{cause="queue-full"} 500.0' in text
+
+
+def test_what_was_seen_is_forgotten_in_time():
+    """The memory of windows is bounded too."""
+
+    async def scenario():
+        desk = Desk()
+        for batch in range(5):
+            await times(desk, 5_000, lambda number, b=batch: notice(f"web-{b}-{number}"))
+            await asyncio.sleep(121)
+        return len(desk.recorder._recent)
+
+    assert run_virtual(scenario()) <= 10_000

@@ -1,0 +1,285 @@
+"""Leader election and the fence."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from karpenter_core.errors import FencedError
+from karpenter_core.kube import resources
+from karpenter_core.kube.api import KubeApi
+from karpenter_core.kube.lease import (
+    AlwaysLeader,
+    ElectionTimes,
+    LeaseElector,
+    LeaseFence,
+    default_identity,
+)
+from karpenter_core.sim.apiserver import ApiServer
+from karpenter_core.sim.direct import DirectTransport
+from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.front import Front
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+
+
+class Town:
+    """An API server and the candidates for its lease."""
+
+    def __init__(self):
+        self.clock = LoopClock()
+        self.server = ApiServer(self.clock)
+        self.history: list[tuple[str, str, float]] = []
+
+    def candidate(self, identity, front=None):
+        return LeaseElector(
+            KubeApi(DirectTransport(front or Front(self.server)), clock=self.clock),
+            clock=self.clock,
+            namespace="kube-system",
+            identity=identity,
+            labels={"app": "karpenter"},
+            jitter=lambda: 0.5,
+        )
+
+    def lead(self, elector, identity):
+        async def work():
+            elector.fence.check()
+            self.history.append((identity, "leads", self.clock.monotonic()))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.history.append((identity, "stopped", self.clock.monotonic()))
+
+        return asyncio.ensure_future(elector.lead(work))
+
+    @property
+    def lease(self):
+        return self.server.registry.read(
+            resources.LEASES, "karpenter-leader-election", "kube-system"
+        )
+
+
+async def end(*tasks):
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+def test_the_first_candidate_leads_and_keeps_renewing():
+    """The second waits."""
+
+    async def scenario():
+        town = Town()
+        first, second = town.candidate("first"), town.candidate("second")
+        tasks = town.lead(first, "first"), town.lead(second, "second")
+        await asyncio.sleep(300)
+        assert town.history == [("first", "leads", 0)]
+        spec = town.lease["spec"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("first", 15)
+        assert spec["leaseTransitions"] == 0
+        assert town.lease["metadata"]["labels"] == {"app": "karpenter"}
+        assert second.holder == "first"
+        with pytest.raises(FencedError, match="not held"):
+            second.fence.check()
+        await end(*tasks)
+
+    run_virtual(scenario())
+
+
+def test_a_clean_end_hands_over_within_one_retry():
+    """Work is stopped first, then the lease is released, then the next one takes it."""
+
+    async def scenario():
+        town = Town()
+        first, second = town.candidate("first"), town.candidate("second")
+        tasks = town.lead(first, "first"), town.lead(second, "second")
+        await asyncio.sleep(60)
+        tasks[0].cancel()
+        await asyncio.wait({tasks[0]})
+        spec = town.lease["spec"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
+        with pytest.raises(FencedError):
+            first.fence.check()
+        await asyncio.sleep(4)
+        assert [(who, what) for who, what, _ in town.history] == [
+            ("first", "leads"),
+            ("first", "stopped"),
+            ("second", "leads"),
+        ]
+        assert town.lease["spec"]["leaseTransitions"] == 1
+        await end(tasks[1])
+
+    run_virtual(scenario())
+
+
+def test_a_dead_leader_is_replaced_when_its_lease_runs_out():
+    """And not before: the wait counts from what the others saw last."""
+
+    async def scenario():
+        town = Town()
+        front = Front(town.server)
+        first, second = town.candidate("first", front), town.candidate("second")
+        tasks = town.lead(first, "first"), town.lead(second, "second")
+        await asyncio.sleep(60)
+        front.stop()
+        await asyncio.sleep(40)
+        (_, _, stopped), (_, _, took_over) = town.history[1:]
+        assert 68 <= stopped <= 70
+        assert 73 <= took_over <= 80
+        with pytest.raises(FencedError, match=r"not held|not renewed"):
+            tasks[0].result()
+        await end(tasks[1])
+
+    run_virtual(scenario())
+
+
+def test_a_short_outage_loses_nothing():
+    """Renewals are tried until the deadline."""
+
+    async def scenario():
+        town = Town()
+        front = Front(town.server)
+        elector = town.candidate("first", front)
+        task = town.lead(elector, "first")
+        await asyncio.sleep(60)
+        front.stop()
+        await asyncio.sleep(7)
+        front.start()
+        await asyncio.sleep(60)
+        assert town.history == [("first", "leads", 0)]
+        elector.fence.check()
+        await end(task)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("drop", ["drop_reply", "drop_request"])
+def test_a_lost_answer_does_not_cost_the_lease(drop):
+    """The write was done, its version is unknown: it is read and written again."""
+
+    async def scenario():
+        town = Town()
+        front = Front(town.server)
+        elector = town.candidate("first", front)
+        task = town.lead(elector, "first")
+        await asyncio.sleep(60)
+        front.faults.add(Fault(matches=on("PATCH", "leases"), times=2, **{drop: True}))
+        await asyncio.sleep(60)
+        assert town.history == [("first", "leads", 0)]
+        await end(task)
+
+    run_virtual(scenario())
+
+
+def test_a_hanging_server_is_not_waited_for_beyond_the_deadline():
+    """One renewal that never ends stops the work in time."""
+
+    async def scenario():
+        town = Town()
+        front = Front(town.server)
+        task = town.lead(town.candidate("first", front), "first")
+        await asyncio.sleep(60)
+        front.faults.add(Fault(matches=on(path="leases"), times=None, latency_seconds=3600))
+        await asyncio.sleep(11)
+        assert town.history[-1][:2] == ("first", "stopped")
+        assert town.history[-1][2] <= 70
+        await asyncio.wait({task})
+
+    run_virtual(scenario())
+
+
+def test_a_lease_that_somebody_deletes_is_made_again():
+    """By the one who holds it."""
+
+    async def scenario():
+        town = Town()
+        task = town.lead(town.candidate("first"), "first")
+        await asyncio.sleep(60)
+        town.server.registry.delete(resources.LEASES, "karpenter-leader-election", "kube-system")
+        await asyncio.sleep(30)
+        assert town.lease["spec"]["holderIdentity"] == "first"
+        assert town.history == [("first", "leads", 0)]
+        await end(task)
+
+    run_virtual(scenario())
+
+
+def test_a_lease_that_somebody_takes_ends_the_work():
+    """Whatever the reason: two must not lead."""
+
+    async def scenario():
+        town = Town()
+        elector = town.candidate("first")
+        task = town.lead(elector, "first")
+        await asyncio.sleep(60)
+        usurp = {"spec": {"holderIdentity": "usurper"}}
+        town.server.registry.patch(
+            resources.LEASES, usurp, "karpenter-leader-election", "kube-system"
+        )
+        await asyncio.sleep(3)
+        assert town.history[-1][:2] == ("first", "stopped")
+        with pytest.raises(FencedError, match='taken over by "usurper"'):
+            await task
+        assert town.lease["spec"]["holderIdentity"] == "usurper"
+
+    run_virtual(scenario())
+
+
+def test_work_that_ends_releases_the_lease():
+    """And its own error is what the caller sees."""
+
+    async def scenario():
+        town = Town()
+
+        async def broken():
+            raise RuntimeError("boom")
+
+        with pytest.raises(RuntimeError, match="boom"):
+            await town.candidate("first").lead(broken)
+        assert town.lease["spec"]["holderIdentity"] == ""
+
+    run_virtual(scenario())
+
+
+class StoppableClock:
+    """A clock whose time jumps, as it does for a process that was stopped."""
+
+    def __init__(self):
+        self.time = 100.0
+
+    def monotonic(self):
+        return self.time
+
+
+def test_a_stopped_process_is_fenced_the_moment_it_wakes():
+    """No task has run yet: the clock alone decides."""
+    clock = StoppableClock()
+    fence = LeaseFence(clock)
+    fence.open_until(clock.time + 10)
+    fence.check()
+    clock.time += 9.9
+    fence.check()
+    clock.time += 20.1
+    with pytest.raises(FencedError, match=r"20\.0 s too late"):
+        fence.check()
+    assert fence.seconds_left < 0
+
+
+def test_without_election_everything_passes():
+    """One process, no lease."""
+    AlwaysLeader().check()
+
+
+def test_the_times_must_leave_room():
+    """Lease longer than the deadline, the deadline longer than a retry."""
+    with pytest.raises(ValueError, match="15"):
+        ElectionTimes(renew_deadline_seconds=15)
+    with pytest.raises(ValueError, match="renew deadline"):
+        ElectionTimes(retry_seconds=9)
+
+
+def test_every_process_has_an_identity_of_its_own():
+    """The host's name, which is the pod's, and something unique."""
+    first, second = default_identity(), default_identity()
+    assert first != second
+    assert first.partition("_")[0] == second.partition("_")[0] != ""
