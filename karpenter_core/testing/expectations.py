@@ -17,10 +17,20 @@ if TYPE_CHECKING:
     from karpenter_core.testing.cluster import Object
     from karpenter_core.testing.scenarios import Condition, Count, EventText, Expectation
 
-__all__ = ["Observation", "unmet"]
+__all__ = ["CloudAccount", "Observation", "unmet"]
 
 SHOWN: Final = 5
 """How many examples a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudAccount:
+    """What the simulated cloud itself says, apart from anything the controller believes."""
+
+    instances: Sequence[Object] = ()
+    """Machines that exist, with `providerID` and `nodeClaim`."""
+    launches: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many machines were ever made for each token (a claim's UID)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +43,8 @@ class Observation:
     claims_ever: int = 0
     """NodeClaims that existed at any time of the scenario."""
     events: Sequence[Object] = ()
-    instances: Sequence[Object] = ()
-    """The provider's own dump: `providerID`, `token`, `nodeClaim` of each machine."""
+    cloud: CloudAccount | None = None
+    """None when nobody has looked: then nothing is said about machines."""
     objects: Mapping[tuple[str, str], Object] = field(
         default_factory=dict[tuple[str, str], "Object"]
     )
@@ -52,6 +62,26 @@ def unmet(expected: Expectation, seen: Observation) -> tuple[str, ...]:
 
 
 def _unmet(expected: Expectation, seen: Observation) -> Iterator[str]:
+    yield from _amounts(expected, seen)
+    if expected.nothing_left:
+        yield from _leftovers(seen)
+    if expected.consistent:
+        yield from _inconsistencies(seen)
+    if expected.pools_used is not None:
+        used = sorted({_labels(node)[NODE_POOL] for node in seen.pool_nodes})
+        if used != sorted(expected.pools_used):
+            yield f"NodePools with nodes: {used}, expected {sorted(expected.pools_used)}"
+    for key in expected.node_taints_absent:
+        tainted = [_name(node) for node in seen.pool_nodes if key in _taint_keys(node)]
+        if tainted:
+            yield f"taint {key} is on {_examples(tainted)}"
+    for event in expected.events:
+        yield from _event(event, seen)
+    for condition in expected.conditions:
+        yield from _condition(condition, seen)
+
+
+def _amounts(expected: Expectation, seen: Observation) -> Iterator[str]:
     nodes = seen.pool_nodes
     phases = Counter(_phase(pod) for pod in seen.pods)
     if expected.pods is not None:
@@ -60,24 +90,9 @@ def _unmet(expected: Expectation, seen: Observation) -> Iterator[str]:
     yield from _amount("nodes", expected.nodes, len(nodes))
     yield from _amount("ready nodes", expected.ready_nodes, sum(map(_is_ready, nodes)))
     yield from _amount("NodeClaims", expected.node_claims, len(seen.node_claims))
-    yield from _amount("instances", expected.instances, len(seen.instances))
     yield from _amount("NodeClaims ever", expected.launched, seen.claims_ever)
-    if expected.nothing_left:
-        yield from _leftovers(seen)
-    if expected.consistent:
-        yield from _inconsistencies(seen)
-    if expected.pools_used is not None:
-        used = sorted({_labels(node)[NODE_POOL] for node in nodes})
-        if used != sorted(expected.pools_used):
-            yield f"NodePools with nodes: {used}, expected {sorted(expected.pools_used)}"
-    for key in expected.node_taints_absent:
-        tainted = [_name(node) for node in nodes if key in _taint_keys(node)]
-        if tainted:
-            yield f"taint {key} is on {_examples(tainted)}"
-    for event in expected.events:
-        yield from _event(event, seen)
-    for condition in expected.conditions:
-        yield from _condition(condition, seen)
+    if seen.cloud is not None:
+        yield from _amount("instances", expected.instances, len(seen.cloud.instances))
 
 
 def _amount(what: str, expected: Count | None, number: int) -> Iterator[str]:
@@ -94,22 +109,23 @@ def _leftovers(seen: Observation) -> Iterator[str]:
         if objects:
             held = [f"{_name(each)} {_finalizers(each)}" for each in objects]
             yield f"{len(objects)} {what} left: {_examples(held)}"
-    if seen.instances:
-        names = [instance["providerID"] for instance in seen.instances]
-        yield f"{len(seen.instances)} instances left: {_examples(names)}"
+    if seen.cloud is not None and seen.cloud.instances:
+        names = [instance["providerID"] for instance in seen.cloud.instances]
+        yield f"{len(names)} instances left: {_examples(names)}"
 
 
 def _inconsistencies(seen: Observation) -> Iterator[str]:
     """Yield what breaks the one-to-one of instances, claims and nodes."""
-    instances = Counter(str(each["providerID"]) for each in seen.instances)
-    tokens = Counter(str(each["token"]) for each in seen.instances)
+    if seen.cloud is None:
+        return
+    twins = [token for token, made in seen.cloud.launches.items() if made > 1]
+    if twins:
+        yield f"launched more than once for the same claim: {_examples(twins)}"
+    instances = Counter(str(each["providerID"]) for each in seen.cloud.instances)
     claims = Counter(
         str(claim.get("status", {}).get("providerID", "")) for claim in seen.node_claims
     )
     nodes = Counter(str(node["spec"].get("providerID", "")) for node in seen.pool_nodes)
-    twins = [token for token, count in tokens.items() if count > 1]
-    if twins:
-        yield f"launched more than once for the same claim: {_examples(twins)}"
     for what, others in (("NodeClaim", claims), ("Node", nodes)):
         if instances != others:
             yield (

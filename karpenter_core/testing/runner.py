@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 import yaml
@@ -15,11 +16,11 @@ from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind, custom
 from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
 from karpenter_core.testing.controller import ControllerProcess
-from karpenter_core.testing.expectations import Observation, unmet
+from karpenter_core.testing.expectations import CloudAccount, Observation, unmet
 from karpenter_core.testing.processes import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -74,6 +75,8 @@ REMOVED_IN_ORDER: Final = (
 )
 CRD_ESTABLISHED_SECONDS: Final = 30.0
 CLEAN_SECONDS: Final = 30.0
+LEASE_NAME: Final = "karpenter-leader-election"  # upstream default
+LEADER_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.5
 """How long to wait for the next change before looking again anyway."""
 
@@ -89,8 +92,8 @@ class Cloud(Protocol):
         """Return the controller's options for this cloud, which keeps its state in a folder."""
         ...
 
-    async def instances(self, folder: Path) -> Sequence[Object]:
-        """Return the machines that exist, from the provider's own dump."""
+    async def account(self, folder: Path) -> CloudAccount:
+        """Return the provider's own dump."""
         ...
 
 
@@ -117,6 +120,8 @@ class World:
         self.client: Final = ClusterClient(bed.kubeconfig)
         self.mirror: Final = Mirror(self.client, (*FOLLOWED, *kinds))
         self.controllers: Final[dict[str, ControllerProcess]] = {}
+        self.expendable: Final[set[str]] = set()
+        """Names of controllers that may end by themselves."""
         self._cloud: Final = cloud
         self._folder: Final = folder
         self._plugins: Final = tuple(plugins)
@@ -235,8 +240,8 @@ class World:
 
     # What comes of it.
 
-    async def observe(self) -> Observation:
-        """Return what there is to see now."""
+    def observe(self) -> Observation:
+        """Return what there is to see in the cluster now."""
         mirror = self.mirror
         return Observation(
             pods=[pod for pod in mirror.objects(resources.PODS) if _is_ours(pod)],
@@ -244,7 +249,6 @@ class World:
             node_claims=mirror.objects(NODE_CLAIMS),
             claims_ever=len(mirror.ever(NODE_CLAIMS)),
             events=mirror.objects(resources.EVENTS),
-            instances=await self._cloud.instances(self._folder),
             objects={
                 (kind.kind, each["metadata"]["name"]): each
                 for kind in WITH_CONDITIONS
@@ -252,15 +256,16 @@ class World:
             },
         )
 
-    async def expect(self, expected: Expectation, *, where: str = "") -> Observation:
-        """Wait until an expectation is met, and as long as it is to hold.
+    async def expect(self, expected: Expectation, *, where: str = "") -> float:
+        """Wait until an expectation is met, and as long as it is to hold; return the seconds.
 
         Raises:
             ScenarioFailedError: it was not met in time, or ceased to be.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + expected.within.total_seconds()
-        while missing := unmet(expected, seen := await self.observe()):
+        begun = loop.time()
+        deadline = begun + expected.within.total_seconds()
+        while missing := await self.missing(expected):
             if loop.time() > deadline:
                 raise self._failure(f"{where}: not within {expected.within}", missing)
             self._check_controllers()
@@ -268,16 +273,52 @@ class World:
         held_until = loop.time() + expected.hold.total_seconds()
         while loop.time() < held_until:
             await self.mirror.changed(LOOK_SECONDS)
-            if missing := unmet(expected, seen := await self.observe()):
+            if missing := await self.missing(expected):
                 raise self._failure(f"{where}: did not hold for {expected.hold}", missing)
-        return seen
+        return loop.time() - begun
+
+    async def expect_or(self, expected: Expectation, otherwise: Callable[[], bool]) -> None:
+        """Wait until an expectation is met or something else has happened.
+
+        Raises:
+            ScenarioFailedError: neither came in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + expected.within.total_seconds()
+        while not otherwise() and (missing := await self.missing(expected)):
+            if loop.time() > deadline:
+                raise self._failure(f"not within {expected.within}", missing)
+            await self.mirror.changed(LOOK_SECONDS)
+
+    async def expect_leader(self) -> str:
+        """Wait until the Lease has a holder and return its identity."""
+
+        async def held() -> bool:
+            return bool(await self._holder())
+
+        await wait_until(held, seconds=LEADER_SECONDS)
+        return await self._holder()
+
+    async def _holder(self) -> str:
+        for lease in await self.client.list(resources.LEASES):
+            if lease["metadata"]["name"] == LEASE_NAME:
+                return str(lease["spec"].get("holderIdentity") or "")
+        return ""
+
+    async def missing(self, expected: Expectation) -> tuple[str, ...]:
+        """Return what is not met; the cloud is asked only when all else is as it should be."""
+        seen = self.observe()
+        if missing := unmet(expected, seen):
+            return missing
+        account = await self._cloud.account(self._folder)
+        return unmet(expected, replace(seen, cloud=account))
 
     def _check_controllers(self) -> None:
         """Fail early when a controller ended by itself."""
-        for controller in self.controllers.values():
+        for name, controller in self.controllers.items():
             code = controller.process.exit_code
-            if code is not None and code != -signal.SIGKILL:
-                raise self._failure(f"{controller.process.name} ended with {code}", ())
+            if code not in (None, -signal.SIGKILL) and name not in self.expendable:
+                raise self._failure(f"{name} ended with {code}", ())
 
     def _failure(self, what: str, missing: Iterable[str]) -> ScenarioFailedError:
         logs = [controller.process.log_tail() for controller in self.controllers.values()]
@@ -319,7 +360,7 @@ class World:
 
 
 def _is_established(crd: Object) -> bool:
-    conditions: list[Object] = crd.get("status", {}).get("conditions", [])
+    conditions: list[Object] = crd.get("status", {}).get("conditions") or []
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 

@@ -1,0 +1,48 @@
+"""The simulated cloud of the kwok provider, as the end-to-end tests see it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any, final
+
+from karpenter_core.testing.expectations import CloudAccount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@final
+class KwokCloud:
+    """Keeps the cloud's state in the test's folder and reads it by the provider's own command."""
+
+    def options(self, folder: Path) -> Mapping[str, str]:
+        """Name the state file."""
+        return {"kwok-state-file": str(self._state(folder))}
+
+    async def account(self, folder: Path) -> CloudAccount:
+        """Run `python -m karpenter_provider_kwok dump`."""
+        if not self._state(folder).exists():
+            return CloudAccount()
+        found = await self.dump(folder)
+        return CloudAccount(instances=found["instances"], launches=found["launches"])
+
+    async def dump(self, folder: Path) -> dict[str, Any]:
+        """Return the whole dump."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "karpenter_provider_kwok",
+            "dump",
+            str(self._state(folder)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
+        return json.loads(output)
+
+    def _state(self, folder: Path) -> Path:
+        return folder / "cloud.sqlite3"
