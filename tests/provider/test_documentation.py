@@ -1,0 +1,70 @@
+"""The contract's page says what the code says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from karpenter_core.provider import hookspecs
+from karpenter_core.provider.contract import CONTRACT_VERSION
+from karpenter_core.provider.manager import MANDATORY_HOOKS
+from karpenter_core.provider.metrics import ProviderMetrics
+from karpenter_core.testing import conformance
+
+PAGE = (Path(__file__).parents[2] / "docs" / "provider-contract.md").read_text()
+HOOKS = [name for name in vars(hookspecs) if name.startswith("karpenter_")]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_page_has_each_hook_with_its_exact_signature(hook):
+    """A section heading shows name, arguments and result as the specification has them."""
+    function = getattr(hookspecs, hook)
+    arguments = ", ".join(inspect.signature(function).parameters)
+    assert f"### `{hook}({arguments}) -> {function.__annotations__['return']}`\n" in PAGE
+
+
+def test_page_has_no_hook_that_does_not_exist():
+    assert re.findall(r"^### `(\w+)\(", PAGE, re.MULTILINE) == HOOKS
+
+
+def test_page_says_which_hooks_are_mandatory():
+    sections = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
+    mandatory = {re.match(r"`(\w+)", s)[1] for s in sections if "Mandatory." in s}
+    assert mandatory == set(MANDATORY_HOOKS)
+
+
+def test_rules_with_a_tick_are_the_rules_the_kit_tests():
+    ticked = set(re.findall(r"^\| PC-(\d{3}) \| [A-Z ]+ \| ✓ \|", PAGE, re.MULTILINE))
+    tested = {name.split("_")[2] for name in conformance.__all__ if name.startswith("test_pc_")}
+    assert ticked == tested
+
+
+def test_rules_are_numbered_once_and_in_order():
+    rules = [int(n) for n in re.findall(r"^\| PC-(\d{3}) \|", PAGE, re.MULTILINE)]
+    assert rules == sorted(set(rules))
+
+
+def test_rules_cited_in_hookspecs_exist():
+    cited = set(re.findall(r"PC-\d{3}", inspect.getsource(hookspecs)))
+    assert cited
+    assert all(f"| {rule} |" in PAGE for rule in cited)
+
+
+def test_page_has_each_metric_with_its_labels():
+    registry = CollectorRegistry()
+    metrics = ProviderMetrics(registry)
+    metrics.observe("Create", "kwok", 0.1, ValueError("boom"))
+    metrics.set_overdue("kwok", 1)
+    for family in registry.collect():
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = [k for k in family.samples[0].labels if k != "le"]
+        row = f"| `{name}` | {family.type} | {', '.join(f'`{label}`' for label in labels)} |"
+        assert row in PAGE
+
+
+def test_page_is_about_this_version():
+    assert PAGE.startswith(f"# The provider contract, version {CONTRACT_VERSION}\n")
