@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.controllers.metrics import Metrics
 
-__all__ = ["Controller", "IdSource", "Loop", "Outcome", "Reconciler", "Runtime"]
+__all__ = ["DONE", "Controller", "IdSource", "Loop", "Outcome", "Reconciler", "Runtime"]
 
 K = TypeVar("K", bound="Hashable")
 
@@ -59,9 +59,13 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a look at a key asks for: nothing, or another look after a while."""
+    """What a look at a key asks for: nothing, or another look after a while.
+
+    `back_off` asks for one after the key's back-off, as if it had failed.
+    """
 
     requeue_after: float | None = None
+    back_off: bool = False
 
 
 DONE: Final = Outcome()
@@ -116,6 +120,10 @@ class Reconciler(Generic[K]):
         """Look at a key soon."""
         self._queue.add(key)
 
+    def wake_after(self, key: K, seconds: float) -> None:
+        """Look at a key in a while, unless it is looked at sooner."""
+        self._queue.add_after(key, seconds)
+
     async def run(self) -> None:
         """Work off keys until cancelled; at most `concurrency` at a time."""
         slots = asyncio.Semaphore(self._concurrency)
@@ -146,6 +154,9 @@ class Reconciler(Generic[K]):
         except Exception as error:
             self._failed(key, error)
         else:
+            if outcome.back_off:
+                self._queue.add_failed(key)
+                return
             self._queue.forget(key)
             if outcome.requeue_after is not None:
                 self._queue.add_after(key, outcome.requeue_after)

@@ -1,0 +1,1 @@
+"""The end of nodes: termination and the eviction of their pods."""

@@ -1,0 +1,193 @@
+"""The eviction queue: pods that have to leave, each at its own pace.
+
+A pod that a budget holds back waits longer each time, without holding up the others. Queued twice,
+a pod keeps the tighter of its two deadlines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
+from karpenter_core.errors import ApiError, NotFoundError
+from karpenter_core.kube.resources import PODS
+from karpenter_core.lifecycle.eviction import (
+    BACKOFF_BASE,
+    BACKOFF_CAP,
+    EvictionAction,
+    EvictionVerdict,
+    disrupted_notice,
+    drain_reason,
+    earlier_deadline,
+    evicted_fact,
+    evicted_notice,
+    eviction_advice,
+    eviction_verdict,
+    refused_notice,
+)
+from karpenter_core.lifecycle.node_termination import node_ref
+from karpenter_core.state.objects import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.lifecycle.drain import Eviction
+
+__all__ = ["EvictionQueue"]
+
+CONCURRENCY: Final = 100  # upstream's lower bound
+_CREATED: Final = 201
+BOUNDED_RETRY: Final = Outcome(back_off=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A pod that is to leave its node, and by when at the latest."""
+
+    node: str
+    deadline: datetime | None
+
+
+@final
+class EvictionQueue:
+    """The controller `eviction-queue`; keyed by pod UID."""
+
+    def __init__(self, *, hands: Hands, runtime: Runtime) -> None:
+        self._hands = hands
+        self._feed = hands.feed
+        self._runtime = runtime
+        self._entries: dict[str, _Entry] = {}
+        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
+        self._reconciler: Reconciler[str] = Reconciler(
+            self.name,
+            self.reconcile,
+            runtime=runtime,
+            backoff=Backoff(
+                base_seconds=BACKOFF_BASE.total_seconds(),
+                maximum_seconds=BACKOFF_CAP.total_seconds(),
+            ),
+            concurrency=CONCURRENCY,
+            log_field="PodUID",
+        )
+        hands.feed.subscribe(Kind.POD, self._on_pod)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "eviction-queue"
+
+    def __len__(self) -> int:
+        """Count the pods that are to leave."""
+        return len(self._entries)
+
+    def __contains__(self, uid: object) -> bool:
+        """Tell whether a pod is to leave."""
+        return uid in self._entries
+
+    def add(self, evictions: Iterable[Eviction]) -> None:
+        """Queue pods; one that is queued keeps its place, and the tighter deadline."""
+        for eviction in evictions:
+            uid = eviction.pod.uid
+            known = self._entries.get(uid)
+            if known is None:
+                self._entries[uid] = _Entry(node=eviction.pod.node_name, deadline=eviction.deadline)
+                self._reconciler.wake(uid)
+                continue
+            deadline = earlier_deadline(known.deadline, eviction.deadline)
+            if deadline != known.deadline:
+                self._entries[uid] = _Entry(node=known.node, deadline=deadline)
+                self._reconciler.wake(uid)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._reconciler.run()
+
+    async def reconcile(self, uid: str) -> Outcome:
+        """Do with one pod what can be done now."""
+        entry = self._entries.get(uid)
+        if entry is None:
+            return DONE
+        now = self._runtime.clock.now()
+        pod = self._feed.snapshot().pods.get(uid)
+        advice = eviction_advice(pod, uid=uid, deadline=entry.deadline, now=now)
+        if pod is None or advice.action is EvictionAction.DONE:
+            return self._forget(uid)
+        match advice.action:
+            case EvictionAction.HOLD:
+                return BOUNDED_RETRY
+            case EvictionAction.DELETE:
+                return await self._delete(pod, entry, advice.grace_seconds)
+            case EvictionAction.EVICT:
+                return await self._evict(pod, entry)
+
+    async def _evict(self, pod: PodView, entry: _Entry) -> Outcome:
+        try:
+            await self._hands.writer.evict(pod)
+        except ApiError as error:
+            if error.status == 0:
+                raise  # nobody answered
+            self._count(error.status)
+            return self._refused(pod, entry, error)
+        self._count(_CREATED - 1)  # the reference counts every success as 200
+        self._drained(pod, entry)
+        return self._forget(pod.uid)
+
+    def _refused(self, pod: PodView, entry: _Entry, error: ApiError) -> Outcome:
+        verdict = eviction_verdict(error.status, str(error))
+        match verdict:
+            case EvictionVerdict.GONE | EvictionVerdict.EVICTED:
+                return self._forget(pod.uid)
+            case EvictionVerdict.BLOCKED | EvictionVerdict.SEVERAL_BUDGETS:
+                node = self._feed.snapshot().nodes.get(entry.node)
+                if node is not None:
+                    self._hands.publish(refused_notice(node_ref(node), pod, verdict))
+                return BOUNDED_RETRY
+            case EvictionVerdict.FAILED:
+                raise error
+
+    async def _delete(self, pod: PodView, entry: _Entry, grace_seconds: int) -> Outcome:
+        try:
+            await self._hands.writer.delete(
+                PODS,
+                pod.name,
+                namespace=pod.namespace,
+                uid=pod.uid,
+                grace_seconds=grace_seconds,
+            )
+        except NotFoundError:
+            return self._forget(pod.uid)
+        if entry.deadline is not None:
+            self._hands.publish(disrupted_notice(pod, entry.deadline, grace_seconds))
+        self._hands.count((evicted_fact(self._reason(entry)),))
+        return self._forget(pod.uid)
+
+    def _drained(self, pod: PodView, entry: _Entry) -> None:
+        reason = self._reason(entry)
+        self._hands.publish(evicted_notice(pod, reason))
+        self._hands.count((evicted_fact(reason),))
+
+    def _reason(self, entry: _Entry) -> str:
+        machine = self._feed.snapshot().state_nodes_by_node.get(entry.node)
+        if machine is None:
+            return ""
+        return drain_reason(machine.node, machine.claim)
+
+    def _count(self, code: int) -> None:
+        self._runtime.metrics.pods_eviction_requests.labels(code=str(code)).inc()
+
+    def _forget(self, uid: str) -> Outcome:
+        self._entries.pop(uid, None)
+        return DONE
+
+    def _on_pod(self, uid: str) -> None:
+        if uid in self._entries:
+            self._reconciler.wake(uid)

@@ -1,0 +1,158 @@
+"""Take deleted Nodes to their end: taint, drain, detach, end the instance, let go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.api.labels import node_class_label
+from karpenter_core.api.nodeclaim import NodeClassRef
+from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
+from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError, NotFoundError
+from karpenter_core.lifecycle.node_termination import (
+    InstanceState,
+    NodeTermination,
+    NodeTerminationAction,
+    node_termination,
+)
+from karpenter_core.provider.contract import Termination
+from karpenter_core.state.objects import Kind
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.node.eviction import EvictionQueue
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.provider.facade import Providers
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["NodeTerminationController"]
+
+CONCURRENCY: Final = 100  # upstream's lower bound
+
+
+@final
+class NodeTerminationController:
+    """The controller `node.termination`."""
+
+    def __init__(
+        self, *, hands: Hands, providers: Providers, evictions: EvictionQueue, runtime: Runtime
+    ) -> None:
+        self._hands = hands
+        self._feed = hands.feed
+        self._providers = providers
+        self._evictions = evictions
+        self._runtime = runtime
+        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
+        self._reconciler: Reconciler[str] = Reconciler(
+            self.name,
+            self.reconcile,
+            runtime=runtime,
+            backoff=Backoff(base_seconds=0.1, maximum_seconds=10.0),
+            concurrency=CONCURRENCY,
+            log_field="Node",
+        )
+        hands.feed.subscribe(Kind.NODE, self._reconciler.wake)
+        hands.feed.subscribe(Kind.NODE_PODS, self._reconciler.wake)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "node.termination"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._feed.wait_synced()
+        for name in self._feed.snapshot().nodes:
+            self._reconciler.wake(name)
+        await self._reconciler.run()
+
+    async def reconcile(self, name: str) -> Outcome:
+        """Do for one deleted Node what can be done now."""
+        instance = InstanceState.UNKNOWN
+        while True:
+            snapshot = self._feed.snapshot()
+            node = snapshot.nodes.get(name)
+            ref = None if node is None or not node.is_deleting else _class_of(snapshot, node)
+            if node is None or ref is None:
+                return DONE
+            found = node_termination(
+                snapshot, node, now=self._runtime.clock.now(), instance=instance
+            )
+            if found.delete_claim and found.claim is not None:
+                await self._hands.delete_claim(found.claim)
+            match found.action:
+                case NodeTerminationAction.FETCH_INSTANCE:
+                    instance = await self._fetch(ref, node)
+                case NodeTerminationAction.TERMINATE_INSTANCE:
+                    instance = await self._terminate(ref, node)
+                case _:
+                    return await self._act(snapshot, node, found)
+
+    async def _act(self, snapshot: Snapshot, node: NodeView, found: NodeTermination) -> Outcome:
+        match found.action:
+            case NodeTerminationAction.WAIT:
+                return await self._wait(snapshot, node, found)
+            case NodeTerminationAction.FINISH:
+                return await self._finish(node, found)
+            case _:
+                return DONE
+
+    async def _wait(self, snapshot: Snapshot, node: NodeView, found: NodeTermination) -> Outcome:
+        if found.node is not None:
+            await self._hands.write_node(node, found.node)
+        claims = snapshot.claims_of(node)
+        if found.claim is not None and len(claims) == 1:
+            # Read again: deleting the claim has given it another version.
+            stored = self._feed.snapshot().node_claims.get(found.claim.name, claims[0])
+            status = found.claim.status
+            await self._hands.write_claim(stored, stored.model_copy(update={"status": status}))
+        self._evictions.add(found.evictions)
+        self._hands.tell(found.notices)
+        self._hands.count(found.facts)
+        wait = found.requeue_after
+        return DONE if wait is None else Outcome(requeue_after=wait.total_seconds())
+
+    async def _finish(self, node: NodeView, found: NodeTermination) -> Outcome:
+        if found.finish is not None:
+            try:
+                await self._hands.write_node(node, found.finish)
+            except NotFoundError:
+                return DONE
+        self._hands.tell(found.notices)
+        self._hands.count(found.facts)
+        self._log.info("deleted node", Node={"name": node.name})
+        return DONE
+
+    async def _fetch(self, ref: NodeClassRef, node: NodeView) -> InstanceState:
+        """Ask whether the instance of a silent node is there."""
+        outcome = await self._providers.fetch(ref, node.provider_id)
+        match outcome:
+            case NodeClaimNotFoundError():
+                return InstanceState.GONE
+            case CloudProviderError():
+                raise outcome
+            case _:
+                return InstanceState.PRESENT
+
+    async def _terminate(self, ref: NodeClassRef, node: NodeView) -> InstanceState:
+        outcome = await self._providers.terminate(ref, node.provider_id)
+        match outcome:
+            case Termination.GONE | NodeClaimNotFoundError():
+                return InstanceState.GONE
+            case Termination.STARTED:
+                return InstanceState.TERMINATING
+            case _:
+                raise outcome
+
+
+def _class_of(snapshot: Snapshot, node: NodeView) -> NodeClassRef | None:
+    """Return the NodeClass of a node that some provider serves; None for any other node."""
+    for group, kind in sorted(snapshot.managed_kinds):
+        name = node.labels.get(node_class_label(group, kind))
+        if name is not None:
+            return NodeClassRef(group=group, kind=kind, name=name)
+    return None

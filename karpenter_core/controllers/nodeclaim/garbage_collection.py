@@ -1,0 +1,130 @@
+"""Collect claims without an instance, and instances without a claim.
+
+The rules that make this safe are pure (`lifecycle.garbage_collection`); here is the asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.errors import CloudProviderError, KarpenterError
+from karpenter_core.lifecycle.garbage_collection import (
+    ORPHAN_GRACE,
+    PERIOD,
+    orphaned_instances,
+    vanished_claims,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.lifecycle.garbage_collection import VanishedClaim
+    from karpenter_core.provider.contract import InstanceListing
+    from karpenter_core.provider.facade import Providers
+
+__all__ = ["GarbageCollection"]
+
+PARALLEL: Final = 20  # upstream default
+
+
+@final
+class GarbageCollection:
+    """The controller `nodeclaim.garbagecollection`."""
+
+    def __init__(self, *, hands: Hands, providers: Providers, runtime: Runtime) -> None:
+        self._hands = hands
+        self._feed = hands.feed
+        self._providers = providers
+        self._runtime = runtime
+        self._missing: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
+        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
+        self._loop = Loop(self.name, self.step, runtime=runtime)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "nodeclaim.garbagecollection"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._feed.wait_synced()
+        await self._loop.run()
+
+    async def step(self) -> float:
+        """Compare every provider's listing with the claims once."""
+        failure: KarpenterError | None = None
+        for provider in self._providers.names:
+            try:
+                await self._compare(provider)
+            except CloudProviderError as error:
+                failure = error  # the other providers are looked at all the same
+        if failure is not None:
+            raise failure
+        suspected = any(self._missing.values())
+        return (ORPHAN_GRACE if suspected else PERIOD).total_seconds()
+
+    async def _compare(self, provider: str) -> None:
+        listing = await self._providers.list_instances(provider)
+        if not listing.complete:
+            self._log.warning(
+                "instances could not all be listed, nothing is collected",
+                provider=provider,
+                problem=listing.problem,
+            )
+            return
+        await self._collect_claims(provider, listing)
+        await self._collect_instances(provider, listing)
+
+    async def _collect_claims(self, provider: str, listing: InstanceListing) -> None:
+        models = self._providers.infos()[provider].node_classes
+        served = frozenset((model.resource.group, model.resource.kind) for model in models)
+        vanished = vanished_claims(
+            self._feed.snapshot(), listing.instances, complete=listing.complete, served=served
+        )
+        for start in range(0, len(vanished), PARALLEL):
+            batch = vanished[start : start + PARALLEL]
+            await asyncio.gather(*(self._collect_claim(item) for item in batch))
+
+    async def _collect_claim(self, vanished: VanishedClaim) -> None:
+        if await self._hands.delete_claim(vanished.claim):
+            self._hands.count(vanished.facts)
+            self._log.info(
+                "garbage collecting nodeclaim with no instance",
+                NodeClaim={"name": vanished.claim.name},
+                **{"provider-id": vanished.claim.status.provider_id},
+            )
+
+    async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:
+        report = orphaned_instances(
+            self._feed.snapshot(),
+            listing.instances,
+            complete=listing.complete,
+            now=self._runtime.clock.now(),
+            missing_since=self._missing[provider],
+        )
+        self._missing[provider] = dict(report.missing_since)
+        if report.held_back:
+            self._runtime.metrics.garbage_collection_held_back.labels(kind="instances").inc()
+            self._log.error(
+                "so many instances have no nodeclaim that this is taken for a mistake",
+                provider=provider,
+                count=report.held_back,
+            )
+        outcomes = await asyncio.gather(
+            *(self._providers.terminate_leaked(provider, item) for item in report.terminate)
+        )
+        for provider_id, outcome in zip(report.terminate, outcomes, strict=True):
+            self._log.info(
+                "terminating instance without a nodeclaim",
+                provider=provider,
+                outcome=str(outcome),
+                **{"provider-id": provider_id},
+            )

@@ -1,0 +1,133 @@
+"""Hand a claim to its provider, once at a time, and remember what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import structlog
+
+from karpenter_core.api.labels import NODE_POOL, WELL_KNOWN
+from karpenter_core.api.quantities import format_resources
+from karpenter_core.errors import CallPendingError, CloudProviderError, NodeClassNotReadyError
+from karpenter_core.lifecycle.changes import Step
+from karpenter_core.lifecycle.launch import launch_failed, launched_claim
+from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
+from karpenter_core.scheduling.offerings import order_by_price
+from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.state.events import CallFinished, CallStarted
+from karpenter_core.state.usage import listed_types
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.provider.contract import LaunchOutcome
+    from karpenter_core.provider.facade import Providers
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["Launcher"]
+
+
+@final
+class Launcher:
+    """Launches instances; the ledger knows which calls are open and what they brought."""
+
+    def __init__(
+        self, *, hands: Hands, providers: Providers, runtime: Runtime, well_known: frozenset[str]
+    ) -> None:
+        self._feed = hands.feed
+        self._providers = providers
+        self._runtime = runtime
+        self._well_known = WELL_KNOWN | well_known
+        self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
+        providers.subscribe_late_launches(self._late)
+
+    async def launch(self, claim: NodeClaim) -> Step | None:
+        """Ask the provider for an instance; None when the ledger now holds one.
+
+        Raises:
+            FencedError: this process does not lead; nothing was sent.
+        """
+        try:
+            request = self._request(claim, self._feed.snapshot())
+        except NodeClassNotReadyError as error:
+            return launch_failed(claim, error, now=self._runtime.clock.now())
+        if request is None:
+            # Its pool has not been listed since this process began: woken when it has.
+            return Step(claim=claim)
+        self._feed.fold(CallStarted(claim.uid, self._runtime.clock.now()))
+        try:
+            outcome = await self._providers.launch(request)
+        except BaseException:
+            self._finished(claim, None)  # refused before anything was sent, or we are stopping
+            raise
+        match outcome:
+            case LaunchedInstance():
+                self._finished(claim, launched_claim(claim, outcome))
+                self._log_launch(claim, outcome)
+                return None
+            case CallPendingError():
+                self._log.warning("launch is late, its result will be taken over when it comes")
+                return Step(claim=claim)
+            case _:
+                self._finished(claim, None)
+                return self._failed(claim, outcome, request)
+
+    def _request(self, claim: NodeClaim, snapshot: Snapshot) -> LaunchRequest | None:
+        ref = claim.spec.node_class_ref
+        node_class = snapshot.node_classes.get((ref.group, ref.kind, ref.name))
+        if node_class is None or node_class.is_deleting:
+            what = "not found" if node_class is None else "being deleted"
+            raise NodeClassNotReadyError(f"{ref.kind} {ref.name} is {what}")
+        catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
+        if catalogue is None:
+            return None
+        requirements = Requirements.from_specs(claim.spec.requirements)
+        types = order_by_price(
+            listed_types(claim, catalogue), requirements, well_known=self._well_known
+        )
+        return LaunchRequest(node_claim=claim, node_class=node_class, instance_types=types)
+
+    def _failed(self, claim: NodeClaim, error: CloudProviderError, request: LaunchRequest) -> Step:
+        self._log.info("launch failed", error=str(error), error_type=type(error).__name__)
+        return launch_failed(
+            self._feed.snapshot().node_claims.get(claim.name, claim),
+            error,
+            now=self._runtime.clock.now(),
+            instance_types=request.instance_types,
+        )
+
+    def _late(self, request: LaunchRequest, outcome: LaunchOutcome) -> None:
+        """Take over what a launch brought that nobody waited for any more.
+
+        Without its claim the instance is an orphan, which garbage collection ends.
+        """
+        claim = request.node_claim
+        if isinstance(outcome, LaunchedInstance):
+            self._log.info("took over a late launch", NodeClaim={"name": claim.name})
+            self._finished(claim, launched_claim(claim, outcome))
+        else:
+            self._finished(claim, None)
+
+    def _finished(self, claim: NodeClaim, launched: NodeClaim | None) -> None:
+        self._feed.fold(
+            CallFinished(claim_uid=claim.uid, launched=launched, at=self._runtime.clock.now())
+        )
+
+    def _log_launch(self, claim: NodeClaim, instance: LaunchedInstance) -> None:
+        self._log.info(
+            "launched nodeclaim",
+            NodeClaim={"name": claim.name},
+            **{
+                "provider-id": instance.provider_id,
+                "instance-type": instance.instance_type,
+                "zone": instance.zone,
+                "capacity-type": instance.capacity_type,
+                "allocatable": {
+                    name: str(value)
+                    for name, value in format_resources(instance.allocatable).items()
+                },
+            },
+        )

@@ -1,0 +1,270 @@
+"""Take every claim from its creation to an initialised node, and to its end.
+
+One look does all that is possible at once on one copy of the claim, and then writes it once:
+launch, registration, initialisation, liveness, pod events and `Consolidatable` share their
+patches. The API server sets the pace of a scale-up, so calls are what is saved here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.controllers.feed import Inbox
+from karpenter_core.controllers.nodeclaim.launching import Launcher
+from karpenter_core.controllers.nodeclaim.termination import Terminator
+from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.lifecycle.changes import Step, followed_by, soonest
+from karpenter_core.lifecycle.claim_status import initialise
+from karpenter_core.lifecycle.consolidatable import consolidatable_step
+from karpenter_core.lifecycle.launch import (
+    LaunchAction,
+    finalizer_step,
+    launch_advice,
+    launched_step,
+)
+from karpenter_core.lifecycle.pod_events import pod_event_step
+from karpenter_core.lifecycle.progress import progress_step
+from karpenter_core.lifecycle.registration import (
+    UNREGISTERED,
+    awaits_registration,
+    node_to_register,
+    synced_node,
+)
+from karpenter_core.state.objects import Kind
+from karpenter_core.state.taints import has_taint, is_ephemeral
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.provider.contract import RegistrationGate
+    from karpenter_core.provider.facade import Providers
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["REGISTRATION_HOLD", "NodeClaimLifecycle"]
+
+CONCURRENCY: Final = 1000  # upstream's lower bound
+REGISTRATION_HOLD: Final = timedelta(seconds=2)
+"""How long a node that is not Ready may wait before it is let in.
+
+Nothing can run on it anyway, and most nodes become Ready in that time: registration and
+initialisation then share one patch of the Node and one of the claim.
+"""
+
+
+@final
+class NodeClaimLifecycle:
+    """The controller `nodeclaim.lifecycle`."""
+
+    def __init__(
+        self,
+        *,
+        hands: Hands,
+        providers: Providers,
+        runtime: Runtime,
+        well_known: frozenset[str],
+        registration_hold: timedelta = REGISTRATION_HOLD,
+    ) -> None:
+        self._hands = hands
+        self._feed = hands.feed
+        self._providers = providers
+        self._runtime = runtime
+        self._hold = registration_hold
+        self._launcher = Launcher(
+            hands=hands, providers=providers, runtime=runtime, well_known=well_known
+        )
+        self._terminator = Terminator(hands=hands, providers=providers, runtime=runtime)
+        self._node_seen: dict[str, datetime] = {}
+        self._pod_events: set[str] = set()
+        self._generations: dict[str, int] = {}
+        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
+        self._reconciler: Reconciler[str] = Reconciler(
+            self.name,
+            self.reconcile,
+            runtime=runtime,
+            backoff=Backoff(base_seconds=1.0, maximum_seconds=60.0),
+            concurrency=CONCURRENCY,
+            log_field="NodeClaim",
+        )
+        self._inbox = Inbox(
+            hands.feed, Kind.POD_EVENT, Kind.NODE_POOL, Kind.CATALOGUE, Kind.NODE_CLASS
+        )
+        hands.feed.subscribe(Kind.NODE_CLAIM, self._reconciler.wake)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "nodeclaim.lifecycle"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._feed.wait_synced()
+        for name in self._feed.snapshot().node_claims:
+            self._reconciler.wake(name)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._sort())
+            group.create_task(self._reconciler.run())
+
+    async def reconcile(self, name: str) -> Outcome:
+        """Take one claim as far as it goes now."""
+        snapshot = self._feed.snapshot()
+        claim = snapshot.node_claims.get(name)
+        if claim is None:
+            self._pod_events.discard(name)
+            return DONE
+        if not snapshot.manages(claim.spec.node_class_ref):
+            return DONE
+        if claim.is_deleting:
+            self._node_seen.pop(claim.uid, None)
+            return await self._terminator.terminate(claim)
+        if (step := finalizer_step(claim)) is not None:
+            await self._hands.write_claim(claim, step.claim)
+            return Outcome(requeue_after=0.0)
+        step = await self._launched(claim)
+        if step is None:
+            # The launch took its time: begin again with what the claim is now.
+            return await self.reconcile(name)
+        if step.error is None and not step.delete:
+            step = await self._progressed(step)
+        return await self._write(claim, step)
+
+    async def _launched(self, claim: NodeClaim) -> Step | None:
+        """Return the claim with what its launch brought; None when that has just changed."""
+        advice = launch_advice(claim, self._feed.snapshot().ledger)
+        fresh = initialise(claim)
+        match advice.action:
+            case LaunchAction.ADOPT if advice.result is not None:
+                return launched_step(fresh, advice.result, self._runtime.clock.now())
+            case LaunchAction.CALL:
+                return await self._launcher.launch(fresh)
+            case _:
+                return Step(claim=fresh)
+
+    async def _progressed(self, step: Step) -> Step:
+        """Add registration, initialisation, liveness, pod events and consolidation."""
+        now = self._runtime.clock.now()
+        snapshot = self._feed.snapshot()
+        claim = step.claim
+        nodes = snapshot.nodes_of(claim)
+        pending: tuple[RegistrationGate, ...] = ()
+        gate_error: Exception | None = None
+        held: timedelta | None = None
+        if awaits_registration(claim) and (node := node_to_register(nodes)) is not None:
+            held = self._held(claim, node, now)
+            if held is not None:
+                nodes = ()
+            else:
+                pending, gate_error = await self._ask_gates(claim, synced_node(claim, node))
+        step = followed_by(
+            step,
+            progress_step(claim, nodes, now=now, pending=pending, gate_error=gate_error),
+        )
+        if claim.name in self._pod_events:
+            step = followed_by(step, pod_event_step(step.claim, now=now))
+        pool = snapshot.node_pools.get(claim.metadata.labels.get(NODE_POOL, ""))
+        step = followed_by(step, consolidatable_step(step.claim, pool, now=now))
+        if held is None:
+            return step
+        return followed_by(step, Step(claim=step.claim, requeue_after=held))
+
+    async def _ask_gates(
+        self, claim: NodeClaim, node: NodeView
+    ) -> tuple[tuple[RegistrationGate, ...], Exception | None]:
+        try:
+            gate = await self._providers.gate_registration(claim, node)
+        except CloudProviderError as error:
+            return (), error
+        return (() if gate is None else (gate,)), None
+
+    def _held(self, claim: NodeClaim, node: NodeView, now: datetime) -> timedelta | None:
+        """Return how much longer a node is given to become whole before it is let in."""
+        if _is_whole(claim, node):
+            return None
+        since = self._node_seen.setdefault(claim.uid, now)
+        left = since + self._hold - now
+        return left if left > timedelta() else None
+
+    async def _write(self, claim: NodeClaim, step: Step) -> Outcome:
+        ref = claim.spec.node_class_ref
+        provider = self._providers.provider_of(ref)
+        if step.delete:
+            self._hands.settle(step, provider=provider)
+            if await self._hands.delete_claim(claim):
+                self._log.info("deleted nodeclaim that came to nothing", reason=step.delete)
+            return DONE
+        registers = awaits_registration(claim)
+        if step.node is not None:
+            for node in self._feed.snapshot().nodes_of(step.claim):
+                await self._hands.write_node(node, step.node)
+        await self._hands.write_claim(claim, step.claim)
+        self._pod_events.discard(claim.name)
+        self._hands.settle(step, provider=provider)
+        if registers and step.claim.status.node_name:
+            self._node_seen.pop(claim.uid, None)
+            self._log.info("registered nodeclaim", Node={"name": step.claim.status.node_name})
+        if step.error is not None:
+            raise step.error
+        wait = soonest(step.requeue_after)
+        return DONE if wait is None else Outcome(requeue_after=max(wait.total_seconds(), 0.0))
+
+    async def _sort(self) -> None:
+        """Wake the claims that changes of other objects are about."""
+        while True:
+            changes = await self._inbox.take()
+            snapshot = self._feed.snapshot()
+            for node in changes.get(Kind.POD_EVENT, ()):
+                machine = snapshot.state_nodes_by_node.get(node)
+                if machine is not None and machine.claim is not None:
+                    self._pod_events.add(machine.claim.name)
+                    self._reconciler.wake(machine.claim.name)
+            edited = self._edited(snapshot, changes.get(Kind.NODE_POOL, ()))
+            listed = set(changes.get(Kind.CATALOGUE, ()))
+            classes = set(changes.get(Kind.NODE_CLASS, ()))
+            if edited or listed or classes:
+                for name in _concerned(snapshot, edited, listed, classes):
+                    self._reconciler.wake(name)
+
+    def _edited(self, snapshot: Snapshot, pools: tuple[str, ...]) -> set[str]:
+        """Return the pools whose specification changed; their status does so all the time."""
+        edited: set[str] = set()
+        for name in pools:
+            pool = snapshot.node_pools.get(name)
+            generation = -1 if pool is None else pool.metadata.generation
+            if self._generations.get(name) != generation:
+                self._generations[name] = generation
+                edited.add(name)
+        return edited
+
+
+def _is_whole(claim: NodeClaim, node: NodeView) -> bool:
+    """Tell whether nothing but the registration itself keeps a node from being used."""
+    startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
+    return node.ready == "True" and not any(
+        (is_ephemeral(taint) and not has_taint((UNREGISTERED,), taint))
+        or (taint.key, taint.effect) in startup
+        for taint in node.taints
+    )
+
+
+def _concerned(
+    snapshot: Snapshot, edited: set[str], listed: set[str], classes: set[str]
+) -> Iterator[str]:
+    """Yield the claims of edited pools, and those without an instance that may now get one."""
+    for name, claim in snapshot.node_claims.items():
+        pool = claim.metadata.labels.get(NODE_POOL, "")
+        if pool in edited or (
+            not claim.status.provider_id
+            and (pool in listed or claim.spec.node_class_ref.name in classes)
+        ):
+            yield name
