@@ -1,0 +1,1 @@
+"""What becomes of NodePools: hash, validation, readiness, usage; pure functions of models."""
