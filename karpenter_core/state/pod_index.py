@@ -64,7 +64,7 @@ class PodIndex:
         for name in self._stale:
             pods = self._on.get(name)
             if pods:
-                self._by_node.put(name, tuple(pods.values()))
+                self._by_node.put(name, tuple(sorted(pods.values(), key=_uid)))
             else:
                 self._by_node.drop(name)
         self._stale.clear()
@@ -117,6 +117,10 @@ def moved_on(new: PodView | None, old: PodView | None) -> str:
 
 def _counts(pod: PodView) -> bool:
     return bool(pod.node_name) and not pod.is_terminal
+
+
+def _uid(pod: PodView) -> str:
+    return pod.uid
 
 
 def _age_order(pod: PodView) -> tuple[datetime, str]:

@@ -1,0 +1,454 @@
+"""Events in, snapshots out: what is filed, joined, shared and dropped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
+from karpenter_core.errors import OfferingKey
+from karpenter_core.state.builder import TOMBSTONE_TTL, Change, StateBuilder
+from karpenter_core.state.events import (
+    CallStarted,
+    CataloguePublished,
+    DeletionMarked,
+    DeletionUnmarked,
+    Nominated,
+    Observed,
+    OfferingsExhausted,
+    Removed,
+    Synced,
+    Tick,
+    Wrote,
+)
+from karpenter_core.state.objects import Kind
+from karpenter_core.testing.builders import (
+    EPOCH,
+    catalogue,
+    instance_type,
+    node_pool,
+    pod,
+    pod_shape,
+)
+from karpenter_core.testing.machines import (
+    KWOK,
+    MANAGED_KINDS,
+    machine,
+    node,
+    node_claim,
+    state,
+    with_claim_conditions,
+)
+
+EPHEMERAL = (
+    "node.kubernetes.io/not-ready:NoExecute",
+    "node.kubernetes.io/unreachable:NoSchedule",
+    "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule",
+    "readiness.k8s.io/network:NoSchedule",
+)
+
+
+def versioned(record, version: int):
+    return msgspec.structs.replace(record, resource_version=version)
+
+
+def at(**delta: float):
+    return EPOCH + timedelta(**delta)
+
+
+def the_machine(builder: StateBuilder):
+    (only,) = builder.snapshot().state_nodes
+    return only
+
+
+class TestSharing:
+    def test_nothing_happened_gives_the_same_snapshot(self):
+        builder = state(*machine("web-1"))
+        first = builder.snapshot()
+        builder.fold(Tick(at(seconds=30)))
+        assert builder.snapshot() is first
+
+    def test_an_old_snapshot_is_not_changed_by_later_events(self):
+        builder = state(*machine("web-1"), pod("a", node_name="web-1"))
+        old = builder.snapshot()
+        builder.fold(Observed(pod("b", node_name="web-1")))
+        builder.fold(Removed(pod("a", node_name="web-1")))
+        builder.fold(Observed(node("other")))
+        assert [item.name for item in old.pods_by_node["web-1"]] == ["a"]
+        assert [item.name for item in old.state_nodes] == ["web-1"]
+        assert [item.name for item in builder.snapshot().pods_by_node["web-1"]] == ["b"]
+
+    def test_untouched_tables_and_machines_are_the_same_objects(self):
+        builder = state(*machine("web-1"), *machine("web-2"), pod("a", node_name="web-1"))
+        old = builder.snapshot()
+        builder.fold(Observed(pod("b", node_name="web-2")))
+        new = builder.snapshot()
+        assert new.nodes is old.nodes
+        assert new.node_claims is old.node_claims
+        assert new.state_nodes_by_node["web-1"] is old.state_nodes_by_node["web-1"]
+        assert new.state_nodes_by_node["web-2"] is not old.state_nodes_by_node["web-2"]
+
+    def test_tables_cannot_be_written_to(self):
+        with pytest.raises(TypeError):
+            state(*machine("web-1")).snapshot().nodes["x"] = node("x")  # type: ignore[index]
+
+
+class TestReadYourWrites:
+    def test_the_response_of_a_write_is_seen_at_once(self):
+        builder = state()
+        builder.fold(Wrote(node_claim("web", resource_version=7)))
+        assert "web" in builder.snapshot().node_claims
+
+    def test_an_older_version_is_dropped(self):
+        builder = state(versioned(node("web"), 5))
+        newer = versioned(node("web", labels={"new": "yes"}), 9)
+        builder.fold(Wrote(newer))
+        assert builder.fold(Observed(versioned(node("web"), 6))) == ()
+        assert builder.snapshot().nodes["web"] is newer
+
+    def test_the_same_version_again_is_no_news(self):
+        builder = state(versioned(node("web"), 5))
+        before = builder.snapshot()
+        assert builder.fold(Observed(versioned(node("web"), 5))) == ()
+        assert builder.snapshot() is before
+
+    def test_what_was_removed_does_not_come_back(self):
+        gone = versioned(node("web"), 5)
+        builder = state(gone)
+        builder.fold(Removed(gone))
+        builder.fold(Wrote(versioned(gone, 9)))
+        assert "web" not in builder.snapshot().nodes
+
+    def test_a_removal_may_come_before_the_object(self):
+        late = pod("a", node_name="web-1")
+        builder = state(*machine("web-1"))
+        builder.fold(Removed(late))
+        builder.fold(Observed(late))
+        assert the_machine(builder).pods == ()
+
+    def test_removed_uids_are_forgotten_after_a_while(self):
+        gone = node("web")
+        builder = state(gone)
+        builder.fold(Removed(gone))
+        builder.fold(Tick(EPOCH + TOMBSTONE_TTL + timedelta(seconds=1)))
+        builder.fold(Observed(gone))
+        assert "web" in builder.snapshot().nodes
+
+    def test_an_object_made_anew_takes_the_place_of_the_old_one(self):
+        builder = state(versioned(node("web", uid="old"), 5))
+        builder.fold(Observed(versioned(node("web", uid="new"), 8)))
+        builder.fold(Removed(versioned(node("web", uid="old"), 7)))
+        assert builder.snapshot().nodes["web"].uid == "new"
+
+    def test_a_late_event_of_the_old_object_is_dropped(self):
+        builder = state(versioned(node("web", uid="new"), 8))
+        builder.fold(Observed(versioned(node("web", uid="old"), 5)))
+        assert builder.snapshot().nodes["web"].uid == "new"
+
+
+class TestUsage:
+    def test_bound_pods_count_and_others_do_not(self):
+        """Case 146: unbound and terminal pods do not count; deletion subtracts."""
+        a, b = pod("a", cpu="1500m", node_name="web-1"), pod("b", cpu="2", node_name="web-1")
+        done = pod("c", cpu="8", node_name="web-1", phase="Succeeded")
+        builder = state(*machine("web-1"), a, b, done, pod("d", cpu="1"))
+        assert the_machine(builder).requests["cpu"] == 3500
+        builder.fold(Removed(a))
+        assert the_machine(builder).requests["cpu"] == 2000
+
+    def test_daemon_requests_are_counted_apart_and_in_the_total(self):
+        """Case 146: 1 CPU of daemons within 2.5 CPU in all."""
+        builder = state(
+            *machine("web-1"),
+            pod("web", cpu="1500m", memory="1Gi", node_name="web-1"),
+            pod("ds", cpu="1", memory="2Gi", node_name="web-1", owner_kind="DaemonSet"),
+        )
+        found = the_machine(builder)
+        assert (found.requests["cpu"], found.daemon_requests["cpu"]) == (2500, 1000)
+        assert found.daemon_requests["memory"] == 2 * 2**30
+
+    def test_a_pod_that_is_bound_elsewhere_moves(self):
+        """Case 305: missed events (rebinding) are handled."""
+        builder = state(*machine("a"), *machine("b"), pod("p", cpu="1", node_name="a"))
+        builder.fold(Observed(pod("p", cpu="1", node_name="b")))
+        used = {m.name: m.requests.get("cpu", 0) for m in builder.snapshot().state_nodes}
+        assert used == {"a": 0, "b": 1000}
+
+    def test_pods_may_be_seen_before_their_node(self):
+        builder = state(pod("p", cpu="1", node_name="web-1"))
+        for half in machine("web-1"):
+            builder.fold(Observed(half))
+        assert the_machine(builder).requests["cpu"] == 1000
+
+    def test_pending_pods_are_the_provisionable_ones(self):
+        builder = state(
+            pod("waits"),
+            pod("gated", unschedulable=False),
+            pod("bound", node_name="web-1"),
+            pod("daemon", owner_kind="DaemonSet"),
+            pod("mirror", owner_kind="Node"),
+        )
+        assert [p.name for p in builder.snapshot().pending_pods.values()] == ["waits"]
+
+    def test_the_newest_pod_of_a_daemon_set_is_known(self):
+        """Case 308: the newest is kept, and the next one when it goes."""
+        shape = pod_shape(owner_kind="DaemonSet")
+        old = pod("ds-1", shape=shape, node_name="a", created=at(seconds=1))
+        new = pod("ds-2", shape=shape, node_name="b", created=at(seconds=2))
+        builder = state(new, old)
+        owner = new.owner_uid
+        assert builder.snapshot().daemon_pods[owner] is new
+        builder.fold(Removed(new))
+        assert builder.snapshot().daemon_pods[owner] is old
+        builder.fold(Removed(old))
+        assert owner not in builder.snapshot().daemon_pods
+
+
+class TestMachines:
+    def test_a_node_and_its_claim_are_one_machine(self):
+        builder = state(*machine("web-1"))
+        found = the_machine(builder)
+        assert (found.name, found.managed, found.registered, found.initialized) == (
+            "web-1", True, True, True,
+        )  # fmt: skip
+
+    def test_a_provider_id_that_appears_later_keeps_one_machine(self):
+        """Case 150."""
+        builder = state(node_claim("web-1"))
+        assert the_machine(builder).provider_id == ""
+        its_node, claim = machine("web-1")
+        builder.fold(Observed(claim))
+        builder.fold(Observed(its_node))
+        assert the_machine(builder).provider_id == "kwok://web-1"
+
+    def test_a_changed_provider_id_leaves_nothing_behind(self):
+        """Case 155."""
+        builder = state(*machine("web-1"))
+        builder.fold(Observed(node_claim("web-1", stage="Initialized", provider_id="kwok://x")))
+        builder.fold(Observed(node("web-1", provider_id="kwok://x")))
+        assert the_machine(builder).provider_id == "kwok://x"
+        assert list(builder.snapshot().nodes_by_provider_id) == ["kwok://x"]
+
+    def test_either_half_may_go_first(self):
+        its_node, claim = machine("web-1")
+        for first, second in ((its_node, claim), (claim, its_node)):
+            builder = state(its_node, claim)
+            builder.fold(Removed(first))
+            assert len(builder.snapshot().state_nodes) == 1
+            builder.fold(Removed(second))
+            assert builder.snapshot().state_nodes == ()
+            assert dict(builder.snapshot().state_nodes_by_node) == {}
+            assert dict(builder.snapshot().state_nodes_by_claim) == {}
+
+    def test_labels_are_the_claims_until_registration(self):
+        claim = node_claim("web", stage="Launched", labels={"from": "claim"})
+        young = node("web", claim=claim, stage="Launched", labels={"from": "node"})
+        builder = state(claim, young)
+        assert the_machine(builder).labels["from"] == "claim"
+        grown = node("web", claim=claim, stage="Registered", labels={"from": "node"})
+        builder.fold(Observed(grown))
+        assert the_machine(builder).labels["from"] == "node"
+
+    def test_zero_amounts_of_a_young_node_are_filled_from_the_claim(self):
+        """Case 212: the kubelet reports no GPUs before their plug-in has started."""
+        claim = node_claim("web", stage="Registered", capacity={"example.com/gpu": "2"})
+        for stage, gpus in (("Registered", 2), ("Initialized", 0)):
+            builder = state(
+                claim, node("web", claim=claim, stage=stage, capacity={"example.com/gpu": "0"})
+            )
+            assert the_machine(builder).allocatable["example.com/gpu"] == gpus
+
+    def test_capacity_counts_the_node_itself(self):
+        """Case 155: capacity always includes `nodes: 1`."""
+        assert the_machine(state(*machine("web"))).capacity["nodes"] == 1
+
+    def test_boot_time_taints_do_not_count_before_initialisation(self):
+        """Cases 154, 202-204, 309."""
+        claim = node_claim("web", stage="Registered", startup_taints=("cni:NoSchedule",))
+        taints = (*EPHEMERAL, "cni:NoSchedule", "dedicated=web:NoSchedule")
+        young = node("web", claim=claim, stage="Registered", taints=taints)
+        assert [t.key for t in the_machine(state(claim, young)).taints] == ["dedicated"]
+        grown = node("web", claim=claim, stage="Initialized", taints=taints)
+        assert len(the_machine(state(claim, grown)).taints) == len(taints)
+        foreign = node("web", provider_id="kwok://web", taints=taints)
+        assert len(the_machine(state(foreign)).taints) == len(taints)
+
+    def test_a_machine_without_node_has_the_claims_taints(self):
+        claim = node_claim(
+            "web", taints=("dedicated=web:NoSchedule",), startup_taints=("cni:NoSchedule",)
+        )
+        assert [t.key for t in the_machine(state(claim)).taints] == ["dedicated"]
+
+    def test_a_node_of_nobody_is_plain_capacity(self):
+        found = the_machine(state(node("static-1")))
+        assert (found.managed, found.initialized, found.provider_id) == (False, True, "static-1")
+
+    def test_claims_of_foreign_kinds_are_left_alone(self):
+        ref = KWOK.model_copy(update={"kind": "OtherNodeClass"})
+        claim = node_claim("web", stage="Initialized", node_class_ref=ref)
+        found = the_machine(state(claim, node("web", claim=claim)))
+        assert found.managed is False
+
+    def test_a_node_of_ours_without_provider_id_is_not_capacity_yet(self):
+        claim = node_claim("web", stage="Launched")
+        builder = state(claim, node("web", claim=claim, provider_id=""))
+        assert the_machine(builder).node is None
+
+    def test_a_node_of_ours_without_instance_type_is_not_looked_at(self):
+        claim = node_claim("web", stage="Launched")
+        bare = node(
+            "web", provider_id="kwok://web", taints=("karpenter.sh/unregistered:NoExecute",)
+        )
+        assert the_machine(state(claim, bare)).node is None
+
+    def test_two_nodes_with_one_provider_id_are_one_machine_and_both_are_known(self):
+        its_node, claim = machine("web-1")
+        twin = node("web-0", claim=claim, created=at(seconds=5))
+        builder = state(its_node, claim, twin)
+        assert the_machine(builder).name == "web-1"
+        assert builder.snapshot().nodes_of(claim) == (twin, its_node)
+        assert builder.snapshot().claims_of(twin) == (claim,)
+
+    def test_an_empty_provider_id_matches_nothing(self):
+        builder = state(node_claim("web"), node("web"))
+        assert builder.snapshot().nodes_of(node_claim("web")) == ()
+        assert builder.snapshot().claims_of(node("web")) == ()
+
+
+class TestLeaving:
+    def test_marks_and_deletions_show(self):
+        """Cases 148, 155: in-memory mark, deleting claim, terminating instance, deleting node."""
+        its_node, claim = machine("web")
+        deleting = claim.model_copy(
+            update={"metadata": claim.metadata.model_copy(update={"deletion_timestamp": EPOCH})}
+        )
+        terminating = with_claim_conditions(claim, INSTANCE_TERMINATING, now=EPOCH)
+        for objects in ((its_node, deleting), (its_node, terminating), (node("x", deleted=EPOCH),)):
+            assert the_machine(state(*objects)).marked_for_deletion
+        builder = state(its_node, claim)
+        assert not the_machine(builder).marked_for_deletion
+        builder.fold(DeletionMarked(names=("web",), cause="empty/1"))
+        assert the_machine(builder).marked_for_deletion
+        builder.fold(DeletionUnmarked(names=("web",)))
+        assert not the_machine(builder).marked_for_deletion
+
+    def test_a_deleting_node_with_a_living_claim_is_not_leaving_by_itself(self):
+        _, claim = machine("web")
+        builder = state(claim, node("web", claim=claim, deleted=EPOCH))
+        assert not the_machine(builder).marked_for_deletion
+
+    def test_a_nomination_lasts_its_window(self):
+        """Case 149: true at +10 s, false at +21 s."""
+        builder = state(*machine("web"))
+        builder.fold(Nominated(names=("web",), until=at(seconds=20)))
+        found = the_machine(builder)
+        assert found.is_nominated(at(seconds=10))
+        assert not found.is_nominated(at(seconds=21))
+
+
+class TestChanges:
+    def test_a_pod_wakes_its_node(self):
+        builder = state(*machine("a"), *machine("b"), pod("p", node_name="a"))
+        changes = builder.fold(Observed(pod("p", node_name="b")))
+        assert changes == (
+            Change(Kind.POD, ("uid-default-p",)),
+            Change(Kind.NODE_PODS, ("a", "b")),
+            Change(Kind.POD_EVENT, ("b",)),
+        )
+
+    def test_a_node_wakes_its_claim_and_the_other_way_round(self):
+        its_node, claim = machine("web")
+        builder = state(claim)
+        assert Change(Kind.NODE_CLAIM, ("web",)) in builder.fold(Observed(its_node))
+        assert Change(Kind.NODE, ("web",)) in builder.fold(Observed(claim))
+
+    def test_the_start_of_a_launch_wakes_the_claim(self):
+        claim = node_claim("web")
+        builder = state(claim)
+        assert builder.fold(CallStarted(claim.uid, EPOCH)) == (Change(Kind.NODE_CLAIM, ("web",)),)
+        assert builder.fold(CallStarted("nobody", EPOCH)) == ()
+
+    def test_pods_that_were_there_at_the_start_are_no_events(self):
+        builder = StateBuilder(MANAGED_KINDS)
+        assert Kind.POD_EVENT not in {
+            change.kind for change in builder.fold(Observed(pod("p", node_name="a")))
+        }
+
+    @pytest.mark.parametrize(
+        ("before", "after", "is_event"),
+        [
+            (None, pod("p", node_name="a"), True),
+            (pod("p"), pod("p", node_name="a"), True),
+            (pod("p", node_name="a"), pod("p", node_name="a", phase="Running"), False),
+            (pod("p", node_name="a"), pod("p", node_name="a", phase="Failed"), True),
+            (pod("p"), pod("p", unschedulable=False), False),
+            (None, pod("p", node_name="a", owner_kind="DaemonSet"), False),
+        ],
+    )  # fmt: skip
+    def test_coming_ending_and_leaving_are_events(self, before, after, is_event):
+        """Case 124's trigger: bound, terminal or terminating; daemons do not count."""
+        builder = state(*([before] if before else []))
+        kinds = {change.kind for change in builder.fold(Observed(after))}
+        assert (Kind.POD_EVENT in kinds) is is_event
+
+    def test_synced_is_told(self):
+        builder = StateBuilder(MANAGED_KINDS)
+        assert not builder.snapshot().synced
+        assert builder.fold(Synced()) == (Change(Kind.SYNCED),)
+        assert builder.snapshot().synced
+
+
+class TestMask:
+    OUT = OfferingKey(instance_type="small", zone="zone-a", capacity_type="spot")
+
+    def builder(self) -> StateBuilder:
+        types = catalogue(instance_type("small"), instance_type("large"))
+        return state(node_pool("default"), catalogues={"default": types})
+
+    def available(self, builder: StateBuilder) -> int:
+        types = builder.snapshot().catalogues["default"].instance_types
+        return sum(offering.available for item in types for offering in item.offerings)
+
+    def test_a_stock_out_is_seen_at_once_and_ends(self):
+        builder = self.builder()
+        before = builder.snapshot().catalogues["default"]
+        whole = self.available(builder)
+        changes = builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+        assert changes == (Change(Kind.CATALOGUE, ("default",)),)
+        assert self.available(builder) == whole - 1
+        assert builder.snapshot().catalogues["default"].version != before.version
+        changes = builder.fold(Tick(at(minutes=3)))
+        assert changes == (Change(Kind.CATALOGUE, ("default",)),)
+        assert builder.snapshot().catalogues["default"] is before
+
+    def test_the_same_mask_gives_the_same_version(self):
+        """Compiled columns are cached by version."""
+        versions = set()
+        for _ in range(2):
+            builder = self.builder()
+            builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+            versions.add(builder.snapshot().catalogues["default"].version)
+        assert len(versions) == 1
+
+    def test_other_providers_are_not_touched(self):
+        builder = self.builder()
+        before = builder.snapshot().catalogues["default"]
+        assert (
+            builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="aws", at=EPOCH)) == ()
+        )
+        assert builder.snapshot().catalogues["default"] is before
+
+    def test_a_refreshed_catalogue_keeps_its_mask(self):
+        builder = self.builder()
+        builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+        masked = self.available(builder)
+        fresh = catalogue(instance_type("small"), instance_type("large"), version="2")
+        builder.fold(CataloguePublished("default", fresh))
+        assert self.available(builder) == masked
+
+    def test_a_pool_without_a_catalogue_has_none(self):
+        builder = self.builder()
+        builder.fold(CataloguePublished("default", None))
+        assert "default" not in builder.snapshot().catalogues
