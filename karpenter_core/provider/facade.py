@@ -245,6 +245,14 @@ class Providers:
 
     # -- NodeClass -----------------------------------------------------------------------------
 
+    def resolves(self, node_class: NodeClass) -> bool:
+        """Tell whether the provider of a NodeClass finds out what it refers to."""
+        return self._dispatcher.implements("karpenter_resolve_node_class", self._owner(node_class))
+
+    def finalizes(self, node_class: NodeClass) -> bool:
+        """Tell whether the provider of a NodeClass has something to remove at its end."""
+        return self._dispatcher.implements("karpenter_finalize_node_class", self._owner(node_class))
+
     async def resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:
         """Return what the NodeClass refers to; nothing when the provider resolves nothing."""
         hook, name = "karpenter_resolve_node_class", self._owner(node_class)

@@ -1,0 +1,1 @@
+"""Voluntary disruption: look, wait, look again, act."""

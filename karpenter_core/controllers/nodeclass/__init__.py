@@ -1,0 +1,1 @@
+"""NodeClasses: what they refer to, and their end."""

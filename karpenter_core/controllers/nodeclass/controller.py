@@ -1,0 +1,184 @@
+"""Resolve what a NodeClass refers to, and clean up behind a deleted one.
+
+Only for providers that do so: a NodeClass whose provider neither resolves nor finalises anything is
+never written to.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+
+import structlog
+
+from karpenter_core.api.conditions import READY, ConditionRules
+from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
+from karpenter_core.errors import NotFoundError
+from karpenter_core.kube.resources import custom
+from karpenter_core.state.objects import Kind
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.provider.contract import NodeClassResolution
+    from karpenter_core.provider.facade import Providers
+
+__all__ = ["NodeClassController", "resolved_status", "termination_finalizer"]
+
+RESOLVE_PERIOD: Final = timedelta(minutes=5)
+IN_USE_SECONDS: Final = 10.0
+
+ClassKey: TypeAlias = "tuple[str, str, str]"
+
+
+@final
+class NodeClassController:
+    """The controller `nodeclass`."""
+
+    def __init__(self, *, hands: Hands, providers: Providers, runtime: Runtime) -> None:
+        self._hands = hands
+        self._feed = hands.feed
+        self._providers = providers
+        self._runtime = runtime
+        self._resolved: dict[ClassKey, tuple[str, int, float]] = {}
+        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
+        self._reconciler: Reconciler[ClassKey] = Reconciler(
+            self.name,
+            self.reconcile,
+            runtime=runtime,
+            backoff=Backoff(base_seconds=1.0),
+            log_field="NodeClass",
+        )
+        hands.feed.subscribe(Kind.NODE_CLASS, self._on_class)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "nodeclass"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._feed.wait_synced()
+        for key in self._feed.snapshot().node_classes:
+            self._reconciler.wake(key)
+        await self._reconciler.run()
+
+    async def reconcile(self, key: ClassKey) -> Outcome:
+        """Bring one NodeClass' status up to date, or its end about."""
+        node_class = self._feed.snapshot().node_classes.get(key)
+        if node_class is None:
+            self._resolved.pop(key, None)
+            return DONE
+        if node_class.is_deleting:
+            return await self._finalize(key, node_class)
+        if self._providers.finalizes(node_class):
+            node_class = await self._guard(node_class)
+        if not self._providers.resolves(node_class):
+            return DONE
+        wait = self._not_before(key, node_class)
+        if wait > 0:
+            return Outcome(requeue_after=wait)
+        resolution = await self._providers.resolve_node_class(node_class)
+        await self._write_status(node_class, resolution)
+        self._resolved[key] = (
+            node_class.uid,
+            node_class.metadata.generation,
+            self._runtime.clock.monotonic(),
+        )
+        return Outcome(requeue_after=RESOLVE_PERIOD.total_seconds())
+
+    def _not_before(self, key: ClassKey, node_class: NodeClass) -> float:
+        """Return how long a resolution still stands; our own write of it is no news."""
+        known = self._resolved.get(key)
+        if known is None or known[:2] != (node_class.uid, node_class.metadata.generation):
+            return 0.0
+        return known[2] + RESOLVE_PERIOD.total_seconds() - self._runtime.clock.monotonic()
+
+    async def _guard(self, node_class: NodeClass) -> NodeClass:
+        """Put the finalizer on before anything is made for the NodeClass."""
+        finalizer = termination_finalizer(node_class)
+        if finalizer in node_class.metadata.finalizers:
+            return node_class
+        finalizers = [*node_class.metadata.finalizers, finalizer]
+        return await self._patch(node_class, {"metadata": {"finalizers": finalizers}})
+
+    async def _finalize(self, key: ClassKey, node_class: NodeClass) -> Outcome:
+        finalizer = termination_finalizer(node_class)
+        if finalizer not in node_class.metadata.finalizers:
+            return DONE
+        users = [
+            claim.name
+            for claim in self._feed.snapshot().node_claims.values()
+            if (ref := claim.spec.node_class_ref) and (ref.group, ref.kind, ref.name) == key
+        ]
+        if users:
+            self._log.info("nodeclass is in use", nodeclaims=len(users), name=node_class.name)
+            return Outcome(requeue_after=IN_USE_SECONDS)
+        await self._providers.finalize_node_class(node_class)
+        kept = [item for item in node_class.metadata.finalizers if item != finalizer]
+        try:
+            await self._patch(node_class, {"metadata": {"finalizers": kept or None}})
+        except NotFoundError:
+            return DONE
+        self._log.info("finalized nodeclass", name=node_class.name)
+        return DONE
+
+    async def _write_status(self, node_class: NodeClass, resolution: NodeClassResolution) -> None:
+        before = node_class.status.model_dump(mode="json", exclude_none=True)
+        after = resolved_status(node_class, resolution, now=self._runtime.clock.now())
+        changed = {name: value for name, value in after.items() if before.get(name) != value}
+        if changed:
+            await self._patch(node_class, {"status": changed}, subresource="status")
+
+    async def _patch(
+        self, node_class: NodeClass, body: dict[str, Any], *, subresource: str = ""
+    ) -> NodeClass:
+        stored = await self._hands.writer.patch(
+            custom(type(node_class).resource),
+            node_class.name,
+            body,
+            subresource=subresource,
+            resource_version=node_class.metadata.resource_version,
+        )
+        return cast("NodeClass", stored)
+
+    def _on_class(self, name: str) -> None:
+        for key in self._feed.snapshot().node_classes:
+            if key[2] == name:
+                self._reconciler.wake(key)
+
+
+def termination_finalizer(node_class: NodeClass) -> str:
+    """Return the finalizer that holds a NodeClass until its provider has cleaned up."""
+    return f"{type(node_class).resource.group}/termination"
+
+
+def resolved_status(
+    node_class: NodeClass, resolution: NodeClassResolution, *, now: datetime
+) -> dict[str, Any]:
+    """Return the status fields that a resolution sets, conditions among them."""
+    given: tuple[Condition, ...] = resolution.conditions
+    rules = ConditionRules(
+        dependents=tuple(item.type for item in given if item.type != READY),
+    )
+    conditions = node_class.status.conditions
+    for item in sorted(given, key=lambda condition: condition.type == READY):
+        conditions = rules.set(
+            conditions,
+            type=item.type,
+            status=cast("Any", item.status),
+            reason=item.reason or item.type,
+            message=item.message,
+            now=now,
+            generation=node_class.metadata.generation,
+        )
+    status = dict(resolution.status)
+    if given:
+        status["conditions"] = [
+            item.model_dump(mode="json", exclude_none=True) for item in conditions
+        ]
+    return status
