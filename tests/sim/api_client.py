@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +51,10 @@ class Answer:
 class Api:
     """One API server as a client without any convenience sees it."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, *, compact: Callable[[], None] = lambda: None) -> None:
         self._transport = transport
+        self.compact = compact
+        """Forget history; a real server's begins after version 1 anyway."""
 
     async def send(
         self, method: str, path: str, body: Any = None, *, media: str = "", **query: str
@@ -93,7 +96,7 @@ class Api:
                     break
         return events
 
-    async def until(self, path: str, holds: Any, *, seconds: float = 20.0) -> Any:
+    async def until(self, path: str, holds: Any, *, seconds: float = 45.0) -> Any:
         """Read an object until something holds of it; `None` stands for not found."""
         async with asyncio.timeout(seconds):
             while True:

@@ -29,14 +29,14 @@ async def _install(api: Api) -> Api:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def direct_api():
     async with EmbeddedCluster(times=FAST) as cluster:
-        yield await _install(Api(cluster.transport()))
+        yield await _install(Api(cluster.transport(), compact=cluster.server.compact))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def http_api():
     async with EmbeddedCluster(times=FAST, http=True) as cluster:
         transport = await connect(kubeconfig=str(cluster.kubeconfig_path), clock=LoopClock())
-        yield await _install(Api(transport))
+        yield await _install(Api(transport, compact=cluster.server.compact))
         await transport.close()
 
 
