@@ -200,7 +200,8 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
         message = f"a watch event is longer than {_LINE_BYTES} bytes"
         raise ApiError(message, status=0, reason=LINE_TOO_LONG) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        message = f"the watch broke: {error or type(error).__name__}"
+        cut = isinstance(error, aiohttp.ClientPayloadError)  # its own words are about framing
+        message = f"the watch broke: {'cut off' if cut else error or type(error).__name__}"
         raise ApiError(message, status=0, reason=NO_ANSWER) from error
 
 

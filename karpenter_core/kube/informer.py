@@ -79,6 +79,7 @@ class Informer:
             self._jitter, base=_BACKOFF_BASE_SECONDS, cap=_BACKOFF_CAP_SECONDS
         )
         self._watch_list = watch_list
+        self._resource: Final = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
         self._store: dict[str, Object] = {}
         self._invalid: dict[str, InvalidObject] = {}
         self._version = ""
@@ -114,7 +115,7 @@ class Informer:
             except NotFoundError as error:
                 self._version = ""
                 pause = _MISSING_KIND_SECONDS * (0.5 + 0.5 * self._jitter())
-                self._note(error, "waiting for the kind to be installed")
+                self._note(error, f"waiting for {self._resource} to be installed")
             except ApiError as error:
                 pause = error.retry_after.total_seconds() if error.retry_after else 0.0
                 self._judge(error)
