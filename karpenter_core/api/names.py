@@ -1,0 +1,43 @@
+"""Kubernetes' rules for names: of labels, taints and annotations, and for values of labels.
+
+The API server checks only patterns of our kinds; lengths and prefixes are checked here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["label_value_error", "qualified_name_error"]
+
+# Kubernetes' limits
+_LONGEST_NAME: Final = 63
+_LONGEST_PREFIX: Final = 253
+
+_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME_RULE: Final = (
+    "must consist of letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
+)
+
+
+def qualified_name_error(name: str) -> str:
+    """Say what is wrong with a qualified name (`team`, `example.com/team`); empty when nothing."""
+    prefix, slash, rest = name.rpartition("/")
+    if "/" in prefix:
+        return "has more than one '/'"
+    if slash:
+        if len(prefix) > _LONGEST_PREFIX:
+            return f"prefix must be no more than {_LONGEST_PREFIX} characters"
+        if not _PREFIX.fullmatch(prefix):
+            return "prefix must be a lower-case DNS subdomain such as example.com"
+    if len(rest) > _LONGEST_NAME:
+        return f"name must be no more than {_LONGEST_NAME} characters"
+    return "" if _NAME.fullmatch(rest) else f"name {_NAME_RULE}"
+
+
+def label_value_error(value: str) -> str:
+    """Say what is wrong with the value of a label; empty when nothing."""
+    if len(value) > _LONGEST_NAME:
+        return f"must be no more than {_LONGEST_NAME} characters"
+    return "" if not value or _NAME.fullmatch(value) else _NAME_RULE

@@ -1,0 +1,72 @@
+"""Conditions of NodePools, and the patch that writes a NodePool's status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS
+from karpenter_core.lifecycle.changes import Json, MergePatch
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.nodepool import NodePool
+
+__all__ = ["node_pool_status_patch", "with_condition"]
+
+
+def with_condition(
+    pool: NodePool,
+    *,
+    type: str,  # noqa: A002 - the field's name in the API
+    status: Literal["True", "False", "Unknown"],
+    reason: str,
+    message: str = "",
+    now: datetime,
+) -> NodePool:
+    """Return the pool with one condition set; the same object when it is so already."""
+    metadata = pool.metadata
+    conditions = NODE_POOL_CONDITIONS.initialise(
+        pool.status.conditions,
+        created=metadata.creation_timestamp,
+        generation=metadata.generation,
+        deleting=pool.is_deleting,
+    )
+    conditions = NODE_POOL_CONDITIONS.set(
+        conditions,
+        type=type,
+        status=status,
+        reason=reason,
+        message=message,
+        now=now,
+        generation=metadata.generation,
+        deleting=pool.is_deleting,
+    )
+    return _with_conditions(pool, conditions)
+
+
+def _with_conditions(pool: NodePool, conditions: tuple[Condition, ...]) -> NodePool:
+    if conditions is pool.status.conditions:
+        return pool
+    status = pool.status.model_copy(update={"conditions": conditions})
+    return pool.model_copy(update={"status": status})
+
+
+def node_pool_status_patch(old: NodePool, new: NodePool) -> MergePatch | None:
+    """Return what to send so that the status becomes the new one; None when it is.
+
+    Conditions replace a list that others write to, so they go under the optimistic lock.
+    """
+    before = old.status.model_dump(mode="json", exclude_none=True)
+    after = new.status.model_dump(mode="json", exclude_none=True)
+    status: dict[str, Json] = {
+        name: after.get(name) for name in before | after if before.get(name) != after.get(name)
+    }
+    if "resources" in status:
+        gone = before["resources"].keys() - after["resources"].keys()
+        status["resources"] = after["resources"] | dict.fromkeys(gone)
+    if not status:
+        return None
+    version = old.metadata.resource_version if "conditions" in status else None
+    return MergePatch(body={"status": status}, resource_version=version)

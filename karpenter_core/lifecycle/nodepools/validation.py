@@ -1,0 +1,212 @@
+"""What the API server cannot judge of a NodePool: the condition ValidationSucceeded.
+
+Lengths of names, label domains, taints that are there twice, comparisons and values that no
+machine can have. A pool that fails is left out of scheduling until somebody mends it; what is
+doubtful but harmless is a warning, and the pool stays in use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import FALSE, TRUE
+from karpenter_core.api.labels import (
+    ALIASES,
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    HOSTNAME,
+    NODE_POOL,
+    RESTRICTED_DOMAIN,
+    WELL_KNOWN,
+)
+from karpenter_core.api.names import label_value_error, qualified_name_error
+from karpenter_core.api.nodepool import NODE_POOL_VALIDATION_FAILED, VALIDATION_SUCCEEDED
+from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.scheduling.requirements import parse_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import RequirementSpec, TaintSpec
+    from karpenter_core.api.nodepool import NodePool
+
+__all__ = ["Findings", "LabelRules", "validate_node_pool", "with_validation"]
+
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
+_COMPARISONS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})
+_EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute", ""})
+_KNOWN_VALUES: Final = {CAPACITY_TYPE: CAPACITY_TYPES}
+_LONGEST_MESSAGE: Final = 4096
+"""Characters of a condition's message; the API server refuses far longer ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRules:
+    """The labels that the core and the loaded providers know about.
+
+    Under a restricted domain, and below it, users may only set well-known labels.
+    """
+
+    well_known: AbstractSet[str] = WELL_KNOWN
+    restricted_domains: AbstractSet[str] = frozenset({RESTRICTED_DOMAIN})
+    aliases: Mapping[str, str] = field(default_factory=lambda: dict(ALIASES))
+
+    def restriction(self, key: str) -> str:
+        """Say why users may not set a label; empty when they may."""
+        if key in self.well_known:
+            return ""
+        domain = key.partition("/")[0] if "/" in key else ""
+        restricted = key == HOSTNAME or any(
+            domain == name or domain.endswith(f".{name}") for name in self.restricted_domains
+        )
+        if not restricted:
+            return ""
+        return (
+            f"using label {key} is not allowed as it might interfere with the internal "
+            f"provisioning logic; specify a well known label: "
+            f"[{' '.join(sorted(self.well_known))}], or a custom label that does not use a "
+            f"restricted domain: [{' '.join(sorted(self.restricted_domains))}]"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What is wrong with a pool, and what is merely doubtful; each text names its field."""
+
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def with_validation(pool: NodePool, *, now: datetime, rules: LabelRules | None = None) -> NodePool:
+    """Return the pool with ValidationSucceeded set; the same object when nothing changed."""
+    errors = validate_node_pool(pool, rules=rules).errors
+    return with_condition(
+        pool,
+        type=VALIDATION_SUCCEEDED,
+        status=FALSE if errors else TRUE,
+        reason=NODE_POOL_VALIDATION_FAILED if errors else VALIDATION_SUCCEEDED,
+        message=_joined(errors),
+        now=now,
+    )
+
+
+def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> Findings:
+    """Judge a NodePool's template by the rules that its CRD cannot express."""
+    rules = rules or LabelRules()
+    template = pool.spec.template
+    errors = list(_label_errors(template.metadata.labels, rules))
+    errors += _taint_errors(template.spec.taints, template.spec.startup_taints)
+    warnings: list[str] = []
+    for index, requirement in enumerate(template.spec.requirements):
+        place = f"requirements[{index}]"
+        key = rules.aliases.get(requirement.key, requirement.key)
+        found = _requirement_errors(requirement, key, rules)
+        errors += (f"{place}: {text}" for text in found)
+        unknown = _unknown_values(requirement, key)
+        if unknown:
+            text = _unknown_text(requirement, key, unknown)
+            (errors if _too_few_known(requirement, unknown) else warnings).append(
+                f"{place}: {text}"
+            )
+    return Findings(errors=tuple(errors), warnings=tuple(warnings))
+
+
+def _label_errors(labels: Mapping[str, str], rules: LabelRules) -> Iterator[str]:
+    for key, value in sorted(labels.items()):
+        if key == NODE_POOL:
+            yield f'labels: key "{key}" is restricted'
+        problem = qualified_name_error(key)
+        if problem:
+            yield f'labels: invalid key "{key}": {problem}'
+        problem = label_value_error(value)
+        if problem:
+            yield f'labels: invalid value "{value}" of "{key}": {problem}'
+        problem = rules.restriction(key)
+        if problem:
+            yield f'labels: invalid key "{key}": {problem}'
+
+
+def _taint_errors(
+    taints: Sequence[TaintSpec], startup_taints: Sequence[TaintSpec]
+) -> Iterator[str]:
+    """Judge both lists together: they end up on one node."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, listed in (("taints", taints), ("startupTaints", startup_taints)):
+        for index, taint in enumerate(listed):
+            place = f"{name}[{index}]"
+            problem = qualified_name_error(taint.key)
+            if problem:
+                yield f'{place}: invalid key "{taint.key}": {problem}'
+            problem = qualified_name_error(taint.value) if taint.value else ""
+            if problem:
+                yield f'{place}: invalid value "{taint.value}": {problem}'
+            if taint.effect not in _EFFECTS:
+                yield f'{place}: invalid effect "{taint.effect}"'
+            first = seen.setdefault((taint.key, taint.effect), place)
+            if first != place:
+                yield f"{place}: duplicate taint {taint.key}:{taint.effect}, first in {first}"
+
+
+def _requirement_errors(requirement: RequirementSpec, key: str, rules: LabelRules) -> Iterator[str]:
+    if requirement.operator not in _OPERATORS:
+        supported = ", ".join(_OPERATORS)
+        yield f"key {key} has an unsupported operator {requirement.operator} not in {supported}"
+    if key == NODE_POOL:
+        yield f'key "{key}" is restricted'
+    problem = rules.restriction(key)
+    if problem:
+        yield problem
+    problem = qualified_name_error(key)
+    if problem:
+        yield f"key {key} is not a qualified name: {problem}"
+    yield from _value_errors(requirement, key)
+
+
+def _value_errors(requirement: RequirementSpec, key: str) -> Iterator[str]:
+    operator, values = requirement.operator, requirement.values
+    for value in values:
+        problem = label_value_error(value)
+        if problem:
+            yield f"invalid value {value} for key {key}: {problem}"
+    if operator == "In" and not values:
+        yield f"key {key} with operator In must have a value defined"
+    elif operator == "In" and len(values) < (requirement.min_values or 0):
+        yield (
+            f"key {key} with operator In must have at least minValues "
+            f"({requirement.min_values}) values, got {len(values)}"
+        )
+    elif operator in _COMPARISONS:
+        number = parse_integer(values[0]) if len(values) == 1 else None
+        if number is None or number < 0:
+            yield f"key {key} with operator {operator} must have a single positive integer value"
+
+
+def _unknown_values(requirement: RequirementSpec, key: str) -> list[str]:
+    """Return the values that a label with a closed list of values cannot have."""
+    known = _KNOWN_VALUES.get(key)
+    if known is None or requirement.operator != "In":
+        return []
+    return [value for value in requirement.values if value not in known]
+
+
+def _too_few_known(requirement: RequirementSpec, unknown: Sequence[str]) -> bool:
+    known = len(requirement.values) - len(unknown)
+    return known < max(1, requirement.min_values or 0)
+
+
+def _unknown_text(requirement: RequirementSpec, key: str, unknown: Sequence[str]) -> str:
+    wanted = max(1, requirement.min_values or 0)
+    return (
+        f"unknown values {list(unknown)} for key {key}: known are {list(_KNOWN_VALUES[key])}, "
+        f"of which at least {wanted} must be given"
+    )
+
+
+def _joined(errors: Sequence[str]) -> str:
+    text = "; ".join(errors)
+    if len(text) <= _LONGEST_MESSAGE:
+        return text
+    return f"{text[:_LONGEST_MESSAGE]}... ({len(errors)} errors in all)"
