@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 from karpenter_core.errors import CallPendingError, CloudProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.calls import OpenCalls
@@ -160,11 +160,8 @@ class Batcher(Generic[Item, Result]):
         if window.entries:
             self._spawn(self._run(window.entries))
 
-    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        async def run() -> None:
-            await work
-
-        task = asyncio.create_task(run())
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -289,11 +289,10 @@ def _register(manager: pluggy.PluginManager, source: _Source) -> None:
         raise PluginError(f"{source}: {_one_line(str(error))}") from error
     except ValueError as error:  # the same object under two names
         raise PluginError(f"{source} is the same object as another plug-in") from error
+    marked = {caller.name for caller in manager.get_hookcallers(source.plugin) or []}
     for name in dir(source.plugin):
-        if not hasattr(hookspecs, name) or not name.startswith(f"{PROJECT}_"):
-            continue
-        callers = manager.get_hookcallers(source.plugin) or []
-        if name not in {caller.name for caller in callers}:
+        is_hook = name.startswith(f"{PROJECT}_") and hasattr(hookspecs, name)
+        if is_hook and name not in marked and callable(getattr(source.plugin, name)):
             raise PluginError(f"{source}: {name} is not marked with @hookimpl")
 
 

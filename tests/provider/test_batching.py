@@ -1,0 +1,235 @@
+"""How waiting items become calls, and what becomes of those that take too long."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.errors import CallPendingError, CloudProviderError, ThrottledError
+from karpenter_core.provider.batching import Batcher
+from karpenter_core.provider.calls import OpenCalls
+from karpenter_core.provider.contract import BatchLimits
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+
+LIMITS = BatchLimits(
+    idle=timedelta(milliseconds=35),
+    maximum=timedelta(seconds=1),
+    size=100,
+    timeout=timedelta(minutes=2),
+)
+
+
+class World:
+    """A batcher over a cloud that takes `seconds` for each call."""
+
+    def __init__(self, limits=LIMITS, seconds=0.0, key=lambda _: ""):
+        self.clock = LoopClock()
+        self.calls = []
+        self.late = []
+        self.overdue = []
+        self.seconds = seconds
+        self.answer = lambda items: [item.upper() for item in items]
+        self.open = OpenCalls(self.clock, on_change=self.overdue.append)
+        self.batcher = Batcher(
+            self._call,
+            what="launch",
+            limits=limits,
+            clock=self.clock,
+            calls=self.open,
+            identity=lambda item: item,
+            key=key,
+            on_late=lambda item, outcome: self.late.append((item, outcome)),
+        )
+
+    async def _call(self, items):
+        self.calls.append((round(self.clock.monotonic(), 3), list(items)))
+        await self.clock.sleep(self.seconds)
+        return self.answer(items)
+
+
+def test_items_that_come_together_are_one_call_and_each_gets_its_own_outcome():
+    async def main():
+        world = World()
+        outcomes = await asyncio.gather(*(world.batcher.add(item) for item in "abc"))
+        assert outcomes == ["A", "B", "C"]
+        assert world.calls == [(0.035, ["a", "b", "c"])]
+        assert world.batcher.open == 0
+
+    run_virtual(main())
+
+
+def test_a_window_waits_for_idleness_but_not_for_ever():
+    """An item every 30 ms keeps the window open until the maximum has passed."""
+
+    async def main():
+        world = World()
+        adding = []
+        for number in range(40):
+            adding.append(asyncio.ensure_future(world.batcher.add(f"item-{number}")))
+            await world.clock.sleep(0.030)
+        await asyncio.gather(*adding)
+        assert [at for at, _ in world.calls] == [1.0, pytest.approx(1.205, abs=0.01)]
+        assert sum(len(items) for _, items in world.calls) == 40
+
+    run_virtual(main())
+
+
+def test_a_full_window_goes_at_once():
+    async def main():
+        world = World(BatchLimits(size=2))
+        await asyncio.gather(*(world.batcher.add(item) for item in "abcde"))
+        assert world.calls == [(0.0, ["a", "b"]), (0.0, ["c", "d"]), (0.035, ["e"])]
+
+    run_virtual(main())
+
+
+def test_items_of_different_key_never_share_a_call():
+    async def main():
+        world = World(key=lambda item: item[0])
+        await asyncio.gather(*(world.batcher.add(item) for item in ("a1", "b1", "a2")))
+        assert sorted(items for _, items in world.calls) == [["a1", "a2"], ["b1"]]
+
+    run_virtual(main())
+
+
+def test_the_same_item_added_twice_is_sent_once():
+    async def main():
+        world = World(seconds=5)
+        first = asyncio.ensure_future(world.batcher.add("a"))
+        await world.clock.sleep(1)
+        assert await asyncio.gather(first, world.batcher.add("a")) == ["A", "A"]
+        assert len(world.calls) == 1
+
+    run_virtual(main())
+
+
+def test_an_item_that_is_done_may_be_sent_again():
+    async def main():
+        world = World()
+        await world.batcher.add("a")
+        await world.batcher.add("a")
+        assert [items for _, items in world.calls] == [["a"], ["a"]]
+
+    run_virtual(main())
+
+
+def test_what_a_call_raises_is_every_items_error():
+    async def main():
+        world = World()
+
+        def refuse(_items):
+            raise ThrottledError("slow down")
+
+        world.answer = refuse
+        results = await asyncio.gather(
+            *(world.batcher.add(item) for item in "ab"), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [ThrottledError, ThrottledError]
+        assert world.batcher.open == 0
+
+    run_virtual(main())
+
+
+def test_a_time_limit_ends_the_waiting_and_not_the_call():
+    """The caller hears that the call is open; the item is not sent again; the end is told."""
+
+    async def main():
+        world = World(seconds=300)
+        with pytest.raises(CallPendingError, match="launch has not answered within 120s"):
+            await world.batcher.add("a")
+        with pytest.raises(CallPendingError, match="still open from an earlier call"):
+            await world.batcher.add("a")
+        assert (len(world.calls), world.open.overdue, world.late) == (1, 1, [])
+        await world.clock.sleep(300)
+        assert world.late == [("a", "A")]
+        assert (world.open.overdue, world.overdue, world.batcher.open) == (0, [1, 0], 0)
+        world.seconds = 0
+        assert await world.batcher.add("a") == "A"
+
+    run_virtual(main())
+
+
+def test_a_late_failure_is_told_too():
+    async def main():
+        world = World(seconds=300)
+
+        def fail(_items):
+            raise CloudProviderError("it broke in the end")
+
+        world.answer = fail
+        with pytest.raises(CallPendingError):
+            await world.batcher.add("a")
+        await world.clock.sleep(300)
+        assert [(item, str(error)) for item, error in world.late] == [("a", "it broke in the end")]
+        assert world.batcher.open == 0
+
+    run_virtual(main())
+
+
+def test_an_outcome_whose_caller_went_away_is_late():
+    async def main():
+        world = World(seconds=5)
+        waiting = asyncio.ensure_future(world.batcher.add("a"))
+        await world.clock.sleep(1)
+        waiting.cancel()
+        await world.clock.sleep(10)
+        assert world.late == [("a", "A")]
+
+    run_virtual(main())
+
+
+def test_an_item_that_nobody_wants_before_it_is_sent_is_not_sent():
+    async def main():
+        world = World()
+        waiting = asyncio.ensure_future(world.batcher.add("a"))
+        await world.clock.sleep(0.01)
+        waiting.cancel()
+        assert await world.batcher.add("b") == "B"
+        assert [items for _, items in world.calls] == [["b"]]
+
+    run_virtual(main())
+
+
+def test_closing_sends_nothing_more():
+    async def main():
+        world = World()
+        waiting = asyncio.ensure_future(world.batcher.add("a"))
+        await world.clock.sleep(0.01)
+        world.batcher.close()
+        await world.clock.sleep(1)
+        assert waiting.cancelled()
+        assert (world.calls, world.batcher.open) == ([], 0)
+
+    run_virtual(main())
+
+
+@given(
+    arrivals=st.lists(st.integers(0, 3000), min_size=1, max_size=60),
+    size=st.integers(1, 10),
+    seconds=st.floats(0, 3),
+)
+def test_every_item_has_one_outcome_and_no_batch_breaks_its_limits(arrivals, size, seconds):
+    """For every pattern of arrivals, in milliseconds."""
+
+    async def main():
+        world = World(BatchLimits(size=size, maximum=timedelta(milliseconds=200)), seconds)
+
+        async def arrive(number, at):
+            await world.clock.sleep(at / 1000)
+            return await world.batcher.add(f"item-{number}")
+
+        outcomes = await asyncio.gather(*(arrive(n, at) for n, at in enumerate(arrivals)))
+        assert outcomes == [f"ITEM-{n}" for n in range(len(arrivals))]
+        sent = [item for _, items in world.calls for item in items]
+        assert sorted(sent) == sorted(f"item-{n}" for n in range(len(arrivals)))
+        for at, items in world.calls:
+            assert 0 < len(items) <= size
+            first = min(arrivals[int(item.removeprefix("item-"))] for item in items) / 1000
+            assert at - first <= 0.2 + 1e-3
+        assert (world.late, world.batcher.open) == ([], 0)
+
+    run_virtual(main())
