@@ -1,0 +1,462 @@
+"""From a snapshot to the question that is solved."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import NODE_POOL, ZONE
+from karpenter_core.api.records import (
+    CSINodeView,
+    DaemonSetView,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
+    StorageClassView,
+    VolumeView,
+)
+from karpenter_core.lifecycle.claims import build_node_claim
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided
+from karpenter_core.state.problem import scheduling_problem, usable_pools
+from karpenter_core.state.usage import exceeded_limits, pool_status_resources, pool_usage
+from karpenter_core.testing.builders import (
+    EPOCH,
+    catalogue,
+    instance_type,
+    node_pool,
+    node_term,
+    pod,
+    pod_shape,
+    pods,
+    preferred_node_term,
+    requirement_spec,
+    standard_catalogue,
+)
+from karpenter_core.testing.machines import (
+    KWOK,
+    disruption_budget,
+    machine,
+    node,
+    node_claim,
+    ready,
+    state,
+)
+
+POOL = ready(node_pool("default"))
+
+
+def at(**delta: float):
+    return EPOCH + timedelta(**delta)
+
+
+def ask(builder, now=EPOCH):
+    return scheduling_problem(builder.snapshot(), now=now)
+
+
+def names(items):
+    return [item.name for item in items]
+
+
+def daemon_set(name="ds", *, shape=None, **options):
+    template = shape or pod_shape(owner_kind="DaemonSet", **options)
+    return DaemonSetView(uid=f"uid-owner-{name}", namespace="default", name=name, template=template)
+
+
+def listing(*type_names: str):
+    return requirement_spec("node.kubernetes.io/instance-type", "In", *type_names)
+
+
+class TestPods:
+    def test_pending_pods_are_asked_about(self):
+        question = ask(state(POOL, pod("a"), pod("b", node_name="x")))
+        assert names(question.problem.pods) == ["a"]
+
+    def test_pods_of_leaving_nodes_are_asked_about(self):
+        """Cases 288-290: active ones; not daemons, not terminating ones, not blocked ones."""
+        terminating = pod("gone", node_name="web")
+        stateful = pod("db-0", node_name="web", owner_kind="StatefulSet")
+        builder = state(
+            POOL,
+            *machine("web"),
+            pod("runs", node_name="web"),
+            pod("ds", node_name="web", owner_kind="DaemonSet"),
+            msgspec.structs.replace(terminating, deletion_timestamp=EPOCH),
+            msgspec.structs.replace(stateful, deletion_timestamp=EPOCH),
+            pod("held", node_name="web", labels={"app": "held"}),
+            disruption_budget("none", labels={"app": "held"}, max_unavailable="0"),
+        )
+        assert ask(builder).problem.pods == ()
+        builder.fold(DeletionMarked(names=("web",), cause="drifted/1"))
+        assert sorted(names(ask(builder).problem.pods)) == ["db-0", "runs"]
+
+    @pytest.mark.parametrize(
+        "budgets",
+        [
+            (disruption_budget(max_unavailable="0"),),
+            (disruption_budget(max_unavailable="0%"),),
+            (disruption_budget(min_available="100%"),),
+            (disruption_budget("a", min_available="1"), disruption_budget("b", min_available="1")),
+        ],
+    )
+    def test_pods_that_no_budget_lets_go_are_not_asked_about(self, budgets):
+        """Cases 113 and 290."""
+        builder = state(POOL, *machine("web"), pod("a", node_name="web"), *budgets)
+        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        assert ask(builder).problem.pods == ()
+
+    def test_an_exhausted_budget_only_delays(self):
+        """For rescheduling only budgets count that never allow anything."""
+        builder = state(
+            POOL, *machine("web"), pod("a", node_name="web"), disruption_budget(min_available="1")
+        )
+        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        assert names(ask(builder).problem.pods) == ["a"]
+
+    @pytest.mark.parametrize(
+        ("shape", "reason"),
+        [
+            (pod_shape(node_selector={"kubernetes.io/hostname": "x"}), "kubernetes.io/hostname"),
+            (pod_shape(node_selector={"karpenter.sh/x": "y"}), "restricted domain"),
+            (pod_shape(node_selector={"karpenter.sh/capacity-type": "free"}), "capacity-type"),
+            (pod_shape(required=[node_term(("size", "Gt", "1", "2"))]), "single positive integer"),
+            (pod_shape(required=[node_term(("size", "In"))]), "must have a value"),
+            (
+                pod_shape(
+                    required=[
+                        NodeSelectorTerm(
+                            match_fields=(
+                                NodeSelectorRequirement(key="metadata.name", operator="In"),
+                            )
+                        )
+                    ]
+                ),
+                "matchFields",
+            ),
+        ],
+    )
+    def test_pods_that_ask_for_what_must_not_be_promised_are_ignored(self, shape, reason):
+        question = ask(state(POOL, pod("a", shape=shape), pod("b")))
+        assert names(question.problem.pods) == ["b"]
+        (ignored,) = question.ignored
+        assert (ignored.pod.name, ignored.silent) == ("a", False)
+        assert reason in ignored.reason
+
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            pod_shape(required=[node_term((NODE_POOL, "DoesNotExist"))]),
+            pod_shape(preferred=[preferred_node_term(5, (NODE_POOL, "DoesNotExist"))]),
+        ],
+    )
+    def test_pods_that_want_no_pool_are_ignored_silently(self, shape):
+        (ignored,) = ask(state(POOL, pod("a", shape=shape))).ignored
+        assert ignored.silent
+
+    def test_ordinary_selectors_pass(self):
+        shape = pod_shape(
+            node_selector={ZONE: "zone-a", "example.com/team": "a", NODE_POOL: "default"},
+            required=[node_term(("node.kubernetes.io/x", "Exists"))],
+        )
+        assert names(ask(state(POOL, pod("a", shape=shape))).problem.pods) == ["a"]
+
+
+class TestVolumes:
+    def ask(self, *objects):
+        shape = msgspec.structs.replace(
+            pod_shape(), volumes=(VolumeView(name="data", claim_name="data"),)
+        )
+        question = ask(state(POOL, pod("a", shape=shape), *objects))
+        return question.ignored[0].reason if question.ignored else ""
+
+    def claim(self, **options):
+        return PersistentVolumeClaimView(uid="c", namespace="default", name="data", **options)
+
+    def test_a_missing_claim_is_named(self):
+        assert 'persistentvolumeclaim "default/data" not found' in self.ask()
+
+    def test_a_deleted_or_lost_claim_is_no_use(self):
+        assert "being deleted" in self.ask(self.claim(deletion_timestamp=EPOCH))
+        assert "non-existent" in self.ask(self.claim(phase="Lost"))
+
+    def test_a_bound_claim_needs_its_volume(self):
+        bound = self.claim(volume_name="pv", bind_completed=True)
+        assert 'persistentvolume "pv"' in self.ask(bound)
+        assert self.ask(bound, PersistentVolumeView(uid="v", name="pv")) == ""
+        assert "not bound yet" in self.ask(
+            self.claim(volume_name="pv"), PersistentVolumeView(uid="v", name="pv")
+        )
+
+    def test_an_unbound_claim_needs_a_class_that_waits_for_a_node(self):
+        assert "must define a storage class" in self.ask(self.claim())
+        wants = self.claim(storage_class="fast")
+        assert 'storageclass "fast"' in self.ask(wants)
+        immediate = StorageClassView(uid="s", name="fast", volume_binding_mode="Immediate")
+        assert "before a node is chosen" in self.ask(wants, immediate)
+        waits = StorageClassView(uid="s", name="fast", volume_binding_mode="WaitForFirstConsumer")
+        assert self.ask(wants, waits) == ""
+
+
+class TestPools:
+    def test_only_usable_pools_take_part(self):
+        """Managed, dynamic, Ready, not deleting, with instance types."""
+        deleting = ready(node_pool("deleting"))
+        meta = deleting.metadata.model_copy(update={"deletion_timestamp": EPOCH})
+        foreign = KWOK.model_copy(update={"kind": "Other"})
+        pools = (
+            ready(node_pool("good")),
+            node_pool("unready"),
+            ready(node_pool("static", replicas=3)),
+            deleting.model_copy(update={"metadata": meta}),
+            ready(node_pool("foreign", node_class_ref=foreign)),
+            ready(node_pool("unevaluated")),
+            ready(node_pool("bare")),
+        )
+        types = {pool.name: standard_catalogue() for pool in pools if pool.name != "unevaluated"}
+        builder = state(*pools, catalogues={**types, "bare": catalogue()})
+        assert names(usable_pools(builder.snapshot())) == ["good"]
+
+    def test_usage_counts_what_is_not_leaving(self):
+        """Cases 155 and 310."""
+        builder = state(POOL, *machine("a"), *machine("b"), *machine("c"), node("static"))
+        builder.fold(DeletionMarked(names=("c",), cause="x"))
+        usage = pool_usage(builder.snapshot())
+        assert (usage["default"]["cpu"], usage["default"]["nodes"]) == (8000, 2)
+
+    def test_a_claim_under_way_counts_with_its_largest_type(self):
+        claim = node_claim("new", requirements=[listing("c-2x", "r-4x")])
+        usage = pool_usage(state(POOL, claim).snapshot())["default"]
+        assert (usage["cpu"], usage["memory"], usage["nodes"]) == (4000, 32 * 2**30, 1)
+
+    def test_the_status_shows_what_is_launched_and_zeros(self):
+        """Case 142."""
+        builder = state(POOL, node_claim("new", requirements=[listing("c-2x")]), *machine("a"))
+        resources = pool_status_resources(builder.snapshot(), "default")
+        assert (resources["cpu"], resources["nodes"], resources["ephemeral-storage"]) == (
+            4000,
+            1,
+            0,
+        )
+        assert set(pool_status_resources(builder.snapshot(), "other").values()) == {0}
+
+    def test_exceeded_limits_are_named(self):
+        assert exceeded_limits({"cpu": 1000, "nodes": 2}, {"cpu": 1001, "nodes": 2}) == ("cpu",)
+
+
+class TestExistingCapacity:
+    def test_what_is_bound_is_taken(self):
+        builder = state(POOL, *machine("web"), pod("a", cpu="1", node_name="web"))
+        (existing,) = ask(builder).problem.nodes
+        assert (existing.available["cpu"], existing.available["pods"]) == (3000, 109)
+        assert (existing.node_name, existing.claim_name, existing.pool) == ("web", "web", "default")
+
+    def test_leaving_machines_are_no_capacity_and_initialised_ones_come_first(self):
+        young = node_claim("a-young", stage="Launched")
+        builder = state(POOL, *machine("z"), young, *machine("gone"))
+        builder.fold(DeletionMarked(names=("gone",), cause="x"))
+        assert names(ask(builder).problem.nodes) == ["z", "a-young"]
+
+    def test_daemons_that_are_not_there_yet_are_reserved_for(self):
+        """Cases 205 and 206: bound daemons are not counted twice, surplus ones do not pay back."""
+        shape = pod_shape(cpu="1", owner_kind="DaemonSet")
+        builder = state(POOL, *machine("web"), daemon_set(shape=shape))
+        assert ask(builder).problem.nodes[0].available["cpu"] == 3000
+        builder.fold(Observed(pod("ds-1", shape=shape, node_name="web")))
+        assert ask(builder).problem.nodes[0].available["cpu"] == 3000
+        builder.fold(Observed(pod("odd-1", cpu="1500m", owner_kind="DaemonSet", node_name="web")))
+        assert ask(builder).problem.nodes[0].available["cpu"] == 1500
+
+    @pytest.mark.parametrize(
+        ("options", "counts"),
+        [
+            ({"node_selector": {"size": "huge"}}, False),
+            ({"node_selector": {ZONE: "zone-a"}}, True),
+            ({"required": [node_term(("x", "In", "y")), node_term(("foo", "NotIn", "bar"))]}, True),
+        ],
+    )
+    def test_daemons_count_where_they_run(self, options, counts):
+        """Cases 149, 152, 154, 210."""
+        builder = state(POOL, *machine("web"), daemon_set(cpu="1", **options))
+        assert (ask(builder).problem.nodes[0].available["cpu"] == 3000) is counts
+
+    def test_daemons_that_do_not_tolerate_the_node_do_not_count(self):
+        builder = state(
+            POOL, *machine("web", taints=("dedicated=web:NoSchedule",)), daemon_set(cpu="1")
+        )
+        assert ask(builder).problem.nodes[0].available["cpu"] == 4000
+
+    def test_the_newest_daemon_pod_tells_what_one_needs_and_the_template_where(self):
+        """Cases 146 and 153."""
+        template = pod_shape(
+            cpu="4", owner_kind="DaemonSet", required=[node_term(("foo", "In", "bar"))]
+        )
+        pinned = pod_shape(
+            cpu="2", owner_kind="DaemonSet", required=[node_term(("host", "In", "x"))]
+        )
+        builder = state(POOL, daemon_set("ds", shape=template), pod("ds-1", shape=pinned))
+        (found,) = ask(builder).problem.daemons
+        assert found.shape.requests["cpu"] == 2000
+        assert found.shape.required_node_terms == template.required_node_terms
+
+    def test_volume_limits_come_from_the_csi_node(self):
+        csi = CSINodeView(uid="c", name="web", limits={"ebs.csi.aws.com": 25})
+        (existing,) = ask(state(POOL, *machine("web"), csi)).problem.nodes
+        assert existing.volume_limits == {"ebs.csi.aws.com": 25}
+
+    def test_a_claim_without_instance_offers_what_all_its_types_do(self):
+        """Element-wise minimum over the listed types, less the daemons of each."""
+        claim = node_claim("new", requirements=[listing("c-4x", "r-2x")])
+        (existing,) = ask(state(POOL, claim, daemon_set(cpu="500m"))).problem.nodes
+        assert existing.available["cpu"] == 2000 - 100 - 500
+        assert existing.available["memory"] == (8 * 1024 - 10 - 100) * 2**20
+        assert (existing.initialized, existing.node_name, existing.claim_name) == (False, "", "new")
+        assert existing.requirements is not None
+
+    def test_only_the_daemons_of_a_type_weigh_on_it(self):
+        """Case 151 for claims under way: a daemon of large machines does not shrink small ones."""
+        types = catalogue(
+            instance_type("small", cpu="4", labels={"size": "s"}, overhead={}),
+            instance_type("large", cpu="32", labels={"size": "l"}, overhead={}),
+        )
+        large_only = daemon_set(cpu="10", node_selector={"size": "l"})
+        claim = node_claim("new", requirements=[listing("small", "large")])
+        builder = state(POOL, claim, large_only, catalogues={"default": types})
+        question = scheduling_problem(builder.snapshot(), now=EPOCH, well_known=frozenset({"size"}))
+        assert question.problem.nodes[0].available["cpu"] == 4000
+
+    def test_without_catalogue_the_claims_requests_stand(self):
+        claim = node_claim("new", requirements=[listing("c-4x")], requests={"cpu": "3"})
+        (existing,) = ask(state(POOL, claim, catalogues={})).problem.nodes
+        assert existing.available == {"cpu": 3000}
+
+
+class TestKeptPlaces:
+    def placed(self, *objects, target, count=1, when=EPOCH):
+        waiting = pods(count, "web", cpu="1")
+        builder = state(POOL, *objects, *waiting)
+        builder.fold(PodsDecided(placed={p.uid: target for p in waiting}, at=when))
+        return builder
+
+    def test_a_pod_waits_for_its_claim_and_its_room_is_taken(self):
+        """It is not asked about again, however long the machine takes."""
+        builder = self.placed(node_claim("new", requirements=[listing("c-4x")]), target="new")
+        question = ask(builder, at(minutes=14))
+        assert question.problem.pods == ()
+        assert names(question.waiting["new"]) == ["web-0"]
+        assert question.problem.nodes[0].available["cpu"] == 4000 - 100 - 1000
+        assert names(question.problem.nodes[0].pods) == ["web-0"]
+
+    def test_the_place_follows_the_claim_to_its_node(self):
+        claim = node_claim("new", requirements=[listing("c-4x")])
+        builder = self.placed(claim, target="new")
+        launched = node_claim("new", stage="Registered")
+        builder.fold(Observed(launched))
+        builder.fold(Observed(node("ip-1", claim=launched, stage="Registered")))
+        assert names(ask(builder).waiting["ip-1"]) == ["web-0"]
+
+    def test_once_the_machine_is_ready_the_scheduler_has_one_window(self):
+        builder = self.placed(*machine("web"), target="web")
+        assert ask(builder, at(seconds=19)).problem.pods == ()
+        assert names(ask(builder, at(seconds=20)).problem.pods) == ["web-0"]
+
+    def test_a_place_that_is_gone_or_going_is_no_place(self):
+        claim = node_claim("new", requirements=[listing("c-4x")])
+        builder = self.placed(claim, target="new")
+        builder.fold(DeletionMarked(names=("new",), cause="x"))
+        assert names(ask(builder).problem.pods) == ["web-0"]
+        assert names(ask(self.placed(target="nowhere")).problem.pods) == ["web-0"]
+
+    def test_pods_that_no_longer_fit_are_asked_about_again(self):
+        builder = self.placed(*machine("web"), target="web", count=3)
+        assert ask(builder).problem.pods == ()
+        builder.fold(Observed(pod("intruder", cpu="2", node_name="web")))
+        assert len(ask(builder).problem.pods) == 3
+
+    def test_a_place_on_a_tainted_machine_is_given_up(self):
+        builder = self.placed(*machine("web", taints=("x=y:NoSchedule",)), target="web")
+        assert names(ask(builder).problem.pods) == ["web-0"]
+
+    def test_pods_of_a_leaving_node_keep_the_place_they_were_given(self):
+        builder = state(
+            POOL,
+            *machine("old"),
+            node_claim("new", requirements=[listing("c-4x")]),
+            pod("a", cpu="1", node_name="old"),
+        )
+        builder.fold(DeletionMarked(names=("old",), cause="drifted/1"))
+        builder.fold(PodsDecided(placed={"uid-default-a": "new"}, at=EPOCH))
+        assert ask(builder).problem.pods == ()
+        assert names(ask(builder).waiting["new"]) == ["a"]
+
+
+class TestNoSecondClaim:
+    """A leader that dies between creating a claim and launching it: nothing is ordered twice."""
+
+    def claims_of(self, waiting, *objects, prefix="first"):
+        builder = state(POOL, *objects, *waiting)
+        plan = solve(ask(builder).problem, SolveOptions())
+        assert plan.unschedulable == {}
+        pool = builder.snapshot().node_pools["default"]
+        return [
+            build_node_claim(
+                planned,
+                pool,
+                suffix=f"{prefix}-{n}",
+                node_pool_hash="1",
+                node_pool_hash_version="v3",
+            ).model_copy(update={"status": node_claim("x").status})
+            for n, planned in enumerate(plan.claims)
+        ]
+
+    @pytest.mark.parametrize("count", [1, 7, 50])
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            pod_shape(cpu="900m", memory="1Gi"),
+            pod_shape(cpu="3500m", memory="28Gi"),
+            pod_shape(cpu="1", node_selector={ZONE: "zone-b"}),
+            pod_shape(cpu="1", node_selector={"kubernetes.io/arch": "arm64"}),
+            pod_shape(cpu="1", node_selector={"karpenter.sh/capacity-type": "spot"}),
+        ],
+    )
+    @pytest.mark.parametrize("daemons", [(), (daemon_set(cpu="300m", memory="200Mi"),)])
+    def test_a_new_leader_finds_the_room_that_was_ordered(self, count, shape, daemons):
+        waiting = pods(count, "web", shape=shape)
+        created = self.claims_of(waiting, *daemons)
+        assert created
+        assert self.claims_of(waiting, *daemons, *created) == []
+
+    def test_more_pods_than_before_order_only_what_is_missing(self):
+        first = pods(10, "web", cpu="1")
+        created = self.claims_of(first)
+        more = pods(20, "web", cpu="1")
+        added = self.claims_of(more, *created, prefix="second")
+        assert len(added) >= 1
+        assert self.claims_of(more, *created, *added) == []
+
+    def test_a_claim_half_way_up_is_found_too(self):
+        """Launched but without a node, and registered but not initialised."""
+        waiting = pods(3, "web", cpu="1")
+        launched = node_claim("new", stage="Launched")
+        assert self.claims_of(waiting, launched) == []
+        registered = node_claim("new", stage="Registered")
+        young = node(
+            "ip-1",
+            claim=registered,
+            stage="Registered",
+            ready="False",
+            taints=("node.kubernetes.io/not-ready:NoSchedule",),
+            allocatable={"cpu": "0"},
+        )
+        assert self.claims_of(waiting, registered, young) == []
+
+
+def test_nomination_does_not_change_the_question():
+    builder = state(POOL, *machine("web"), pod("a"))
+    builder.fold(Nominated(names=("web",), until=at(seconds=20)))
+    assert names(ask(builder).problem.pods) == ["a"]
+    assert names(ask(builder).problem.nodes) == ["web"]
