@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from karpenter_core.cli import crds, run
+from karpenter_core.cli import crds, plan, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,7 @@ def build_app() -> typer.Typer:
     )
     app.command("run", add_help_option=False, context_settings=run.CONTEXT_SETTINGS)(run.run)
     app.command("crds")(crds.crds)
+    plan.register(app)
     _add_plugin_commands(app)
     return app
 
