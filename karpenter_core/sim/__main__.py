@@ -1,4 +1,8 @@
-"""Run the embedded cluster as a process of its own: `python -m karpenter_core.sim`."""
+"""Run the embedded cluster as a process of its own: `python -m karpenter_core.sim`.
+
+It prints `ready URL KUBECONFIG` when it answers. SIGUSR1 takes its API server away for a while, as
+a crash would, objects kept; `restarted` is printed when it is back.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +33,37 @@ async def _serve(options: argparse.Namespace) -> None:
         times=times,
         history_size=options.history_size,
     )
-    async with cluster:
-        sys.stdout.write(f"ready {cluster.url} {cluster.kubeconfig_path}\n")
-        sys.stdout.flush()
+    async with cluster, asyncio.TaskGroup() as restarts:
+
+        async def restart() -> None:
+            await cluster.restart_server(down_seconds=options.down_seconds)
+            _say("restarted")
+
+        loop.add_signal_handler(signal.SIGUSR1, lambda: restarts.create_task(restart()))
+        _say(f"ready {cluster.url} {cluster.kubeconfig_path}")
         await ended.wait()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     times = KubeletTimes()
-    parser = argparse.ArgumentParser(prog="python -m karpenter_core.sim", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m karpenter_core.sim", description="Run the embedded cluster."
+    )
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
     parser.add_argument("--kubeconfig", type=Path, help="where to write the kubeconfig")
     parser.add_argument("--history-size", type=int, default=20_000, help="changes kept per kind")
     parser.add_argument("--node-boot-seconds", type=float, default=times.node_boot_seconds)
     parser.add_argument("--pod-start-seconds", type=float, default=times.pod_start_seconds)
     parser.add_argument("--pod-stop-seconds", type=float, default=times.pod_stop_seconds)
+    parser.add_argument(
+        "--down-seconds", type=float, default=1.0, help="how long SIGUSR1 takes the server away"
+    )
     asyncio.run(_serve(parser.parse_args()))
 
 
