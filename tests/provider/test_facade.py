@@ -1,0 +1,559 @@
+"""The typed door: who is called, with what, and what becomes of errors."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+import structlog
+
+from karpenter_core.api.nodeclaim import NodeClassRef
+from karpenter_core.api.prices import Price
+from karpenter_core.api.records import NodeView
+from karpenter_core.errors import (
+    BadInputError,
+    CallPendingError,
+    CloudProviderError,
+    FencedError,
+    InsufficientCapacityError,
+    NodeClaimNotFoundError,
+    PluginError,
+)
+from karpenter_core.provider.contract import (
+    BatchLimits,
+    DriftFinding,
+    Finding,
+    Instance,
+    Interruption,
+    InterruptionKind,
+    LabelClasses,
+    LaunchedInstance,
+    NodeClassResolution,
+    PeriodicTask,
+    Severity,
+    Termination,
+)
+from karpenter_core.provider.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.markers import hookimpl
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from karpenter_core.testing.provider_world import ProviderWorld
+from tests.provider.fakes import DataNodeClass, FakeProvider, launched, node_class
+
+WEB = NodeClassRef(group="web.example.com", kind="WebNodeClass", name="default")
+NODE = NodeView(uid="uid-node", name="node")
+
+
+@pytest.fixture
+def virtual(tmp_path):
+    """Run a scenario with these plug-ins in virtual time."""
+
+    def run(scenario, **plugins):
+        async def main():
+            world = ProviderWorld(
+                plugins=plugins,
+                cache_folder=tmp_path,
+                clock=LoopClock(),
+                executor=InlineExecutor(),
+            )
+            async with world:
+                await scenario(world)
+
+        run_virtual(main())
+
+    return run
+
+
+def sample(world, name, **labels):
+    return world.registry.get_sample_value(name, labels)
+
+
+# -- dispatch
+
+
+def test_each_claim_is_launched_by_the_owner_of_its_class(virtual):
+    """Two providers in one process, one NodePool each."""
+    web, data = FakeProvider(), FakeProvider("data", DataNodeClass)
+
+    async def scenario(world):
+        requests = [
+            await world.request("web-1", node_class()),
+            await world.request("data-1", node_class(DataNodeClass)),
+        ]
+        outcomes = await asyncio.gather(*(world.launch(request) for request in requests))
+        assert [outcome.provider_id for outcome in outcomes] == ["fake://web-1", "fake://data-1"]
+        assert (web.launches, data.launches) == ([["web-1"]], [["data-1"]])
+        assert world.providers.managed_kinds() == {
+            ("web.example.com", "WebNodeClass"),
+            ("data.example.com", "DataNodeClass"),
+        }
+
+    virtual(scenario, web=web, data=data)
+
+
+def test_a_class_nobody_serves_is_refused_by_name(virtual):
+    async def scenario(world):
+        ref = NodeClassRef(group="x.example.com", kind="XNodeClass", name="default")
+        with pytest.raises(PluginError, match=r"XNodeClass\.x\.example\.com"):
+            await world.providers.fetch(ref, "x://1")
+
+    virtual(scenario, web=FakeProvider())
+
+
+def test_a_thousand_launches_are_ten_calls(virtual):
+    web = FakeProvider()
+
+    async def scenario(world):
+        first = await world.request("web-0", node_class())
+        requests = [first] + [await world.request(f"web-{n}", node_class()) for n in range(1, 1000)]
+        outcomes = await asyncio.gather(*(world.providers.launch(r) for r in requests))
+        assert [o.provider_id for o in outcomes] == [f"fake://web-{n}" for n in range(1000)]
+        assert [len(names) for names in web.launches] == [100] * 10
+
+    virtual(scenario, web=web)
+
+
+def test_launches_of_two_classes_never_share_a_call(virtual):
+    web = FakeProvider()
+
+    async def scenario(world):
+        requests = [
+            await world.request(f"{name}-{n}", node_class(name=name))
+            for name in ("gpu", "cpu")
+            for n in range(2)
+        ]
+        await asyncio.gather(*(world.launch(request) for request in requests))
+        assert sorted(web.launches) == [["cpu-0", "cpu-1"], ["gpu-0", "gpu-1"]]
+
+    virtual(scenario, web=web)
+
+
+# -- outcomes and errors
+
+
+def test_errors_are_outcomes_of_their_own_items(virtual):
+    web = FakeProvider()
+    web.answer = lambda requests: [
+        InsufficientCapacityError("none left") if "bad" in r.node_claim.name else launched(r)
+        for r in requests
+    ]
+
+    async def scenario(world):
+        requests = [await world.request(name, node_class()) for name in ("good", "bad")]
+        good, bad = await asyncio.gather(*(world.launch(request) for request in requests))
+        assert isinstance(good, LaunchedInstance)
+        assert isinstance(bad, InsufficientCapacityError)
+        errors = "karpenter_cloudprovider_errors_total"
+        labels = {"controller": "", "method": "Create", "provider": "web"}
+        assert sample(world, errors, **labels, error="InsufficientCapacityError") == 1
+        count = "karpenter_cloudprovider_duration_seconds_count"
+        assert sample(world, count, **labels) == 2
+
+    virtual(scenario, web=web)
+
+
+def test_metrics_name_the_calling_controller(virtual):
+    async def scenario(world):
+        with structlog.contextvars.bound_contextvars(controller="nodeclaim.lifecycle"):
+            await world.providers.fetch(WEB, "fake://gone")
+        labels = {"controller": "nodeclaim.lifecycle", "method": "Get", "provider": "web"}
+        errors = "karpenter_cloudprovider_errors_total"
+        assert sample(world, errors, **labels, error="NodeClaimNotFoundError") == 1
+
+    virtual(scenario, web=FakeProvider())
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda _: _raise(KeyError("zone")), "failed in karpenter_launch_instances: KeyError"),
+        (lambda _: _raise(SystemExit(3)), "failed in karpenter_launch_instances: SystemExit"),
+        (lambda _: [], "returned 0 outcomes for 1 items"),
+        (lambda _: None, "must return a list, not None"),
+        (lambda _: ["i-123"], "must return LaunchedInstance or CloudProviderError"),
+    ],
+)
+def test_a_misbehaving_plugin_is_an_error_that_names_it(virtual, answer, words):
+    web = FakeProvider()
+    web.answer = answer
+
+    async def scenario(world):
+        outcome = await world.launch(await world.request("web-1", node_class()))
+        assert type(outcome) is CloudProviderError
+        assert 'plug-in "web"' in str(outcome)
+        assert words in str(outcome)
+
+    virtual(scenario, web=web)
+
+
+def test_an_async_hook_is_awaited(virtual):
+    web = FakeProvider()
+
+    async def answer(requests):
+        await asyncio.sleep(3)
+        return [launched(request) for request in requests]
+
+    web.answer = answer
+
+    async def scenario(world):
+        outcome = await world.launch(await world.request("web-1", node_class()))
+        assert isinstance(outcome, LaunchedInstance)
+
+    virtual(scenario, web=web)
+
+
+async def test_hooks_run_in_threads_and_not_on_the_loop(tmp_path):
+    import threading
+
+    web, seen = FakeProvider(), []
+
+    def answer(requests):
+        seen.append(threading.current_thread() is threading.main_thread())
+        return [launched(request) for request in requests]
+
+    web.answer = answer
+    world = ProviderWorld(
+        plugins={"web": web}, cache_folder=tmp_path, clock=LoopClock(), executor=ThreadExecutor()
+    )
+    async with world:
+        await world.launch(await world.request("web-1", node_class()))
+    assert seen == [False]
+
+
+# -- time limits
+
+
+def test_a_late_launch_is_told_and_not_repeated_meanwhile(virtual):
+    """A claim whose call is open is not launched again; its result is folded in when it comes."""
+    web = FakeProvider()
+
+    async def answer(requests):
+        await asyncio.sleep(600)
+        return [launched(request) for request in requests]
+
+    web.answer = answer
+
+    async def scenario(world):
+        late = []
+        world.providers.subscribe_late_launches(lambda r, o: late.append((r.token, o.provider_id)))
+        request = await world.request("web-1", node_class())
+        for _ in range(3):
+            assert isinstance(await world.launch(request), CallPendingError)
+        assert web.launches == [["web-1"]]
+        assert (world.providers.overdue_calls(), world.providers.open_launches()) == (1, 1)
+        assert sample(world, "karpenter_cloudprovider_overdue_calls", provider="web") == 1
+        await asyncio.sleep(600)
+        assert late == [("uid-of-web-1", "fake://web-1")]
+        assert (world.providers.overdue_calls(), world.providers.open_launches()) == (0, 0)
+
+    virtual(scenario, web=web)
+
+
+class Listing(FakeProvider):
+    calls = 0
+
+    @hookimpl
+    async def karpenter_list_instances(self):
+        self.calls += 1
+        await asyncio.sleep(100)
+        return super().karpenter_list_instances()
+
+
+def test_a_listing_that_is_stuck_is_asked_for_once(virtual):
+    web = Listing(batch_limits={"karpenter_list_instances": BatchLimits(timeout=timedelta(10))})
+    stuck = Listing(
+        batch_limits={"karpenter_list_instances": BatchLimits(timeout=timedelta(seconds=10))}
+    )
+
+    async def shared(world):
+        await asyncio.gather(*(world.providers.list_instances("web") for _ in range(3)))
+        assert web.calls == 1
+
+    async def overdue(world):
+        for _ in range(3):
+            with pytest.raises(CallPendingError):
+                await world.providers.list_instances("web")
+        assert stuck.calls == 1
+
+    virtual(shared, web=web)
+    virtual(overdue, web=stuck)
+
+
+# -- fence
+
+
+def test_nothing_is_launched_or_terminated_without_the_lease(virtual):
+    web = FakeProvider()
+
+    async def scenario(world):
+        request = await world.request("web-1", node_class())
+        world.fence.held = False
+        with pytest.raises(FencedError):
+            await world.launch(request)
+        with pytest.raises(FencedError):
+            await world.providers.terminate(WEB, "fake://web-1")
+        assert (web.launches, web.terminations) == ([], [])
+        assert isinstance(await world.providers.fetch(WEB, "fake://web-1"), Instance)
+        world.fence.held = True
+        assert isinstance(await world.launch(request), LaunchedInstance)
+
+    virtual(scenario, web=web)
+
+
+def test_the_lease_is_checked_when_the_batch_goes_and_not_when_it_gathers(virtual):
+    """A process that was stopped in between (SIGSTOP) sends nothing when it wakes."""
+    web = FakeProvider()
+
+    async def scenario(world):
+        request = await world.request("web-1", node_class())
+        waiting = asyncio.ensure_future(world.launch(request))
+        await asyncio.sleep(0.01)
+        world.fence.held = False
+        with pytest.raises(FencedError):
+            await waiting
+        assert web.launches == []
+
+    virtual(scenario, web=web)
+
+
+# -- defaults
+
+
+def test_hooks_that_are_not_implemented_have_their_defaults(virtual):
+    async def scenario(world):
+        providers = world.providers
+        request = await world.request("web-1", node_class())
+        claim = request.node_claim
+        assert await providers.resolve_node_class(node_class()) == NodeClassResolution()
+        assert await providers.hash_node_class(node_class()) is None
+        await providers.finalize_node_class(node_class())
+        assert await providers.gate_registration(claim, NODE) is None
+        await providers.sync_instance(claim, NODE)
+        assert await providers.detect_drift([claim, claim], node_class()) == (None, None)
+        assert await providers.poll_interruptions("web") == ()
+        await providers.acknowledge_interruptions("web", ["a"])
+        assert await providers.read_interruptions(WEB, NODE) == ()
+        assert await providers.check() == {}
+        assert await providers.vetoes(None) == {}
+        assert providers.label_classes() == LabelClasses()
+        assert providers.tasks() == ()
+        assert providers.repair_policies(WEB) == ()
+
+    virtual(scenario, web=FakeProvider())
+
+
+class Whole(FakeProvider):
+    """Implements the optional hooks."""
+
+    started = stopped = False
+    runs = 0
+
+    @hookimpl
+    def karpenter_start(self, context):
+        self.started, self.context = True, context
+
+    @hookimpl
+    def karpenter_stop(self):
+        self.stopped = True
+
+    @hookimpl
+    def karpenter_classify_labels(self):
+        return LabelClasses(well_known=frozenset({"web.example.com/size"}))
+
+    @hookimpl
+    def karpenter_detect_drift(self, node_claims):
+        return [DriftFinding(reason="ImageDrift"), NodeClaimNotFoundError("gone"), None]
+
+    @hookimpl
+    def karpenter_poll_interruptions(self):
+        return [
+            Interruption(id="1", kind=InterruptionKind.SPOT_RECLAIM, provider_id="fake://web-1")
+        ]
+
+    @hookimpl
+    def karpenter_declare_tasks(self):
+        def run():
+            self.runs += 1
+
+        return [PeriodicTask(name="prices", period=timedelta(hours=1), run=run)]
+
+    @hookimpl
+    def karpenter_check(self):
+        raise OSError("no route to host")
+
+    @hookimpl
+    def karpenter_veto_candidate(self, candidate):
+        return "batch job" if candidate == "busy" else None
+
+
+def test_optional_hooks_are_asked(virtual):
+    web = Whole()
+
+    async def scenario(world):
+        assert web.started
+        claim = (await world.request("web-1", node_class())).node_claim
+        found = await world.providers.detect_drift([claim] * 3, node_class())
+        assert found[0] == DriftFinding(reason="ImageDrift")
+        assert isinstance(found[1], NodeClaimNotFoundError)
+        assert found[2] is None
+        assert [i.id for i in await world.providers.poll_interruptions("web")] == ["1"]
+        assert world.providers.label_classes().well_known == {"web.example.com/size"}
+        assert await world.providers.vetoes("busy") == {"web": "batch job"}
+        assert await world.providers.vetoes("idle") == {}
+        await world.run_task("web", "prices")
+        assert web.runs == 1
+
+    virtual(scenario, web=web)
+    assert web.stopped
+
+
+def test_a_check_that_fails_is_a_finding(virtual):
+    async def scenario(world):
+        (finding,) = (await world.providers.check())["web"]
+        assert isinstance(finding, Finding)
+        assert finding.severity is Severity.ERROR
+        assert "no route to host" in finding.message
+
+    virtual(scenario, web=Whole())
+
+
+# -- start
+
+
+class Unstartable(Whole):
+    error: Exception = RuntimeError("socket")
+
+    @hookimpl
+    def karpenter_start(self, context):
+        raise self.error
+
+
+def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
+    data = Whole("data", DataNodeClass)
+
+    async def scenario(world):
+        pytest.fail("started")
+
+    with pytest.raises(PluginError, match=r'plug-in "web" .* could not start: .*socket'):
+        virtual(scenario, data=data, web=Unstartable())
+    assert data.stopped
+
+
+def test_what_the_user_must_mend_passes_through_as_it_is(virtual):
+    web = Unstartable()
+    web.error = BadInputError("instance types file x: entry 3: Price: must be a number")
+
+    async def scenario(world):
+        pytest.fail("started")
+
+    with pytest.raises(BadInputError, match=r"^instance types file x: entry 3: Price"):
+        virtual(scenario, web=web)
+
+
+class Aliasing(FakeProvider):
+    canonical = "topology.kubernetes.io/zone"
+
+    @hookimpl
+    def karpenter_classify_labels(self):
+        return LabelClasses(aliases={"zone": self.canonical})
+
+
+def test_two_meanings_of_a_label_name_both_plugins(virtual):
+    data = Aliasing("data", DataNodeClass)
+    data.canonical = "data.example.com/zone"
+
+    async def scenario(world):
+        pytest.fail("started")
+
+    with pytest.raises(PluginError, match=r'label "zone" stands for .*"data" and .*"web"'):
+        virtual(scenario, web=Aliasing(), data=data)
+
+
+# -- prices and risks
+
+
+class Discount:
+    def __init__(self, share):
+        self.share = share
+
+    @hookimpl
+    def karpenter_adjust_prices(self, offerings):
+        return [
+            Price(line.offering.price.amount * self.share)
+            if line.instance_type.name == "small"
+            else None
+            for line in offerings
+        ]
+
+
+class Risk:
+    def __init__(self, risk):
+        self.risk = risk
+
+    @hookimpl
+    def karpenter_rate_risk(self, offerings):
+        return [self.risk if line.offering.capacity_type == "spot" else None for line in offerings]
+
+
+def test_plugins_change_prices_and_risks_of_the_catalogue(virtual):
+    """Prices one after the other; of the risks the highest counts."""
+
+    async def plain(world):
+        before.update({it.name: it for it in await world.catalogue(node_class())})
+
+    async def scenario(world):
+        for it in await world.catalogue(node_class()):
+            for new, old in zip(it.offerings, before[it.name].offerings, strict=True):
+                factor = 0.25 if it.name == "small" else 1
+                assert new.price.amount == pytest.approx(old.price.amount * factor)
+                assert new.interruption_risk == (0.2 if new.capacity_type == "spot" else 0)
+
+    before = {}
+    virtual(plain, web=FakeProvider())
+    plugins = {"a": Discount(0.5), "b": Discount(0.5), "c": Risk(0.2), "d": Risk(0.1)}
+    virtual(scenario, web=FakeProvider(), **plugins)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "words"),
+    [
+        (Discount(None), 'plug-in "pricing" failed in karpenter_adjust_prices'),
+        (Risk(7), 'plug-in "pricing": karpenter_rate_risk rated small with 7'),
+    ],
+)
+def test_a_price_plugin_that_fails_fails_the_catalogue(virtual, plugin, words):
+    async def scenario(world):
+        with pytest.raises(CloudProviderError, match=words):
+            await world.catalogue(node_class())
+
+    virtual(scenario, web=FakeProvider(), pricing=plugin)
+
+
+def test_a_type_listed_twice_is_refused(virtual):
+    class Doubling(FakeProvider):
+        @hookimpl
+        def karpenter_list_instance_types(self):
+            return [*super().karpenter_list_instance_types()] * 2
+
+    async def scenario(world):
+        with pytest.raises(CloudProviderError, match="lists small twice"):
+            await world.catalogue(node_class())
+
+    virtual(scenario, web=Doubling())
+
+
+def test_terminations_of_one_instance_join(virtual):
+    web = FakeProvider()
+
+    async def scenario(world):
+        answers = await asyncio.gather(
+            *(world.providers.terminate(WEB, "fake://web-1") for _ in range(3))
+        )
+        assert answers == [Termination.GONE] * 3
+        assert web.terminations == [["fake://web-1"]]
+
+    virtual(scenario, web=web)
