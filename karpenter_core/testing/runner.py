@@ -130,7 +130,7 @@ class World:
     async def __aenter__(self) -> Self:
         await self.client.__aenter__()
         try:
-            await self._install_crds()
+            await self.install_crds()
             await self.clean()
             await self.mirror.__aenter__()
         except BaseException:
@@ -152,7 +152,7 @@ class World:
         finally:
             await self.client.__aexit__(kind, error, trace)
 
-    async def _install_crds(self) -> None:
+    async def install_crds(self) -> None:
         """Create the CRDs that are not there yet and wait until they are served."""
         kind = resources.CUSTOM_RESOURCE_DEFINITIONS
         names = {str(crd["metadata"]["name"]) for crd in self._crds}
