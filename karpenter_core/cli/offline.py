@@ -201,11 +201,23 @@ class _ObjectReader:
             version = render_crd(model)["spec"]["versions"][0]
             validator = SchemaValidator(version["schema"]["openAPIV3Schema"])
             self._validators[group, kind] = validator
-        judged = validator.default(entry.manifest)
+        judged = validator.default(_with_empty_requirements(entry.manifest))
         errors = validator.validate(judged)
         if errors:
             raise BadInputError(f"{entry.title}: {describe_errors(errors)}")
         return judged
+
+
+def _with_empty_requirements(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Let a pool leave out `requirements`, which the CRD wants to be there though empty."""
+    manifest = copy.deepcopy(manifest)
+    spec: Any = manifest.get("spec")
+    for name in ("template", "spec"):
+        spec = cast("dict[str, Any]", spec).get(name) if isinstance(spec, dict) else None
+    if manifest["kind"] == "NodePool" and isinstance(spec, dict):
+        template = cast("dict[str, Any]", spec)
+        template["requirements"] = template.get("requirements") or []
+    return manifest
 
 
 def _as_served(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -244,8 +256,10 @@ def _waiting_pod(pod: dict[str, Any]) -> dict[str, Any]:
     """Say of a pod without a node that the scheduler found none (unless gates hold it)."""
     spec: dict[str, Any] = pod.get("spec") or {}
     status: dict[str, Any] = pod.get("status") or {}
-    if spec.get("nodeName") or spec.get("schedulingGates") or status.get("phase") in _FINISHED:
+    if spec.get("nodeName") or status.get("phase") in _FINISHED:
         return pod
+    if spec.get("schedulingGates"):
+        return {**pod, "status": {"phase": "Pending"}}
     conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
     conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
     kept = {name: value for name, value in status.items() if name != "nominatedNodeName"}

@@ -250,14 +250,14 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
         key = (claim["nodePool"], *cheapest.values(), len(claim["instanceTypes"]))
         groups.setdefault(key, []).append(len(claim["pods"]))
     table = _table(
-        "Nodes to launch", "pool", "cheapest", "zone", "capacity",
+        "Nodes to launch", "pool", "cheapest offering",
         numbers=("types", "nodes", "pods", "price/h", "sum/h"),
     )  # fmt: skip
     for (pool, name, zone, kind, price, types), pods in groups.items():
-        table.add_row(
-            _plain(pool), _plain(name), _plain(zone), _plain(kind), str(types), str(len(pods)),
-            str(sum(pods)), f"{price:.4f}", f"{price * len(pods):.4f}",
-        )  # fmt: skip
+        offering = _plain(f"{name} {zone} {kind}")
+        counts = (types, len(pods), sum(pods))
+        sums = (f"{price:.4f}", f"{price * len(pods):.4f}")
+        table.add_row(_plain(pool), offering, *map(str, counts), *sums)
     return table
 
 

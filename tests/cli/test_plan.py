@@ -1,0 +1,346 @@
+"""`karpenter plan --offline`: the contract other tools depend on, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+POOL = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "general"},
+    "spec": {
+        "template": {
+            "spec": {
+                "nodeClassRef": {
+                    "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default",
+                },
+            }
+        }
+    },
+}  # fmt: skip
+TYPES = [
+    {
+        "name": name,
+        "offerings": [
+            {
+                "Price": price,
+                "Available": True,
+                "Requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]},
+                ],
+            }
+        ],
+        "architecture": "amd64",
+        "operatingSystems": ["linux"],
+        "resources": {
+            "cpu": cpu, "memory": memory, "ephemeral-storage": "20Gi", "pods": "110",
+        },
+    }
+    for name, cpu, memory, price in (
+        ("small", "2", "4Gi", 0.10),
+        ("medium", "4", "8Gi", 0.18),
+        ("large", "16", "32Gi", 1.00),
+    )
+]  # fmt: skip
+
+
+def pod(name, cpu="500m", memory="512Mi", *, limits=False, **spec):
+    amounts = {"limits" if limits else "requests": {"cpu": cpu, "memory": memory}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"containers": [{"name": "app", "image": "app", "resources": amounts}], **spec},
+    }
+
+
+def node(name, **labels):
+    amounts = {"cpu": "1", "memory": "2Gi", "pods": "10"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "spec": {"providerID": f"test://{name}"},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+@pytest.fixture
+def types_file(tmp_path):
+    path = tmp_path / "types.json"
+    path.write_text(json.dumps(TYPES))
+    return path
+
+
+@pytest.fixture
+def run(capsys, types_file):
+    from karpenter_core.cli.main import main
+
+    def call(*arguments, code=0):
+        with pytest.raises(SystemExit) as ended:
+            main(
+                ["plan", "--offline", "--instance-types-file", str(types_file)]
+                + [str(argument) for argument in arguments]
+            )
+        assert ended.value.code == code
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def plan(run):
+    return lambda *arguments: json.loads(run("-o", "json", *arguments).out)
+
+
+def write(path, *documents):
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+def test_the_json_says_claims_nodes_reasons_and_cost(plan, tmp_path):
+    """Every field of the contract, for pods of each fate."""
+    file = write(
+        tmp_path / "all.yaml",
+        POOL,
+        node("old"),
+        pod("a"),
+        pod("b", cpu="3", limits=True),
+        pod("huge", cpu="100"),
+        pod("picky", nodeSelector={"kubernetes.io/arch": "arm64"}),
+    )
+
+    found = plan(file)
+
+    assert set(found) == {"nodeClaims", "existingNodes", "unschedulable", "cost", "timings"}
+    (claim,) = found["nodeClaims"]
+    assert claim["nodePool"] == "general"
+    assert claim["pods"] == ["shop/b"]
+    assert claim["instanceTypes"] == ["medium", "large"]
+    assert claim["cheapest"] == {
+        "instanceType": "medium", "zone": "z1", "capacityType": "on-demand", "price": 0.18,
+    }  # fmt: skip
+    assert {
+        "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large", "medium"],
+    } in claim["requirements"]  # fmt: skip
+    assert found["existingNodes"] == {"old": ["shop/a"]}
+    assert set(found["unschedulable"]) == {"shop/huge", "shop/picky"}
+    huge = found["unschedulable"]["shop/huge"]["pools"]["general"]
+    assert (huge["constraint"], huge["closest"]) == ("resource", "large")
+    assert "cpu: 100 asked" in huge["detail"]
+    picky = found["unschedulable"]["shop/picky"]
+    assert picky["pools"]["general"]["constraint"] == "requirement"
+    assert "kubernetes.io/arch" in picky["message"]
+    assert found["cost"] == {"hourly": 0.18, "lowerBound": None, "firstFit": 0.18}
+
+
+def test_one_json_object_may_hold_a_whole_cluster(plan, tmp_path):
+    """Keys instead of kinds; daemonSetPods run once on every node."""
+    untyped = [{k: v for k, v in p.items() if k not in {"apiVersion", "kind"}} for p in (pod("a"),)]
+    bound = pod("bound", nodeName="old")
+    file = tmp_path / "cluster.json"
+    file.write_text(
+        json.dumps(
+            {
+                "nodePools": [POOL],
+                "nodes": [node("old")],
+                "boundPods": [bound],
+                "pods": untyped,
+                "daemonSetPods": [pod("agent", cpu="400m")],
+            }
+        )
+    )
+
+    found = plan(file)
+
+    # 1 CPU less 500m bound less 400m of the daemon leaves too little for 500m
+    assert found["existingNodes"] == {}
+    (claim,) = found["nodeClaims"]
+    assert claim["pods"] == ["shop/a"]
+    assert claim["instanceTypes"][0] == "small"
+
+
+def test_lists_folders_and_other_kinds_are_read(run, plan, tmp_path):
+    """A folder of files, a List as kubectl writes it; what scheduling ignores is said to be."""
+    folder = tmp_path / "manifests"
+    (folder / "deep").mkdir(parents=True)
+    write(folder / "pool.yaml", POOL, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}})
+    write(
+        folder / "deep" / "pods.yml",
+        {"apiVersion": "v1", "kind": "List", "items": [pod("a"), pod("b")]},
+    )
+    (folder / "notes.txt").write_text("not read")
+
+    assert plan(folder)["nodeClaims"][0]["pods"] == ["shop/a", "shop/b"]
+    assert "1 objects of kind ConfigMap ignored" in run(folder).err
+
+
+def test_pools_of_foreign_clouds_are_planned_with_the_given_catalogue(plan, tmp_path):
+    """A NodeClass kind that no loaded provider serves is no obstacle to planning."""
+    pool = json.loads(json.dumps(POOL))
+    pool["spec"]["template"]["spec"]["nodeClassRef"] = {
+        "group": "example.com", "kind": "OtherClass", "name": "x",
+    }  # fmt: skip
+
+    found = plan(write(tmp_path / "all.yaml", pool, pod("a")))
+
+    assert found["nodeClaims"][0]["instanceTypes"][0] == "small"
+    labels = {r["key"]: r["values"] for r in found["nodeClaims"][0]["requirements"]}
+    assert labels["example.com/otherclass"] == ["x"]
+
+
+def test_modes_change_what_they_name(plan, tmp_path):
+    """First-fit packs into one large node; ignored preferences are not tried."""
+    wish = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 1,
+                    "preference": {
+                        "matchExpressions": [
+                            {
+                                "key": "node.kubernetes.io/instance-type",
+                                "operator": "In",
+                                "values": ["large"],
+                            }
+                        ]
+                    },
+                }
+            ]
+        }
+    }
+    many = write(tmp_path / "many.yaml", POOL, *(pod(f"p{n}", cpu="1") for n in range(15)))
+    wishing = write(tmp_path / "wishing.yaml", POOL, pod("a", affinity=wish))
+
+    first_fit = plan("--packing", "first-fit", many)
+    value = plan(many)
+
+    assert [c["cheapest"]["instanceType"] for c in first_fit["nodeClaims"]] == ["large"]
+    assert value["cost"]["hourly"] < first_fit["cost"]["hourly"] == value["cost"]["firstFit"]
+    assert plan(wishing)["nodeClaims"][0]["instanceTypes"] == ["large"]
+    assert plan("--ignore-preferences", wishing)["nodeClaims"][0]["instanceTypes"][0] == "small"
+
+
+def test_pods_need_not_be_marked_unschedulable_but_gates_hold(plan, tmp_path):
+    """Every pod without a node is to be placed, whatever its status; gated ones wait."""
+    fresh = {**pod("fresh"), "status": {"phase": "Pending", "conditions": []}}
+    done = {**pod("done"), "status": {"phase": "Succeeded"}}
+    gated = pod("gated", schedulingGates=[{"name": "example.com/hold"}])
+
+    found = plan(write(tmp_path / "all.yaml", POOL, fresh, done, gated))
+
+    assert [c["pods"] for c in found["nodeClaims"]] == [["shop/fresh"]]
+    assert set(found["unschedulable"]) == {"shop/gated"}
+    assert "example.com/hold" in found["unschedulable"]["shop/gated"]["message"]
+
+
+def test_the_table_shows_nodes_reasons_and_brackets(run, tmp_path):
+    """For people; values in brackets are not swallowed as markup."""
+    shown = run(
+        write(
+            tmp_path / "all.yaml", POOL, pod("a"),
+            pod("picky", nodeSelector={"kubernetes.io/arch": "arm64"}),
+        )
+    ).out  # fmt: skip
+
+    assert "general" in shown
+    assert "small z1 on-demand" in shown
+    assert "[arm64]" in shown
+    assert "1 nodes to launch for 1 pods at 0.1000 per hour" in shown
+
+
+def broken(field, value):
+    pool = json.loads(json.dumps(POOL))
+    pool["spec"][field] = value
+    return pool
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "line 2: is not YAML"),
+        ("- 1", "document 1: is no Kubernetes object but a list"),
+        ("kind: Pod", 'document 1: field "apiVersion": missing'),
+        ("pots: []", 'document 1: field "pots": unknown'),
+        ("pods: {}\nnodes: x", 'document 1: field "nodes": must be a list'),
+        (
+            "apiVersion: karpenter.sh/v1\nkind: NodePoool\nmetadata: {name: x}",
+            'document 1: field "kind": unknown kind "NodePoool"',
+        ),
+        (
+            yaml.safe_dump_all([POOL, broken("weight", 500)]).replace("general", "heavy", 1),
+            'document 2: NodePool "general": spec.weight: Invalid value: 500',
+        ),
+        (
+            yaml.safe_dump_all([pod("a"), pod("b", cpu="many")]),
+            'document 2: Pod "shop/b"',
+        ),
+        (yaml.safe_dump_all([pod("a"), pod("a")]), 'Pod "shop/a": is already in'),
+        (yaml.safe_dump({**pod("a"), "metadata": {}}), 'field "metadata.name": missing'),
+    ],
+)
+def test_bad_input_gets_one_message_naming_file_document_object_and_field(
+    run, tmp_path, text, said
+):
+    """Exit code 2 and one line, whatever is wrong."""
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+
+    shown = run(file, code=2)
+
+    assert shown.out == ""
+    (line,) = shown.err.strip().splitlines()
+    assert line.startswith(f"karpenter: {file}")
+    assert said in line
+
+
+def test_unreadable_files_are_named(run, tmp_path):
+    """A file that is not there, a broken JSON file, an empty folder, a broken catalogue."""
+    (tmp_path / "x.json").write_text("{]")
+    (tmp_path / "empty").mkdir()
+    bad_types = tmp_path / "bad-types.json"
+    bad_types.write_text('[{"name": "x"}]')
+
+    assert f"{tmp_path / 'none.yaml'}: cannot be read" in run(tmp_path / "none.yaml", code=2).err
+    assert "x.json: line 1: is not JSON" in run(tmp_path / "x.json", code=2).err
+    assert "empty: no YAML or JSON file" in run(tmp_path / "empty", code=2).err
+    pool = write(tmp_path / "pool.yaml", POOL)
+    assert "bad-types.json" in run("--instance-types-file", bad_types, pool, code=2).err
+
+
+def test_the_same_bytes_in_any_process(tmp_path, types_file):
+    """Two hash seeds, apart from timings."""
+    documents = [
+        POOL,
+        *(pod(f"p{n}", cpu=f"{100 + 50 * (n % 7)}m") for n in range(40)),
+        *(node(f"n{n}") for n in range(3)),
+        pod("picky", nodeSelector={"example.com/team": "blue"}),
+    ]
+    file = write(tmp_path / "all.yaml", *documents)
+    outputs = []
+    for seed in ("1", "2"):
+        ended = subprocess.run(
+            [
+                sys.executable, "-c", "from karpenter_core.cli.main import main; main()",
+                "plan", "--offline", str(file), "-o", "json",
+                "--instance-types-file", str(types_file),
+            ],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found = json.loads(ended.stdout)
+        assert found.pop("timings")
+        outputs.append(json.dumps(found))
+
+    assert outputs[0] == outputs[1]
