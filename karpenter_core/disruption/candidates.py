@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
 from karpenter_core.api.prices import Price
-from karpenter_core.disruption.costs import disruption_cost, reschedule_cost
+from karpenter_core.disruption.costs import disruption_cost, eviction_cost, reschedule_cost
 from karpenter_core.state.placements import NOMINATION_WINDOW, expected_machines
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.api.records import NodeView, PodView
+    from karpenter_core.api.records import NodeView, PodShape, PodView
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -187,6 +187,8 @@ class _Judge:
         default_factory=dict[str, "Mapping[str, InstanceType]"]
     )
 
+    _costs: dict[PodShape, float] = field(default_factory=dict["PodShape", float])
+
     def verdict(self, machine: StateNode) -> Candidate | Blocked:
         """Judge one machine."""
         if machine.provider_id and machine.provider_id in self.queued:
@@ -257,6 +259,12 @@ class _Judge:
             self._types[pool] = {item.name: item for item in types}
         return self._types[pool]
 
+    def _eviction_cost(self, shape: PodShape) -> float:
+        cost = self._costs.get(shape)
+        if cost is None:
+            cost = self._costs[shape] = eviction_cost(shape)
+        return cost
+
     def _candidate(
         self,
         machine: StateNode,
@@ -268,6 +276,7 @@ class _Judge:
         labels = machine.labels
         instance_type = types.get(labels.get(INSTANCE_TYPE, ""))
         zone, capacity_type = labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
+        costs = [self._eviction_cost(pod.shape) for pod in machine.pods]
         return Candidate(
             machine=machine,
             node=node,
@@ -277,8 +286,10 @@ class _Judge:
             zone=zone,
             capacity_type=capacity_type,
             price=_price(instance_type, zone, capacity_type),
-            disruption_cost=disruption_cost(machine.pods, claim, self.now),
-            reschedule_cost=reschedule_cost(machine.pods),
+            disruption_cost=disruption_cost(costs, claim, self.now),
+            reschedule_cost=reschedule_cost(
+                cost for pod, cost in zip(machine.pods, costs, strict=True) if pod.is_reschedulable
+            ),
         )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.api.records import PodShape, PodView
+    from karpenter_core.api.records import PodShape
 
 __all__ = ["disruption_cost", "eviction_cost", "lifetime_remaining", "reschedule_cost"]
 
@@ -47,14 +47,14 @@ def lifetime_remaining(claim: NodeClaim, now: datetime) -> float:
     return min(max((expire_after - (now - created)) / expire_after, 0.0), 1.0)
 
 
-def disruption_cost(pods: Iterable[PodView], claim: NodeClaim, now: datetime) -> float:
+def disruption_cost(eviction_costs: Iterable[float], claim: NodeClaim, now: datetime) -> float:
     """Return what ending a machine costs, less the shorter it has to live anyway."""
-    return sum(eviction_cost(pod.shape) for pod in pods) * lifetime_remaining(claim, now)
+    return sum(eviction_costs) * lifetime_remaining(claim, now)
 
 
-def reschedule_cost(pods: Iterable[PodView]) -> float:
-    """Return 1 plus what moving pods costs; pods that like to go cost nothing.
+def reschedule_cost(eviction_costs: Iterable[float]) -> float:
+    """Return 1 plus what moving these pods costs; pods that like to go cost nothing.
 
     A node for which this is 1 is empty, whatever runs on it.
     """
-    return 1.0 + sum(max(0.0, eviction_cost(pod.shape)) for pod in pods if pod.is_reschedulable)
+    return 1.0 + sum(max(0.0, cost) for cost in eviction_costs)

@@ -64,7 +64,7 @@ class NodeIndex:
 
     __slots__ = (
         "_by_claim", "_by_node", "_claims_by_id", "_joined", "_key_of_claim", "_key_of_node",
-        "_machines", "_managed_kinds", "_nodes_by_id", "_sorted", "_stale",
+        "_machines", "_managed_kinds", "_nodes_by_id", "_position", "_sorted", "_stale",
     )  # fmt: skip
 
     def __init__(self, managed_kinds: frozenset[tuple[str, str]]) -> None:
@@ -78,7 +78,8 @@ class NodeIndex:
         self._by_claim: Table[str, StateNode] = Table()
         self._nodes_by_id: Table[str, tuple[str, ...]] = Table()
         self._claims_by_id: Table[str, tuple[str, ...]] = Table()
-        self._sorted: tuple[StateNode, ...] | None = None
+        self._sorted: tuple[StateNode, ...] = ()
+        self._position: dict[str, int] = {}
 
     def put_node(self, new: NodeView | None, old: NodeView | None) -> tuple[str, ...]:
         """Replace what is known of a node; return the claims whose machine changed."""
@@ -128,23 +129,17 @@ class NodeIndex:
         self, pods_by_node: Mapping[str, tuple[PodView, ...]], ledger: LedgerView
     ) -> NodeTables:
         """Join what changed anew and return the index as it is now."""
-        gone: list[StateNode] = []
-        for key in sorted(self._stale):
-            old = self._joined.pop(key, None)
-            if old is not None:
-                gone.append(old)
-            new = self._join(key, pods_by_node, ledger)
-            if new is not None:
-                self._joined[key] = new
-        for machine in gone:
-            self._unfile(machine)
-        for key in self._stale:
-            machine = self._joined.get(key)
-            if machine is not None:
-                self._file(machine)
-        if self._stale or self._sorted is None:
-            self._sorted = tuple(sorted(self._joined.values(), key=_name_order))
+        before = {key: self._joined.pop(key, None) for key in sorted(self._stale)}
         self._stale.clear()
+        for machine in before.values():
+            if machine is not None:
+                self._unfile(machine)
+        for key in before:
+            machine = self._join(key, pods_by_node, ledger)
+            if machine is not None:
+                self._joined[key] = machine
+                self._file(machine)
+        self._sort(before)
         return NodeTables(
             state_nodes=self._sorted,
             by_node=self._by_node.freeze(),
@@ -152,6 +147,19 @@ class NodeIndex:
             nodes_by_provider_id=self._nodes_by_id.freeze(),
             claims_by_provider_id=self._claims_by_id.freeze(),
         )
+
+    def _sort(self, before: Mapping[str, StateNode | None]) -> None:
+        """Bring the sorted list up to date; only a new or changed name makes it be sorted."""
+        if all(_same_place(old, self._joined.get(key)) for key, old in before.items()):
+            machines = list(self._sorted)
+            for key, old in before.items():
+                if old is not None:
+                    machines[self._position[key]] = self._joined[key]
+            self._sorted = tuple(machines)
+            return
+        ordered = sorted(self._joined.items(), key=lambda item: _name_order(item[1]))
+        self._position = {key: index for index, (key, _) in enumerate(ordered)}
+        self._sorted = tuple(machine for _, machine in ordered)
 
     def _join(
         self, key: str, pods_by_node: Mapping[str, tuple[PodView, ...]], ledger: LedgerView
@@ -189,6 +197,12 @@ class NodeIndex:
 
 def _name_order(machine: StateNode) -> tuple[str, str]:
     return machine.name, machine.provider_id
+
+
+def _same_place(old: StateNode | None, new: StateNode | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return _name_order(old) == _name_order(new)
 
 
 def _list(table: Table[str, tuple[str, ...]], provider_id: str, name: str) -> None:

@@ -65,7 +65,7 @@ class PodBudgets:
     def _blocking(
         self, pod: PodView, now: datetime, *, fully: bool
     ) -> tuple[PodDisruptionBudgetView, ...]:
-        if not is_evictable(pod, now):
+        if pod.namespace not in self._by_namespace or not is_evictable(pod, now):
             return ()
         budgets = self.matching(pod)
         if len(budgets) > 1:

@@ -1,76 +1,189 @@
-"""A dictionary that can be handed out as it is now and still be written to afterwards."""
+"""A dictionary that can be handed out as it is now and still be written to afterwards.
+
+A cluster's pods are a hundred thousand entries, and a snapshot is taken after every few events:
+copying the table each time would cost more than everything else. So what was handed out stays as
+it is, and what changes since lies in a small second dictionary above it. Handing out copies that
+small one only; when it has grown to a fixed share of the large one the two are merged, which spreads
+the cost of a copy over as many writes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar, final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Final, Generic, TypeVar, cast, final
 
 __all__ = ["Table"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
+_SMALL: Final = 256
+"""Tables up to this size are copied whole."""
+_SHARE: Final = 32
+"""A table is merged when more than one in so many entries lies above."""
+
+
+@final
+class _Gone:
+    """Stands above an entry that was removed."""
+
+
+_GONE: Final = _Gone()
+
 
 @final
 class Table(Generic[K, V]):
-    """One table of the state, copied at the first write after it was frozen.
+    """One table of the state; what `freeze` returned never changes.
 
-    A burst of events between two snapshots costs one copy of the tables it touches, and a table
-    that nothing touched is the same object in both.
+    A table that nothing was written to is the same object in two snapshots.
     """
 
-    __slots__ = ("_items", "_view")
+    __slots__ = ("_above", "_base", "_base_is_shared", "_length", "_view")
 
     def __init__(self) -> None:
-        self._items: dict[K, V] = {}
+        self._base: dict[K, V] = {}
+        self._base_is_shared = False
+        self._above: dict[K, V | _Gone] = {}
+        self._length = 0
         self._view: Mapping[K, V] | None = None
 
     def freeze(self) -> Mapping[K, V]:
         """Return the table as it is now; later writes do not show in what was returned."""
         if self._view is None:
-            self._view = MappingProxyType(self._items)
+            if len(self._above) > _SMALL + self._length // _SHARE or self._length <= _SMALL:
+                self._merge()
+            if self._above:
+                self._view = _Overlay(self._base, self._above.copy(), self._length)
+            else:
+                self._view = MappingProxyType(self._base)
+            self._base_is_shared = True
         return self._view
 
     def get(self, key: K) -> V | None:
         """Return the value of a key, None without one."""
-        return self._items.get(key)
+        if key in self._above:
+            value = self._above[key]
+            return None if isinstance(value, _Gone) else value
+        return self._base.get(key)
 
     def put(self, key: K, value: V) -> None:
         """Write one entry."""
-        self._own()[key] = value
+        self._view = None
+        if key not in self:
+            self._length += 1
+        if self._base_is_shared:
+            self._above[key] = value
+        else:
+            self._base[key] = value
 
     def drop(self, key: K) -> V | None:
-        """Remove an entry and return it; a missing one costs no copy."""
-        if key not in self._items:
+        """Remove an entry and return it."""
+        value = self.get(key)
+        if key not in self:
             return None
-        return self._own().pop(key)
-
-    def clear(self) -> None:
-        """Remove everything."""
-        if self._items:
-            self._items, self._view = {}, None
-
-    def __contains__(self, key: K) -> bool:
-        return key in self._items
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def values(self) -> Iterator[V]:
-        """Iterate over the values."""
-        return iter(self._items.values())
+        self._view = None
+        self._length -= 1
+        if not self._base_is_shared:
+            del self._base[key]
+        elif key in self._base:
+            self._above[key] = _GONE
+        else:
+            del self._above[key]
+        return value
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Iterate over keys and values."""
-        return iter(self._items.items())
+        return iter(self.freeze().items())
 
-    def _own(self) -> dict[K, V]:
-        if self._view is not None:
-            self._items, self._view = dict(self._items), None
-        return self._items
+    def __contains__(self, key: K) -> bool:
+        if key in self._above:
+            return not isinstance(self._above[key], _Gone)
+        return key in self._base
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _merge(self) -> None:
+        if not self._above:
+            return
+        merged = self._base.copy() if self._base_is_shared else self._base
+        for key, value in self._above.items():
+            if isinstance(value, _Gone):
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        self._base, self._base_is_shared, self._above = merged, False, {}
+
+
+@final
+class _Overlay(Mapping[K, V]):
+    """A large dictionary with a small one above it; neither ever changes."""
+
+    __slots__ = ("_above", "_base", "_length")
+
+    def __init__(self, base: dict[K, V], above: dict[K, V | _Gone], length: int) -> None:
+        self._base = base
+        self._above = above
+        self._length = length
+
+    def __getitem__(self, key: K) -> V:
+        if key in self._above:
+            value = self._above[key]
+            if isinstance(value, _Gone):
+                raise KeyError(key)
+            return value
+        return self._base[key]
+
+    def __contains__(self, key: object) -> bool:
+        if key in self._above:
+            return not isinstance(self._above[cast("K", key)], _Gone)
+        return key in self._base
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self.pairs())
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values."""
+        return _Values(self)
+
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of keys and values."""
+        return _Items(self)
+
+    def pairs(self) -> Iterator[tuple[K, V]]:
+        """Iterate over keys and values without looking each of them up."""
+        above = self._above
+        for key, value in self._base.items():
+            if key not in above:
+                yield key, value
+        for key, newer in above.items():
+            if not isinstance(newer, _Gone):
+                yield key, newer
+
+
+@final
+class _Values(ValuesView[V], Generic[K, V]):
+    __slots__ = ("_overlay",)
+
+    def __init__(self, overlay: _Overlay[K, V]) -> None:
+        super().__init__(overlay)
+        self._overlay = overlay
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._overlay.pairs())
+
+
+@final
+class _Items(ItemsView[K, V]):
+    __slots__ = ("_overlay",)
+
+    def __init__(self, overlay: _Overlay[K, V]) -> None:
+        super().__init__(overlay)
+        self._overlay = overlay
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return self._overlay.pairs()
