@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from karpenter_core.api.base import KubernetesObject
 
 __all__ = ["crds"]
 
@@ -21,3 +26,31 @@ def crds(
     ] = None,
 ) -> None:
     """Print the CustomResourceDefinitions that this version needs."""
+    from karpenter_core.api.crd import crd_file_name, render_yaml
+
+    for model in _models(provider or ()):
+        text = render_yaml(model)
+        if output_dir is None:
+            print(text, end="")
+        else:
+            output_dir.mkdir(parents=True, exist_ok=True)
+            (output_dir / crd_file_name(model)).write_text(text, encoding="utf-8")
+
+
+def _models(names: Sequence[str]) -> Iterator[type[KubernetesObject]]:
+    """Go over the core's kinds and those of the named providers."""
+    from karpenter_core.api.crd import core_models
+    from karpenter_core.errors import PluginError
+
+    yield from core_models()
+    if not names:
+        return
+    from karpenter_core.provider.manager import load_plugins
+
+    providers = load_plugins().providers
+    for name in dict.fromkeys(names):
+        if name not in providers:
+            known = ", ".join(sorted(providers)) or "none"
+            message = f'no provider "{name}" is installed (installed: {known})'
+            raise PluginError(message)
+        yield from providers[name].info.node_classes
