@@ -1,0 +1,54 @@
+"""What a faults file may say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.errors import BadInputError
+from karpenter_provider_kwok.faults import Fault, FaultKind, Operation, load_faults
+
+names = st.lists(st.text("ab*?-", max_size=5), max_size=3).map(tuple)
+seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
+
+
+@given(
+    st.builds(
+        Fault,
+        kind=st.sampled_from(FaultKind),
+        operation=st.sampled_from(Operation),
+        instance_types=names,
+        zones=names,
+        capacity_types=names,
+        node_claims=names,
+        delay=seconds,
+        retry_after=seconds,
+        notice=seconds,
+        count=st.none() | st.integers(1, 100),
+    )
+)
+def test_a_fault_reads_as_it_was_written(fault):
+    assert load_faults(f"[{fault.to_json()}]", file="f") == (fault,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "faults file f.json is not JSON: "),
+        ("{}", "faults file f.json: must be a list of faults"),
+        ("[1]", "faults file f.json: entry 0: must be an object, not 1"),
+        ('[{"fault": "fire"}]', "entry 0: fault: must be one of stock-out, throttle"),
+        ('[{"fault": "throttle", "operation": "dance"}]', "operation: must be one of launch"),
+        ('[{"fault": "stock-out", "zone": "a"}]', 'entry 0: unknown field "zone"'),
+        ('[{"fault": "stock-out", "zones": "a"}]', 'zones: must be a list of texts, not "a"'),
+        ('[{"fault": "stock-out", "count": 0}]', "count: must be a number above zero, not 0"),
+        ('[{"fault": "slow-call", "delay": 3}]', "delay: must be a duration such as 2s, not 3"),
+    ],
+)
+def test_a_mistake_is_named(text, message):
+    with pytest.raises(BadInputError) as error:
+        load_faults(text, file="f.json")
+    assert message in str(error.value)
