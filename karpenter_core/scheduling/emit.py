@@ -248,9 +248,12 @@ def _offered_capacity_types(machine: Machine) -> frozenset[str]:
 
 
 def _labels(claim: ClaimSignature) -> dict[str, str]:
-    """Return the template's labels and a value for every custom label that the claim requires."""
+    """Return the template's labels and a value for every custom label that the pool requires.
+
+    What only pods speak of they want absent, or not to have some value: no label at all does.
+    """
     labels = dict(claim.pool.labels)
-    for key in sorted(claim.requirements):
+    for key in sorted(claim.pool.requirements):
         if key in claim.pool.well_known or is_restricted_label(key):
             continue
         value = claim.requirements.get(key).any_value()

@@ -319,8 +319,10 @@ class Signatures:
             return NO_MATCH
         if first_conflict(rung.host_ports, signature.host_ports) is not None:
             return NO_MATCH
-        if not signature.requirements.compatible(
-            rung.requirements, allow_undefined=pool.well_known
+        # The template is asked too: "not in" of an earlier pod does not define a custom label.
+        if not all(
+            known.compatible(rung.requirements, allow_undefined=pool.well_known)
+            for known in (pool.requirements, signature.requirements)
         ):
             return NO_MATCH
         requirements = signature.requirements.merge(rung.requirements)
