@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from karpenter_core.cli import crds, plan, run
+from karpenter_core.cli import crds, demo, plan, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.command("run", add_help_option=False, context_settings=run.CONTEXT_SETTINGS)(run.run)
+    app.command("demo")(demo.demo)
     app.command("crds")(crds.crds)
     plan.register(app)
     _add_plugin_commands(app)
@@ -49,10 +50,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _add_plugin_commands(app: typer.Typer) -> None:
+    """Add what plug-ins bring; ones that clash cost their commands, not everybody's."""
+    from karpenter_core.errors import PluginError
     from karpenter_core.provider.manager import load_plugins
 
-    plugins = load_plugins()
+    try:
+        plugins = load_plugins()
+    except PluginError as error:
+        print(f"karpenter: no commands of plug-ins: {error}", file=sys.stderr)
+        return
     for name in plugins.implementers("karpenter_add_commands"):
         add = plugins.caller("karpenter_add_commands", name)
         if add is not None:
             add(app=app)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,14 +6,13 @@ test. A registry is handed in, so that two processes in one test do not share nu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from prometheus_client.metrics import MetricWrapperBase
 
 __all__ = ["Metrics", "markdown_table"]
 
@@ -52,13 +51,23 @@ POD_LABELS: Final = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """A metric as it is documented."""
+
+    name: str
+    type: str
+    text: str
+    labels: tuple[str, ...]
+
+
 @final
 class Metrics:
     """One attribute a metric; the groups follow the subsystems in the names."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry: Final = registry if registry is not None else CollectorRegistry()
-        self.declared: Final[dict[str, MetricWrapperBase]] = {}
+        self.declared: Final[dict[str, MetricRow]] = {}
         self._declare_nodeclaims()
         self._declare_nodes()
         self._declare_pods()
@@ -264,11 +273,6 @@ class Metrics:
             "Garbage collections not done because they looked too large.",
             ("kind",),
         )
-        self.interruptions = self._counter(
-            "interruptions_received_total",
-            "Announcements of the cloud about machines.",
-            ("kind",),
-        )
         self.build_info = self._gauge(
             "build_info",
             "1, with what is running in the labels.",
@@ -276,19 +280,16 @@ class Metrics:
         )
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
-        metric = Counter(f"{NAMESPACE}_{name}", text, labels, registry=self.registry)
-        self.declared[f"{NAMESPACE}_{name}"] = metric
-        return metric
+        full = self._declare(name, "counter", text, labels)
+        return Counter(full, text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, labels: Sequence[str]) -> Gauge:
-        metric = Gauge(f"{NAMESPACE}_{name}", text, labels, registry=self.registry)
-        self.declared[f"{NAMESPACE}_{name}"] = metric
-        return metric
+        full = self._declare(name, "gauge", text, labels)
+        return Gauge(full, text, labels, registry=self.registry)
 
     def _summary(self, name: str, text: str, labels: Sequence[str]) -> Summary:
-        metric = Summary(f"{NAMESPACE}_{name}", text, labels, registry=self.registry)
-        self.declared[f"{NAMESPACE}_{name}"] = metric
-        return metric
+        full = self._declare(name, "summary", text, labels)
+        return Summary(full, text, labels, registry=self.registry)
 
     def _histogram(
         self,
@@ -297,18 +298,19 @@ class Metrics:
         labels: Sequence[str],
         buckets: Sequence[float] = DURATION_BUCKETS,
     ) -> Histogram:
-        metric = Histogram(
-            f"{NAMESPACE}_{name}", text, labels, registry=self.registry, buckets=buckets
-        )
-        self.declared[f"{NAMESPACE}_{name}"] = metric
-        return metric
+        full = self._declare(name, "histogram", text, labels)
+        return Histogram(full, text, labels, registry=self.registry, buckets=buckets)
+
+    def _declare(self, name: str, kind: str, text: str, labels: Sequence[str]) -> str:
+        full = f"{NAMESPACE}_{name}"
+        self.declared[full] = MetricRow(name=full, type=kind, text=text, labels=tuple(labels))
+        return full
 
 
 def markdown_table(metrics: Metrics) -> str:
     """Return the metrics as the table of the reference documentation."""
     lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for name, metric in metrics.declared.items():
-        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the library has no public door to them
-        text = metric._documentation  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
-        lines.append(f"| `{name}` | {metric._type} | {labels} | {text} |")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
+    for metric in metrics.declared.values():
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        lines.append(f"| `{metric.name}` | {metric.type} | {labels} | {metric.text} |")
     return "\n".join(lines)

@@ -55,6 +55,14 @@ class Runtime:
     clock: Clock
     new_id: IdSource
     metrics: Metrics
+    cpu_requests: int = 1000
+    """CPU requests of the process in milli-cores; scales how much is done at once."""
+
+    def workers(self, minimum: int, maximum: int) -> int:
+        """Return how many keys are worked on at once: `minimum` on one core, `maximum` on 60."""
+        cores = max(-(-self.cpu_requests // 1000), 1)
+        scaled = int((maximum - minimum) / 59 * (cores - 1)) + minimum  # upstream's formula
+        return max(minimum, min(scaled, maximum))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

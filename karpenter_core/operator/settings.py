@@ -28,9 +28,11 @@ __all__ = [
     "Settings",
     "Value",
     "all_options",
+    "flag_name",
     "load_settings",
     "markdown_table",
     "parse_feature_gates",
+    "selected_plugins",
 ]
 
 Value: TypeAlias = str | int | bool | timedelta
@@ -160,7 +162,7 @@ OPTIONS: Final = (
         flag="disable-controller-warmup",
         env="DISABLE_CONTROLLER_WARMUP",
         default=True,
-        help="Start watching only when leading; false keeps a standby's state warm.",
+        help="Kept for existing charts: a standby watches in any case, so that it is warm.",
     ),
     Option(
         flag="disable-leader-election",
@@ -190,7 +192,7 @@ OPTIONS: Final = (
         flag="memory-limit",
         env="MEMORY_LIMIT",
         default=-1,
-        help="Memory limit of the container in bytes; -1 = none.",
+        help="Kept for existing charts: memory is bounded by what the cluster holds.",
     ),
     Option(
         flag="cpu-requests",
@@ -370,6 +372,26 @@ def all_options(plugin_options: Iterable[SettingSpec] = ()) -> tuple[Option, ...
     return (*core.values(), *_plugin_table(plugin_options, core).values())
 
 
+def flag_name(spec: SettingSpec) -> str:
+    """Return a plug-in's flag without dashes in front."""
+    return spec.flag.lstrip("-")
+
+
+def selected_plugins(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[str, ...] | None:
+    """Return the plug-ins to load, read before their own options can be; None = every one."""
+    option = next(item for item in OPTIONS if item.flag == "providers")
+    text = environment.get(option.env, "")
+    for index, argument in enumerate(arguments):
+        name, separator, value = argument.lstrip("-").partition("=")
+        if name != option.flag:
+            continue
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        text = value if separator else following
+    return _parts(text) or None
+
+
 def parse_feature_gates(text: str) -> FeatureGates:
     """Read `A=true,B=false`; unknown gates are ignored, missing ones keep their default.
 
@@ -404,18 +426,18 @@ def _plugin_table(specs: Iterable[SettingSpec], core: Mapping[str, Option]) -> d
     table: dict[str, Option] = {}
     variables = {option.env: option.flag for option in core.values()}
     for spec in dict.fromkeys(specs):  # two plug-ins may share a setting that both declare alike
-        if spec.flag in core or spec.flag in table:
-            message = f"option --{spec.flag} is declared twice"
+        flag = flag_name(spec)
+        if flag in core or flag in table:
+            message = f"option --{flag} is declared twice"
             raise SettingsError(message)
         if spec.env in variables:
             message = (
-                f"variable {spec.env} is declared twice, "
-                f"by --{variables[spec.env]} and by --{spec.flag}"
+                f"variable {spec.env} is declared twice, by --{variables[spec.env]} and by --{flag}"
             )
             raise SettingsError(message)
-        variables[spec.env] = spec.flag
-        table[spec.flag] = Option(
-            flag=spec.flag,
+        variables[spec.env] = flag
+        table[flag] = Option(
+            flag=flag,
             env=spec.env,
             default=spec.default,
             help=spec.help,
@@ -504,9 +526,7 @@ def _checked(option: Option, value: Value, *, source: str) -> Value:
 def _shape(values: dict[str, object]) -> None:
     """Turn texts that stand for something into what they stand for, in place."""
     for name in ("providers", "log_output_paths", "log_error_output_paths"):
-        values[name] = tuple(
-            part for part in (piece.strip() for piece in str(values[name]).split(",")) if part
-        )
+        values[name] = _parts(str(values[name]))
     values["feature_gates"] = parse_feature_gates(str(values["feature_gates"]))
     values["scheduler_config"] = parse_scheduler_config(str(values["scheduler_config"]))
     values["exchange_rates"] = _parse_rates(str(values["exchange_rates"]))
@@ -514,6 +534,11 @@ def _shape(values: dict[str, object]) -> None:
     cpu = values["cpu_requests"]
     if isinstance(cpu, int) and cpu <= 0:
         values["cpu_requests"] = DEFAULT_CPU_REQUESTS
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Read a comma separated list."""
+    return tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
 
 
 def _parse_rates(text: str) -> dict[str, float]:

@@ -21,7 +21,7 @@ from karpenter_core.state.events import CataloguePublished
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
@@ -64,6 +64,7 @@ class CatalogueController:
         self._listings: dict[ClassKey, _Listing] = {}
         self._published: dict[str, Catalogue] = {}
         self._classes: dict[str, ClassKey] = {}
+        self._problem_listeners: list[Callable[[str], None]] = []
         self._log: FilteringBoundLogger = structlog.get_logger("catalogue")
         self._reconciler: Reconciler[ClassKey] = Reconciler(
             self.name,
@@ -104,6 +105,10 @@ class CatalogueController:
         listing = self._listings.get(_class_key(pool))
         return "" if listing is None else listing.problem
 
+    def subscribe_problems(self, listener: Callable[[str], None]) -> None:
+        """Be told the names of pools whose listing has begun to fail, or works again."""
+        self._problem_listeners.append(listener)
+
     async def reconcile(self, key: ClassKey) -> Outcome:
         """List one NodeClass' instance types again and publish them to its pools."""
         snapshot = self._feed.snapshot()
@@ -124,23 +129,30 @@ class CatalogueController:
         except CloudProviderError as error:
             self._failed(listing, pools, error)
             raise
+        if listing.problem:
+            self._announce(listing, pools, "")
         self._take_over(listing, types)
         listing.fingerprint = fingerprint
         self._publish(pools, listing.catalogue)
         return Outcome(requeue_after=REFRESH_PERIOD.total_seconds())
 
     def _take_over(self, listing: _Listing, types: tuple[InstanceType, ...]) -> None:
-        listing.problem = ""
         listing.refreshed = self._runtime.clock.now()
         version = catalogue_version(types)
         if listing.catalogue is None or listing.catalogue.version != version:
             listing.catalogue = Catalogue(version=version, instance_types=types)
             self._log.info("listed instance types", count=len(types), version=version)
 
+    def _announce(self, listing: _Listing, pools: Iterable[NodePool], problem: str) -> None:
+        listing.problem = problem
+        for pool in pools:
+            for listener in self._problem_listeners:
+                listener(pool.name)
+
     def _failed(
         self, listing: _Listing, pools: Iterable[NodePool], error: CloudProviderError
     ) -> None:
-        listing.problem = str(error)
+        self._announce(listing, pools, str(error))
         for pool in pools:
             self._runtime.metrics.catalogue_refresh_errors.labels(nodepool=pool.name).inc()
         now = self._runtime.clock.now()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EvictionQueue"]
 
-CONCURRENCY: Final = 100  # upstream's lower bound
+CONCURRENCY: Final = (100, 5000)  # upstream's bounds
 _CREATED: Final = 201
 BOUNDED_RETRY: Final = Outcome(back_off=True)
 
@@ -75,7 +75,7 @@ class EvictionQueue:
                 base_seconds=BACKOFF_BASE.total_seconds(),
                 maximum_seconds=BACKOFF_CAP.total_seconds(),
             ),
-            concurrency=CONCURRENCY,
+            concurrency=runtime.workers(*CONCURRENCY),
             log_field="PodUID",
         )
         hands.feed.subscribe(Kind.POD, self._on_pod)

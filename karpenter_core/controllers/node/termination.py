@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeTerminationController"]
 
-CONCURRENCY: Final = 100  # upstream's lower bound
+CONCURRENCY: Final = (100, 5000)  # upstream's bounds
 
 
 @final
@@ -52,7 +52,7 @@ class NodeTerminationController:
             self.reconcile,
             runtime=runtime,
             backoff=Backoff(base_seconds=0.1, maximum_seconds=10.0),
-            concurrency=CONCURRENCY,
+            concurrency=runtime.workers(*CONCURRENCY),
             log_field="Node",
         )
         hands.feed.subscribe(Kind.NODE, self._reconciler.wake)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REGISTRATION_HOLD", "NodeClaimLifecycle"]
 
-CONCURRENCY: Final = 1000  # upstream's lower bound
+CONCURRENCY: Final = (1000, 5000)  # upstream's bounds
 REGISTRATION_HOLD: Final = timedelta(seconds=2)
 """How long a node that is not Ready may wait before it is let in.
 
@@ -94,7 +94,7 @@ class NodeClaimLifecycle:
             self.reconcile,
             runtime=runtime,
             backoff=Backoff(base_seconds=1.0, maximum_seconds=60.0),
-            concurrency=CONCURRENCY,
+            concurrency=runtime.workers(*CONCURRENCY),
             log_field="NodeClaim",
         )
         self._inbox = Inbox(

@@ -1,0 +1,1 @@
+"""NodePools: hash, validity, readiness, health of registrations, what they hold."""

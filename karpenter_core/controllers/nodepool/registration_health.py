@@ -1,0 +1,95 @@
+"""Whether the machines of a pool come to register: the condition NodeRegistrationHealthy. Pure.
+
+The last four results count; two failures among them make the pool unhealthy. It is for people:
+nothing is decided by it. A change of the pool or of its NodeClass starts the account anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import AWAITING_RECONCILIATION, FALSE, TRUE, UNKNOWN, find
+from karpenter_core.api.nodepool import NODE_REGISTRATION_HEALTHY, REGISTRATION_FAILED
+from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.state.events import RegistrationHealthReset
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
+
+__all__ = ["HealthStep", "with_registration_health"]
+
+UNHEALTHY_FAILURES: Final = 2  # upstream default: half of the last four
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthStep:
+    """The pool as it should be, and how the remembered results are to be corrected, if at all."""
+
+    pool: NodePool
+    reset: RegistrationHealthReset | None = None
+
+
+def with_registration_health(
+    pool: NodePool,
+    node_class: NodeClass,
+    results: tuple[bool, ...] | None,
+    *,
+    now: datetime,
+) -> HealthStep:
+    """Say what the last registrations amount to; `results` is None when nothing is remembered."""
+    condition = find(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
+    generation = node_class.metadata.generation
+    changed = (
+        condition is None
+        or pool.status.node_class_observed_generation != generation
+        or condition.observed_generation != pool.metadata.generation
+    )
+    if pool.status.node_class_observed_generation != generation:
+        status = pool.status.model_copy(update={"node_class_observed_generation": generation})
+        pool = pool.model_copy(update={"status": status})
+    if changed:
+        unknown = with_condition(
+            pool,
+            type=NODE_REGISTRATION_HEALTHY,
+            status=UNKNOWN,
+            reason=AWAITING_RECONCILIATION,
+            message="object is awaiting reconciliation",
+            now=now,
+        )
+        return HealthStep(pool=unknown, reset=RegistrationHealthReset(pool_uid=pool.uid))
+    if results is None:
+        known = {TRUE: (True,), FALSE: (False, False)}.get(condition.status if condition else "")
+        if known is None:
+            return HealthStep(pool=pool)
+        return HealthStep(
+            pool=pool, reset=RegistrationHealthReset(pool_uid=pool.uid, results=known)
+        )
+    return HealthStep(pool=_judged(pool, results, now))
+
+
+def _judged(pool: NodePool, results: tuple[bool, ...], now: datetime) -> NodePool:
+    if not results:
+        return pool
+    healthy = results.count(False) < UNHEALTHY_FAILURES
+    if healthy and results[-1]:
+        return with_condition(
+            pool,
+            type=NODE_REGISTRATION_HEALTHY,
+            status=TRUE,
+            reason=NODE_REGISTRATION_HEALTHY,
+            now=now,
+        )
+    if not healthy and not results[-1]:
+        return with_condition(
+            pool,
+            type=NODE_REGISTRATION_HEALTHY,
+            status=FALSE,
+            reason=REGISTRATION_FAILED,
+            message="Failed to register node",
+            now=now,
+        )
+    return pool

@@ -1,0 +1,238 @@
+"""Gauges of the cluster as it is: nodes, NodePools, pods, the state itself.
+
+They are computed from the Snapshot now and then, not kept up to date event by event, and what is no
+longer there loses its series with the next look.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    CPU,
+    INSTANCE_TYPE,
+    NODE_POOL,
+    OS,
+    REGION,
+    WINDOWS_BUILD,
+    ZONE,
+)
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.scheduling.resources import merge
+from karpenter_core.state.objects import Kind
+from karpenter_core.state.usage import pool_status_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from prometheus_client import Gauge
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.controllers.feed import Feed
+    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = ["Observability"]
+
+PERIOD_SECONDS: Final = 10.0
+
+
+@final
+class Observability:
+    """The controller `metrics`."""
+
+    def __init__(self, *, feed: Feed, runtime: Runtime, detailed: bool) -> None:
+        self._feed = feed
+        self._runtime = runtime
+        self._metrics = runtime.metrics
+        self._detailed = detailed
+        self._waiting: dict[str, PodView] = {}
+        self._started = runtime.clock.monotonic()
+        self._seen_version = -1
+        self._loop = Loop(self.name, self._step, runtime=runtime)
+        if detailed:
+            feed.subscribe(Kind.POD, self._on_pod)
+        self._touched: dict[str, None] = {}
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "metrics"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._loop.run()
+
+    async def _step(self) -> float:
+        snapshot = self._feed.snapshot()
+        self._state(snapshot)
+        now = self._runtime.clock.now()
+        if self._detailed and snapshot.synced:
+            self._waits(snapshot, now)
+            if snapshot.version != self._seen_version:
+                self._pools(snapshot)
+                self._nodes(snapshot)
+                self._pods(snapshot)
+                self._seen_version = snapshot.version
+            self._lifetimes(snapshot, now)
+        return PERIOD_SECONDS
+
+    def _state(self, snapshot: Snapshot) -> None:
+        metrics = self._metrics
+        metrics.cluster_state_node_count.set(len(snapshot.state_nodes))
+        metrics.cluster_state_synced.set(1 if snapshot.synced else 0)
+        unsynced = 0.0 if snapshot.synced else self._runtime.clock.monotonic() - self._started
+        metrics.cluster_state_unsynced_time.set(unsynced)
+
+    def _pools(self, snapshot: Snapshot) -> None:
+        self._metrics.nodepools_limit.clear()
+        self._metrics.nodepools_usage.clear()
+        for name, pool in snapshot.node_pools.items():
+            if not snapshot.manages(pool.spec.template.spec.node_class_ref):
+                continue
+            limits = parse_resources(pool.spec.limits)
+            _set_amounts(self._metrics.nodepools_limit, limits, {"nodepool": name})
+            used = pool_status_resources(snapshot, name)
+            _set_amounts(self._metrics.nodepools_usage, used, {"nodepool": name})
+
+    def _nodes(self, snapshot: Snapshot) -> None:
+        metrics = self._metrics
+        gauges = (
+            metrics.nodes_allocatable,
+            metrics.nodes_total_pod_requests,
+            metrics.nodes_total_daemon_requests,
+            metrics.nodes_system_overhead,
+        )
+        for gauge in gauges:
+            gauge.clear()
+        shown = [machine for machine in snapshot.state_nodes if machine.node is not None]
+        for machine in shown:
+            labels = _node_labels(machine)
+            overhead = {
+                name: machine.capacity.get(name, 0) - amount
+                for name, amount in machine.allocatable.items()
+            }
+            amounts = (machine.allocatable, machine.requests, machine.daemon_requests, overhead)
+            for gauge, values in zip(gauges, amounts, strict=True):
+                _set_amounts(gauge, values, labels)
+        self._utilization(shown)
+
+    def _utilization(self, machines: list[StateNode]) -> None:
+        requested = merge(machine.requests for machine in machines)
+        self._metrics.cluster_utilization.clear()
+        for name, amount in merge(machine.allocatable for machine in machines).items():
+            if amount:
+                share = 100.0 * requested.get(name, 0) / amount
+                self._metrics.cluster_utilization.labels(resource_type=_snake(name)).set(share)
+
+    def _lifetimes(self, snapshot: Snapshot, now: datetime) -> None:
+        gauge = self._metrics.nodes_current_lifetime
+        gauge.clear()
+        for machine in snapshot.state_nodes:
+            if machine.node is not None and machine.node.created is not None:
+                age = (now - machine.node.created).total_seconds()
+                gauge.labels(**_node_labels(machine)).set(max(age, 0.0))
+
+    def _pods(self, snapshot: Snapshot) -> None:
+        gauge = self._metrics.pods_state
+        gauge.clear()
+        for pod in snapshot.pods.values():
+            gauge.labels(**_pod_labels(pod, snapshot)).set(1)
+
+    def _waits(self, snapshot: Snapshot, now: datetime) -> None:
+        """Measure how long pods waited to be bound and to become Ready, once each."""
+        touched, self._touched = self._touched, {}
+        for uid in touched:
+            pod = snapshot.pods.get(uid)
+            before = self._waiting.pop(uid, None)
+            if pod is None or pod.is_terminal:
+                continue
+            if pod.ready is True:
+                if before is not None:
+                    self._observe_start(pod)
+                continue
+            if before is not None and pod.node_name and not before.node_name:
+                self._observe_bound(pod)
+            self._waiting[uid] = pod
+        unbound, unstarted = self._metrics.pods_unbound_time, self._metrics.pods_unstarted_time
+        unbound.clear()
+        unstarted.clear()
+        for pod in self._waiting.values():
+            if pod.created is None or pod.phase != "Pending":
+                continue
+            seconds = (now - pod.created).total_seconds()
+            labels = {"name": pod.name, "namespace": pod.namespace}
+            unstarted.labels(**labels).set(seconds)
+            if not pod.node_name:
+                unbound.labels(**labels).set(seconds)
+
+    def _observe_start(self, pod: PodView) -> None:
+        if pod.created is not None and pod.ready_time is not None:
+            seconds = (pod.ready_time - pod.created).total_seconds()
+            self._metrics.pods_startup_duration.observe(seconds)
+        if pod.uid not in self._waiting:
+            self._observe_bound(pod)
+
+    def _observe_bound(self, pod: PodView) -> None:
+        if pod.created is not None and pod.scheduled_time is not None:
+            seconds = (pod.scheduled_time - pod.created).total_seconds()
+            self._metrics.pods_bound_duration.observe(seconds)
+
+    def _on_pod(self, uid: str) -> None:
+        self._touched[uid] = None
+
+
+def _set_amounts(gauge: Gauge, amounts: Mapping[str, int], labels: Mapping[str, str]) -> None:
+    for name, amount in amounts.items():
+        value = amount / 1000 if name == CPU else amount
+        gauge.labels(**labels, resource_type=_snake(name)).set(value)
+
+
+def _snake(resource: str) -> str:
+    return resource.lower().replace("-", "_").replace("/", "_").replace(".", "_")
+
+
+def _node_labels(machine: StateNode) -> dict[str, str]:
+    node = machine.node
+    labels = machine.labels
+    return {
+        "node_name": machine.name if node is None else node.name,
+        "phase": "" if node is None else ("Terminating" if node.is_deleting else ""),
+        "managed": str(machine.managed).lower(),
+        "nodepool": labels.get(NODE_POOL, ""),
+        "zone": labels.get(ZONE, ""),
+        "region": labels.get(REGION, ""),
+        "instance_type": labels.get(INSTANCE_TYPE, ""),
+        "arch": labels.get(ARCH, ""),
+        "os": labels.get(OS, ""),
+        "capacity_type": labels.get(CAPACITY_TYPE, ""),
+        "windows_build": labels.get(WINDOWS_BUILD, ""),
+    }
+
+
+def _pod_labels(pod: PodView, snapshot: Snapshot) -> dict[str, str]:
+    machine = snapshot.state_nodes_by_node.get(pod.node_name)
+    labels: Mapping[str, str] = {} if machine is None else machine.labels
+    owner = ""
+    if pod.owner_name:
+        api, kind = pod.shape.owner_api_version, pod.shape.owner_kind.lower()
+        owner = f"/apis/{api}/namespaces/{pod.namespace}/{kind}s/{pod.owner_name}"
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "owner": owner,
+        "node": pod.node_name,
+        "scheduled": str(bool(pod.node_name)).lower(),
+        "nodepool": labels.get(NODE_POOL, ""),
+        "zone": labels.get(ZONE, ""),
+        "arch": labels.get(ARCH, ""),
+        "capacity_type": labels.get(CAPACITY_TYPE, ""),
+        "instance_type": labels.get(INSTANCE_TYPE, ""),
+        "phase": pod.phase,
+        "ready": str(pod.ready is True).lower(),
+        "managed": str(machine is not None and machine.managed).lower(),
+    }

@@ -1,0 +1,65 @@
+"""Wait until the API server knows the kinds that this process works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import ApiError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.api import Apis
+    from karpenter_core.kube.resources import ResourceKind
+
+__all__ = ["CrdWait"]
+
+RETRY_SECONDS: Final = 2.0
+
+
+@final
+class CrdWait:
+    """Looks for kinds until all are served; says meanwhile what is missing."""
+
+    def __init__(self, apis: Apis, kinds: Iterable[ResourceKind], *, clock: Clock) -> None:
+        self._apis = apis
+        self._kinds = tuple(kinds)
+        self._clock = clock
+        self._log: FilteringBoundLogger = structlog.get_logger("operator")
+        self.problem: str | None = "not looked for yet"
+        """What keeps the kinds from being there; None once all are."""
+
+    async def run(self) -> None:
+        """Return once every kind is served."""
+        while True:
+            problem = await self._look()
+            if problem is None:
+                break
+            if problem != self.problem:
+                self._log.warning(problem)
+            self.problem = problem
+            await self._clock.sleep(RETRY_SECONDS)
+        if self.problem is not None:
+            self._log.info("custom resources are served", kinds=len(self._kinds))
+        self.problem = None
+
+    async def _look(self) -> str | None:
+        missing: list[str] = []
+        for kind in self._kinds:
+            try:
+                await self._apis.api_for(kind).list_page(kind, limit=1)
+            except NotFoundError:
+                missing.append(f"{kind.plural}.{kind.group}")
+            except ApiError as error:
+                return f"waiting for the API server: {error}"
+        if not missing:
+            return None
+        return (
+            f"waiting for CustomResourceDefinitions that are not installed: {', '.join(missing)}; "
+            "install them with: karpenter crds | kubectl apply --server-side -f -"
+        )

@@ -1,0 +1,185 @@
+"""From a command line to a running process: plug-ins, settings, logs, connections, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
+
+from karpenter_core import __version__
+from karpenter_core.errors import ApiError, SettingsError
+from karpenter_core.operator.clock import SystemClock, random_id
+from karpenter_core.operator.logs import commit, configure_logs
+from karpenter_core.operator.ports import Ports
+from karpenter_core.operator.process import Process
+from karpenter_core.operator.settings import Settings, load_settings, selected_plugins
+from karpenter_core.provider.contract import ClusterFacts
+from karpenter_core.provider.manager import load_plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from karpenter_core.kube.client import HttpTransport
+    from karpenter_core.provider.manager import Plugins
+
+__all__ = ["load_process", "run_from_command_line", "run_process", "stop_on_signals"]
+
+DEFAULT_CACHE: Final = "~/.cache/karpenter"
+DEFAULT_NAMESPACE: Final = "kube-system"
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+async def run_from_command_line(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the controller as told by flags and environment; return the exit code.
+
+    Raises:
+        KarpenterError: it cannot start like this.
+    """
+    plugins, settings = load_process(arguments, environment)
+    configure_logs(settings)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    return await run_process(settings, plugins, stop=stop, environment=environment)
+
+
+def load_process(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[Plugins, Settings]:
+    """Load plug-ins and read settings, those of the plug-ins among them.
+
+    Raises:
+        KarpenterError: a plug-in or a setting cannot be used.
+    """
+    plugins = load_plugins(selected=selected_plugins(arguments, environment))
+    specs = [spec for specs in plugins.settings().values() for spec in specs]
+    return plugins, load_settings(arguments, environment, plugin_options=specs)
+
+
+async def run_process(
+    settings: Settings,
+    plugins: Plugins,
+    *,
+    stop: asyncio.Event,
+    environment: Mapping[str, str],
+) -> int:
+    """Connect, run until `stop` is set, and return the exit code."""
+    from karpenter_core.kube.memory import tune_gc
+
+    if settings.enable_profiling:
+        from karpenter_core.operator.profiling import start_profiling
+
+        start_profiling()
+    registry = CollectorRegistry()
+    for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
+        registry.register(collector)
+    process = Process(settings, plugins, await _connect(settings, environment), registry=registry)
+    _describe(process)
+    undo = tune_gc()
+    try:
+        return await process.run(stop)
+    finally:
+        undo()
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set the event on SIGTERM and SIGINT; a second SIGINT ends the process at once."""
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        if stop.is_set():
+            loop.remove_signal_handler(signal.SIGINT)
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+
+
+async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
+    from karpenter_core.controllers.provisioning.planner import ThreadPlanner
+    from karpenter_core.kube.client import connect
+    from karpenter_core.kube.lease import default_identity
+    from karpenter_core.provider.executor import ThreadExecutor
+
+    clock = SystemClock()
+    kubeconfig, context = settings.kubeconfig or None, settings.context or None
+    objects = await connect(kubeconfig=kubeconfig, context=context, clock=clock)
+    lease = await connect(kubeconfig=kubeconfig, context=context, clock=clock)
+    workload = None
+    if settings.workload_kubeconfig:
+        workload = await connect(kubeconfig=settings.workload_kubeconfig, clock=clock)
+    return Ports(
+        clock=clock,
+        new_id=random_id,
+        executor=ThreadExecutor(),
+        planner=ThreadPlanner(clock),
+        objects=objects,
+        lease=lease,
+        workload=workload,
+        identity=default_identity(),
+        namespace=_own_namespace(environment),
+        cache_folder=_cache_folder(settings),
+        cluster=await _cluster_facts(workload or objects, environment),
+    )
+
+
+async def _cluster_facts(transport: HttpTransport, environment: Mapping[str, str]) -> ClusterFacts:
+    """Ask the API server who it is; one that does not answer now is asked by nobody later."""
+    import msgspec
+
+    from karpenter_core.kube.transport import Request
+
+    version = ""
+    try:
+        response = await transport.request(Request(method="GET", path="/version"))
+        version = str(msgspec.json.decode(response.body).get("gitVersion", ""))
+    except (ApiError, msgspec.DecodeError, AttributeError) as error:
+        structlog.get_logger("operator").warning(
+            "could not read the cluster's version", error=str(error)
+        )
+    return ClusterFacts(
+        name=environment.get("CLUSTER_NAME", ""),
+        version=version,
+        endpoint=transport.host,
+        ca_bundle=transport.ca_pem,
+    )
+
+
+def _cache_folder(settings: Settings) -> Path:
+    folder = Path(settings.cache_folder or DEFAULT_CACHE).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cache-folder: cannot make {folder}: {error.strerror}"
+        raise SettingsError(message) from error
+    return folder
+
+
+def _own_namespace(environment: Mapping[str, str]) -> str:
+    if namespace := environment.get("SYSTEM_NAMESPACE", ""):
+        return namespace
+    try:
+        return _NAMESPACE_FILE.read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
+    except OSError:
+        return DEFAULT_NAMESPACE
+
+
+def _describe(process: Process) -> None:
+    import platform
+
+    process.metrics.build_info.labels(
+        version=__version__,
+        goversion=f"python{platform.python_version()}",
+        goarch=platform.machine(),
+        commit=commit(),
+    ).set(1)
+    structlog.get_logger("operator").info(
+        "starting",
+        version=__version__,
+        providers=list(process.providers.names),
+        cluster=process.ports.cluster.endpoint,
+        kubernetes=process.ports.cluster.version,
+    )

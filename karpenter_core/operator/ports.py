@@ -1,0 +1,50 @@
+"""What a process stands on, so that the same wiring runs in production, demo and simulated time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from karpenter_core.provider.contract import ClusterFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.controllers.provisioning.planner import Planner
+    from karpenter_core.controllers.reconciler import IdSource
+    from karpenter_core.kube.lease import ElectionTimes
+    from karpenter_core.kube.transport import Transport
+    from karpenter_core.kube.writer import Faults
+    from karpenter_core.provider.executor import Executor
+
+__all__ = ["Ports"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Clock, ids, threads and connections of a process.
+
+    `lease` is a connection of its own, so that nothing else can cost the lease; `workload` is given
+    when pods and nodes live in another cluster than NodePools and NodeClaims.
+    """
+
+    clock: Clock
+    new_id: IdSource
+    executor: Executor
+    planner: Planner
+    objects: Transport
+    lease: Transport
+    workload: Transport | None = None
+    identity: str
+    """Who we are in the lease."""
+    namespace: str = "kube-system"
+    """Where the lease is."""
+    cache_folder: Path
+    cluster: ClusterFacts = field(default_factory=ClusterFacts)
+    election: ElectionTimes | None = None
+    jitter: Callable[[], float] | None = None
+    faults: Faults | None = None
+    serves_http: bool = True
+    """Whether metrics and probes are served; there are no sockets in simulated time."""

@@ -1,0 +1,113 @@
+"""Which controllers a leader runs, and what each of them is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
+from karpenter_core.controllers.apply import Hands
+from karpenter_core.controllers.catalogue.controller import CatalogueController
+from karpenter_core.controllers.disruption.controller import DisruptionController
+from karpenter_core.controllers.node.eviction import EvictionQueue
+from karpenter_core.controllers.node.termination import NodeTerminationController
+from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
+from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
+from karpenter_core.controllers.nodeclass.controller import NodeClassController
+from karpenter_core.controllers.nodepool.controller import NodePoolController
+from karpenter_core.controllers.observability import Observability
+from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
+from karpenter_core.disruption.method import DisruptionOptions
+from karpenter_core.lifecycle.nodepools.validation import LabelRules
+from karpenter_core.scheduling.problem import (
+    MinValuesPolicy,
+    Packing,
+    PreferencePolicy,
+    SolveOptions,
+)
+
+if TYPE_CHECKING:
+    from karpenter_core.controllers.reconciler import Controller
+    from karpenter_core.operator.process import Process
+    from karpenter_core.operator.settings import Settings
+
+__all__ = ["build_controllers", "solve_options"]
+
+
+def build_controllers(process: Process) -> tuple[Controller, ...]:
+    """Return the controllers of a process, wired together."""
+    providers, runtime, settings = process.providers, process.runtime, process.settings
+    labels = providers.label_classes()
+    hands = Hands(
+        writer=process.writer,
+        feed=process.feed,
+        publish=process.recorder.publish,
+        metrics=process.metrics,
+    )
+    catalogue = CatalogueController(feed=process.feed, providers=providers, runtime=runtime)
+    evictions = EvictionQueue(hands=hands, runtime=runtime)
+    node_pools = NodePoolController(
+        hands=hands,
+        runtime=runtime,
+        label_rules=LabelRules(
+            well_known=WELL_KNOWN | labels.well_known,
+            restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
+            aliases={**ALIASES, **labels.aliases},
+        ),
+        catalogue_problem=catalogue.problem_of,
+    )
+    catalogue.subscribe_problems(node_pools.wake)
+    options = ProvisioningOptions(
+        batch_idle=settings.batch_idle_duration,
+        batch_maximum=settings.batch_max_duration,
+        solve=solve_options(
+            settings,
+            max_instance_types=min(
+                (info.max_instance_types for info in providers.infos().values()), default=600
+            ),
+        ),
+        well_known=labels.well_known,
+        aliases={**ALIASES, **labels.aliases},
+    )
+    return (
+        catalogue,
+        node_pools,
+        NodeClassController(hands=hands, providers=providers, runtime=runtime),
+        Provisioner(
+            hands=hands,
+            planner=process.ports.planner,
+            runtime=runtime,
+            options=options,
+            unevaluated_pools=catalogue.unevaluated,
+        ),
+        NodeClaimLifecycle(
+            hands=hands, providers=providers, runtime=runtime, well_known=labels.well_known
+        ),
+        evictions,
+        NodeTerminationController(
+            hands=hands, providers=providers, evictions=evictions, runtime=runtime
+        ),
+        GarbageCollection(hands=hands, providers=providers, runtime=runtime),
+        DisruptionController(
+            hands=hands,
+            providers=providers,
+            runtime=runtime,
+            options=DisruptionOptions(nomination_window=options.nomination_window),
+        ),
+        Observability(
+            feed=process.feed,
+            runtime=runtime,
+            detailed=not settings.disable_cluster_state_observability,
+        ),
+    )
+
+
+def solve_options(settings: Settings, *, max_instance_types: int) -> SolveOptions:
+    """Return how passes are computed."""
+    return SolveOptions(
+        packing=Packing(settings.packing),
+        preferences=PreferencePolicy(settings.preference_policy),
+        min_values=MinValuesPolicy(settings.min_values_policy),
+        max_instance_types=max_instance_types,
+        currency=settings.currency,
+        exchange_rates=settings.exchange_rates,
+    )

@@ -1,0 +1,232 @@
+"""A whole controller process against a whole embedded cluster, in simulated time.
+
+The wiring is the one of `karpenter run`, unchanged; only what it stands on differs: the clock is
+the loop's, connections are calls, hooks and passes run inline, ids are counted. Two runs of one
+scenario take the same turns, and an hour passes in a blink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from prometheus_client import generate_latest
+
+from karpenter_core.api.crd import core_models, render_crd
+from karpenter_core.controllers.provisioning.planner import InlinePlanner
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.resources import EVENTS, NODES, PODS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.operator.ports import Ports
+from karpenter_core.operator.process import Process
+from karpenter_core.operator.settings import load_settings
+from karpenter_core.provider.executor import InlineExecutor
+from karpenter_core.provider.manager import load_plugins
+from karpenter_core.sim.cluster import EmbeddedCluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from karpenter_core.kube.transport import Request, Response, Transport
+    from karpenter_core.kube.writer import Faults
+    from karpenter_core.sim.fields import Json
+
+__all__ = ["Cable", "CountedIds", "Harness", "RunningProcess"]
+
+LOOK_SECONDS: Final = 0.1
+
+
+@final
+class CountedIds:
+    """Ids that are the same in every run."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix: Final = prefix
+        self._count = 0
+
+    def __call__(self) -> str:
+        """Return the next id."""
+        self._count += 1
+        return f"{self._prefix}-{self._count:06d}"
+
+
+@final
+class Cable:
+    """A connection that can be cut, so that a dying process can write nothing more."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport: Final = transport
+        self.is_cut = False
+
+    async def request(self, request: Request) -> Response:
+        """Pass a request on, unless the cable is cut."""
+        self._check()
+        response = await self._transport.request(request)
+        self._check()
+        return response
+
+    @asynccontextmanager
+    async def stream(
+        self, request: Request
+    ) -> AsyncGenerator[tuple[Response, AsyncIterator[bytes]]]:
+        """Pass a watch on, unless the cable is cut."""
+        self._check()
+        async with self._transport.stream(request) as opened:
+            yield opened
+
+    async def close(self) -> None:
+        """Let go of the other end."""
+        await self._transport.close()
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise ApiError("the process is dead", status=0)
+
+
+@final
+class RunningProcess:
+    """One controller process; `stop` ends it as SIGTERM does, `kill` as SIGKILL."""
+
+    def __init__(self, process: Process, cables: Sequence[Cable]) -> None:
+        self.process: Final = process
+        self._cables = tuple(cables)
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(process.run(self._stop))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return not self._task.done()
+
+    async def stop(self) -> int:
+        """Ask it to end, wait for that, return the exit code."""
+        self._stop.set()
+        return await self._task
+
+    async def kill(self) -> None:
+        """End it with nothing more written: the lease is not given back either."""
+        for cable in self._cables:
+            cable.is_cut = True
+        self._task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await self._task
+
+    async def wait(self) -> int:
+        """Wait until it ends by itself and return the exit code."""
+        return await self._task
+
+    def metric(self, line: str) -> float:
+        """Return the value of a series, given as Prometheus shows it; 0 when it is not there."""
+        text = generate_latest(self.process.metrics.registry).decode()
+        values = (row.rpartition(" ") for row in text.splitlines() if not row.startswith("#"))
+        return next((float(value) for series, _, value in values if series == line), 0.0)
+
+
+@final
+class Harness:
+    """An embedded cluster with our CRDs, and as many controller processes as a test wants.
+
+    `plugins` makes the plug-in objects of each process anew, by name; `arguments` are those of
+    `karpenter run`.
+    """
+
+    def __init__(
+        self,
+        plugins: Callable[[], Mapping[str, object]],
+        *,
+        folder: Path,
+        arguments: Sequence[str] = (),
+        **cluster: Any,
+    ) -> None:
+        self.cluster: Final = EmbeddedCluster(**cluster)
+        self._plugins = plugins
+        self._folder = folder
+        self._arguments = tuple(arguments)
+        self._processes: list[RunningProcess] = []
+
+    async def __aenter__(self) -> Self:
+        await self.cluster.__aenter__()
+        models = [*core_models()]
+        for provider in load_plugins(extra=self._plugins(), entry_points=()).providers.values():
+            models.extend(provider.info.node_classes)
+        self.cluster.apply(render_crd(model) for model in models)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for running in self._processes:
+            if running.is_alive:
+                await running.kill()
+        await self.cluster.__aexit__(kind, error, trace)
+
+    def start(
+        self, *arguments: str, name: str = "", faults: Faults | None = None
+    ) -> RunningProcess:
+        """Start a controller process."""
+        plugins = load_plugins(extra=self._plugins(), entry_points=())
+        specs = [spec for specs in plugins.settings().values() for spec in specs]
+        settings = load_settings((*self._arguments, *arguments), {}, plugin_options=specs)
+        name = name or f"controller-{len(self._processes)}"
+        cables = [Cable(self.cluster.transport()), Cable(self.cluster.transport())]
+        ports = Ports(
+            clock=self.cluster.clock,
+            new_id=CountedIds(name),
+            executor=InlineExecutor(),
+            planner=InlinePlanner(),
+            objects=cables[0],
+            lease=cables[1],
+            identity=name,
+            cache_folder=self._folder,
+            jitter=random.Random(len(self._processes)).random,  # noqa: S311 - the same each time
+            faults=faults,
+            serves_http=False,
+        )
+        running = RunningProcess(Process(settings, plugins, ports), cables)
+        self._processes.append(running)
+        return running
+
+    async def settle(self, holds: Callable[[], bool], *, seconds: float = 120.0) -> None:
+        """Let simulated time pass until something holds.
+
+        Raises:
+            TimeoutError: it does not in time.
+        """
+        deadline = self.cluster.clock.monotonic() + seconds
+        while not holds():
+            if self.cluster.clock.monotonic() >= deadline:
+                message = f"did not come true within {seconds} s of simulated time"
+                raise TimeoutError(message)
+            await self.cluster.clock.sleep(LOOK_SECONDS)
+
+    def pods(self, phase: str = "") -> list[Json]:
+        """Return the pods, those of one phase if given."""
+        found = self.cluster.list(PODS)
+        return [pod for pod in found if not phase or pod["status"].get("phase") == phase]
+
+    def nodes(self) -> list[Json]:
+        """Return the Nodes."""
+        return self.cluster.list(NODES)
+
+    def claims(self) -> list[Json]:
+        """Return the NodeClaims."""
+        return self.cluster.list(NODE_CLAIMS)
+
+    def pool(self, name: str) -> Json:
+        """Return a NodePool."""
+        found = self.cluster.find(NODE_POOLS, name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def events(self, reason: str = "") -> list[Json]:
+        """Return the Events, those with one reason if given."""
+        found = self.cluster.list(EVENTS)
+        return [event for event in found if not reason or event["reason"] == reason]
