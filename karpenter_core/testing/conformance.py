@@ -41,7 +41,7 @@ from karpenter_core.provider.contract import (
     LaunchedInstance,
     Termination,
 )
-from karpenter_core.testing.provider_world import LoopTime, ProviderWorld
+from karpenter_core.testing.provider_world import ProviderWorld
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -110,7 +110,6 @@ def _world(subject: Subject, folder: Path) -> ProviderWorld:
     return ProviderWorld(
         plugins={subject.name: subject.make()},
         cache_folder=folder,
-        clock=LoopTime(),
         settings=subject.settings,
     )
 

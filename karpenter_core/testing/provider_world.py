@@ -6,9 +6,7 @@ missing. Periodic tasks run when they are woken, or when a test says so.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast, final
 
 import msgspec
@@ -33,6 +31,7 @@ from karpenter_core.api.nodepool import NodePool, NodePoolSpec, Template, Templa
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import NodeView, OwnerView, Taint
 from karpenter_core.errors import ConflictError, FencedError, NotFoundError
+from karpenter_core.operator.clock import SystemClock
 from karpenter_core.provider.contract import ClusterFacts, LaunchRequest, ProviderContext
 from karpenter_core.provider.executor import ThreadExecutor
 from karpenter_core.provider.facade import Providers
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.executor import Executor
     from karpenter_core.scheduling.instance_types import InstanceType
 
-__all__ = ["FakeFence", "FakeNodes", "LoopTime", "ProviderWorld"]
+__all__ = ["FakeFence", "FakeNodes", "ProviderWorld"]
 
 
 @final
@@ -155,40 +154,13 @@ class FakeFence:
 
 
 @final
-class LoopTime:
-    """A clock over the running event loop, from a fixed instant on."""
-
-    _EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
-
-    def now(self) -> datetime:
-        """Return the instant."""
-        return datetime.fromtimestamp(self._EPOCH + self.monotonic(), UTC)
-
-    def monotonic(self) -> float:
-        """Return the loop's seconds."""
-        return asyncio.get_event_loop().time() if _in_loop() else 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait in the loop's time."""
-        await asyncio.sleep(seconds)
-
-
-def _in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-@final
 @dataclass(kw_only=True)
 class ProviderWorld:
     """Plug-ins, started, and the Nodes they make; `async with` starts and stops them."""
 
     plugins: Mapping[str, object]
     cache_folder: Path
-    clock: Clock
+    clock: Clock = field(default_factory=SystemClock)
     executor: Executor = field(default_factory=ThreadExecutor)
     settings: Mapping[str, str | int | bool | timedelta] = field(
         default_factory=dict[str, "str | int | bool | timedelta"]

@@ -1,4 +1,4 @@
-"""What the core ships so that no provider writes it again: adapters, rate limits, safe deletion."""
+"""What the core ships so that no provider writes it again: adapters and rate limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
-from karpenter_core.provider.gc_guard import judge_garbage
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.provider.one_by_one import one_by_one
 from karpenter_core.provider.token_bucket import TokenBucket
@@ -116,63 +115,3 @@ def test_more_than_the_bucket_holds_is_refused():
     bucket = TokenBucket(rate_per_second=1, burst=3, monotonic=Seconds())
     with pytest.raises(ValueError, match="4 tokens"):
         bucket.reserve(4)
-
-
-# -- garbage
-
-FINE = {"listing_complete": True, "informers_synced": True}
-
-
-def names(count):
-    return {f"i-{n:03}" for n in range(count)}
-
-
-def test_a_few_may_go_whatever_their_share_is():
-    verdict = judge_garbage(names(2), total=2, **FINE)
-    assert (verdict.delete, verdict.held_back) == (("i-000", "i-001"), "")
-
-
-@pytest.mark.parametrize("missing", ["listing_complete", "informers_synced"])
-def test_nothing_goes_on_half_a_view(missing):
-    verdict = judge_garbage(names(2), total=100, **{**FINE, missing: False})
-    assert verdict.delete == verdict.confirm == ()
-    assert verdict.held_back
-
-
-def test_a_large_share_must_be_confirmed_one_by_one():
-    """Case 121: a hundred at once go, but not on the word of one listing."""
-    doubtful = judge_garbage(names(100), total=100, **FINE)
-    assert (doubtful.delete, len(doubtful.confirm)) == ((), 100)
-    assert doubtful.held_back == "100 of 100 would go at once, more than 25%"
-    sure = judge_garbage(names(100), total=100, confirmed=names(100), **FINE)
-    assert (len(sure.delete), sure.held_back) == (100, "")
-
-
-def test_what_is_confirmed_goes_although_the_rest_is_held_back():
-    verdict = judge_garbage(names(100), total=100, confirmed=names(40), **FINE)
-    assert (len(verdict.delete), len(verdict.confirm)) == (40, 60)
-
-
-@given(
-    candidates=st.sets(st.integers(0, 200), max_size=120),
-    confirmed=st.sets(st.integers(0, 200), max_size=120),
-    others=st.integers(0, 200),
-    complete=st.booleans(),
-    synced=st.booleans(),
-)
-def test_unconfirmed_garbage_never_exceeds_its_share(
-    candidates, confirmed, others, complete, synced
-):
-    """For every listing."""
-    total = len(candidates) + others
-    verdict = judge_garbage(
-        {str(c) for c in candidates},
-        total=total,
-        listing_complete=complete,
-        informers_synced=synced,
-        confirmed={str(c) for c in confirmed},
-    )
-    unconfirmed = set(verdict.delete) - {str(c) for c in confirmed}
-    assert set(verdict.delete) <= {str(c) for c in candidates}
-    assert len(unconfirmed) <= max(5, total * 0.25)
-    assert not verdict.delete or (complete and synced)
