@@ -60,7 +60,12 @@ def claim_for(
 
 
 def manifest_of(claim: NodeClaim) -> dict[str, Any]:
-    """Return a claim as the API server is to be sent it."""
-    manifest = claim.model_dump(mode="json", exclude_none=True, exclude={"status"})
-    metadata = claim.metadata.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    return {**manifest, "metadata": metadata}
+    """Return a claim as the API server is to be sent it.
+
+    What is at its default is left out: the server knows it, and an empty taint value, for one,
+    is something that its schema refuses when spelled out.
+    """
+    manifest = claim.model_dump(
+        mode="json", exclude_none=True, exclude_defaults=True, include={"metadata", "spec"}
+    )
+    return {"apiVersion": claim.api_version, "kind": claim.kind, **manifest}
