@@ -1,0 +1,146 @@
+"""Claims without instances, instances without claims (case 121)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from karpenter_core.lifecycle.garbage_collection import (
+    ORPHAN_FLOOR,
+    ORPHAN_GRACE,
+    orphaned_instances,
+    vanished_claims,
+)
+from karpenter_core.state.builder import StateBuilder
+from karpenter_core.state.events import CallStarted, Observed
+from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.machines import KWOK, MANAGED_KINDS, machine, node_claim, state
+
+
+@dataclass(frozen=True)
+class Instance:
+    provider_id: str
+    node_claim: str = ""
+    token: str = ""
+    created: object = None
+    terminating: bool = False
+
+
+def gone(*objects, instances=(), complete=True, builder=None):
+    snapshot = (builder or state(*objects)).snapshot()
+    return [found.claim.name for found in vanished_claims(snapshot, instances, complete=complete)]
+
+
+class TestVanishedClaims:
+    def test_a_silent_node_without_instance_goes(self):
+        assert gone(*machine("web", ready="False")) == ["web"]
+        assert gone(*machine("web", ready="Unknown")) == ["web"]
+
+    def test_so_do_a_hundred_at_once(self):
+        many = [half for n in range(100) for half in machine(f"web-{n:03}", ready="False")]
+        assert len(gone(*many)) == 100
+
+    def test_a_ready_kubelet_is_believed(self):
+        assert gone(*machine("web")) == []
+
+    def test_a_claim_that_never_registered_is_left_to_liveness(self):
+        assert gone(node_claim("web", stage="Launched")) == []
+
+    def test_a_missing_node_alone_is_no_reason(self):
+        listed = [Instance("kwok://web")]
+        assert gone(node_claim("web", stage="Initialized"), instances=listed) == []
+        assert gone(node_claim("web", stage="Initialized")) == ["web"]
+
+    def test_a_terminating_instance_does_not_count(self):
+        listed = [Instance("kwok://web", terminating=True)]
+        assert gone(*machine("web", ready="False"), instances=listed) == ["web"]
+
+    def test_an_incomplete_listing_or_state_tells_nothing(self):
+        silent = machine("web", ready="False")
+        assert gone(*silent, complete=False) == []
+        unsynced = StateBuilder(MANAGED_KINDS)
+        for half in silent:
+            unsynced.fold(Observed(half))
+        assert gone(builder=unsynced) == []
+
+    def test_deleting_and_foreign_claims_are_left_alone(self):
+        foreign = KWOK.model_copy(update={"kind": "Other"})
+        assert gone(node_claim("a", stage="Initialized", deleted=EPOCH)) == []
+        assert gone(node_claim("b", stage="Initialized", node_class_ref=foreign)) == []
+
+    def test_only_claims_of_the_provider_that_was_asked(self):
+        snapshot = state(node_claim("a", stage="Initialized")).snapshot()
+        other = frozenset({("example.com", "Other")})
+        assert vanished_claims(snapshot, (), complete=True, served=other) == ()
+
+    def test_it_is_counted(self):
+        (found,) = vanished_claims(
+            state(*machine("web", ready="False")).snapshot(), (), complete=True
+        )
+        assert found.facts[0].labels["reason"] == "garbage_collected"
+
+
+class TestOrphans:
+    def look(self, builder, instances, *, now=EPOCH, since=None, complete=True):
+        return orphaned_instances(
+            builder.snapshot(), instances, complete=complete, now=now, missing_since=since or {}
+        )
+
+    def twice(self, builder, instances):
+        first = self.look(builder, instances)
+        assert first.terminate == (), "one look never condemns"
+        return self.look(builder, instances, now=EPOCH + ORPHAN_GRACE, since=first.missing_since)
+
+    def test_an_instance_of_nobody_goes_after_the_grace_time(self):
+        assert self.twice(state(), [Instance("kwok://x", token="gone")]).terminate == ("kwok://x",)
+
+    def test_an_instance_is_somebodys_by_token_id_or_name(self):
+        claim = node_claim("web")
+        launched = node_claim("old", stage="Launched")
+        builder = state(claim, launched)
+        theirs = [
+            Instance("kwok://1", token=claim.uid),
+            Instance("kwok://old"),
+            Instance("kwok://3", node_claim="web"),
+        ]
+        assert self.twice(builder, theirs).terminate == ()
+
+    def test_a_claim_of_the_same_name_made_anew_does_not_own_it(self):
+        builder = state(node_claim("web", uid="new"))
+        stray = [Instance("kwok://1", node_claim="web", token="old")]
+        assert self.twice(builder, stray).terminate == ("kwok://1",)
+
+    def test_an_open_launch_owns_what_it_brings(self):
+        builder = state()
+        builder.fold(CallStarted("uid-claim", EPOCH))
+        assert self.twice(builder, [Instance("kwok://1", token="uid-claim")]).terminate == ()
+
+    def test_one_that_gets_its_claim_in_time_is_forgotten(self):
+        builder, stray = state(), [Instance("kwok://1", token="uid-claim-web")]
+        first = self.look(builder, stray)
+        builder.fold(Observed(node_claim("web")))
+        second = self.look(builder, stray, since=first.missing_since)
+        assert dict(second.missing_since) == {}
+
+    def test_what_terminates_already_is_left_alone(self):
+        assert self.twice(state(), [Instance("kwok://1", terminating=True)]).terminate == ()
+
+    def test_an_incomplete_look_condemns_nothing_and_forgets_nothing(self):
+        since = {"kwok://1": EPOCH - timedelta(hours=1)}
+        report = self.look(state(), [Instance("kwok://1")], since=since, complete=False)
+        assert (report.terminate, report.missing_since) == ((), since)
+        unsynced = StateBuilder(MANAGED_KINDS)
+        assert self.look(unsynced, [Instance("kwok://1")], since=since).terminate == ()
+
+    def test_too_many_at_once_are_taken_for_a_mistake(self):
+        """More than half of what is there, and more than a few."""
+        many = [Instance(f"kwok://{n:02}") for n in range(ORPHAN_FLOOR + 1)]
+        report = self.twice(state(), many)
+        assert (report.terminate, report.held_back) == ((), len(many))
+        assert len(self.twice(state(), many[:ORPHAN_FLOOR]).terminate) == ORPHAN_FLOOR
+
+    def test_the_same_many_among_more_are_not(self):
+        claims = [node_claim(f"web-{n:02}", stage="Launched") for n in range(20)]
+        theirs = [Instance(claim.status.provider_id) for claim in claims]
+        many = [Instance(f"kwok://{n:02}") for n in range(ORPHAN_FLOOR + 1)]
+        assert len(self.twice(state(*claims), [*theirs, *many]).terminate) == len(many)

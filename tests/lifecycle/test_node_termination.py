@@ -1,0 +1,396 @@
+"""The end of a Node: drain, volumes, instance (cases 72-96, 97-107)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.conditions import find, is_true
+from karpenter_core.api.labels import (
+    DISRUPTED_TAINT,
+    DO_NOT_DISRUPT,
+    EXCLUDE_BALANCERS,
+    TERMINATION_TIMESTAMP,
+)
+from karpenter_core.api.nodeclaim import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
+from karpenter_core.api.records import (
+    PersistentVolumeClaimView,
+    VolumeAttachmentView,
+    VolumeView,
+)
+from karpenter_core.errors import BadInputError
+from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.lifecycle.drain import drain_wave, needs_force, waiting_pods
+from karpenter_core.lifecycle.eviction import (
+    EvictionAction,
+    EvictionVerdict,
+    disrupted_notice,
+    drain_reason,
+    earlier_deadline,
+    eviction_advice,
+    eviction_verdict,
+    refused_notice,
+)
+from karpenter_core.lifecycle.node_termination import (
+    InstanceState,
+    NodeTerminationAction,
+    disrupted_patch,
+    node_ref,
+    node_termination,
+    undisrupted_patch,
+)
+from karpenter_core.testing.builders import EPOCH, pod, pod_shape
+from karpenter_core.testing.machines import node, node_claim, state
+
+NONE, WAIT = NodeTerminationAction.NONE, NodeTerminationAction.WAIT
+FETCH, TERMINATE = NodeTerminationAction.FETCH_INSTANCE, NodeTerminationAction.TERMINATE_INSTANCE
+FINISH = NodeTerminationAction.FINISH
+
+
+def after(**delta: float):
+    return EPOCH + timedelta(**delta)
+
+
+def going(claim=None, **options):
+    claim = claim or node_claim("web", stage="Initialized", deleted=EPOCH)
+    return claim, node("web", claim=claim, deleted=EPOCH, **options)
+
+
+def running(name="a", *, grace=30, deleted=None, priority_class="", annotations=None, **options):
+    built = pod(name, node_name="web", phase="Running", **options)
+    shape = msgspec.structs.replace(
+        built.shape,
+        termination_grace_period_seconds=grace,
+        priority_class_name=priority_class,
+        annotations=annotations or {},
+    )
+    return msgspec.structs.replace(built, shape=shape, deletion_timestamp=deleted, start_time=EPOCH)
+
+
+def look(*objects, now=EPOCH, instance=InstanceState.UNKNOWN):
+    builder = state(*objects)
+    return node_termination(
+        builder.snapshot(), builder.snapshot().nodes["web"], now=now, instance=instance
+    )
+
+
+def drained(claim):
+    """The claim, drained since `EPOCH`."""
+    return with_condition(
+        claim, DRAINED, status="Unknown", reason="Draining", message="Draining", now=EPOCH
+    )
+
+
+def names(items):
+    return [item.pod.name for item in items]
+
+
+class TestBegin:
+    def test_a_node_that_nobody_deleted_or_that_is_not_ours_is_left_alone(self):
+        """Case 73."""
+        assert look(node("web")).action is NONE
+        assert look(node("web", deleted=EPOCH)).action is NONE
+
+    def test_it_takes_its_claim_with_it(self):
+        """Case 74."""
+        alive = node_claim("web", stage="Initialized")
+        assert look(*going(alive)).delete_claim
+        assert not look(*going()).delete_claim
+
+    def test_it_is_tainted_and_taken_out_of_balancing(self):
+        """Case 75; a taint of the same key and another effect is replaced."""
+        claim, its_node = going(taints=("karpenter.sh/disrupted=x:NoExecute", "own:NoSchedule"))
+        marked = look(claim, its_node, running()).node.applied_to(its_node)
+        assert marked.labels[EXCLUDE_BALANCERS] == "karpenter"
+        assert [(t.key, t.effect) for t in marked.taints] == [
+            ("own", "NoSchedule"),
+            (DISRUPTED_TAINT, "NoSchedule"),
+        ]
+        assert disrupted_patch(marked).merge_patch(marked) is None
+
+    def test_a_stale_taint_comes_off_but_never_from_a_node_that_goes(self):
+        stale = node("web", taints=("karpenter.sh/disrupted:NoSchedule",))
+        assert undisrupted_patch(stale).applied_to(stale).taints == ()
+        assert undisrupted_patch(node("web")) is None
+        _, leaving = going(taints=("karpenter.sh/disrupted:NoSchedule",))
+        assert undisrupted_patch(leaving) is None
+
+    def test_a_silent_node_is_asked_about(self):
+        """Case 85: gone ends it undrained; a Ready one is believed."""
+        silent = going(ready="Unknown")
+        assert look(*silent, running()).action is FETCH
+        gone = look(*silent, running(), instance=InstanceState.GONE)
+        assert (gone.action, gone.node) == (FINISH, None)
+        assert look(*silent, running(), instance=InstanceState.PRESENT).action is WAIT
+        assert look(*going(), running(), instance=InstanceState.GONE).action is WAIT
+
+    def test_an_unreadable_deadline_is_an_error(self):
+        claim = node_claim(
+            "web", stage="Initialized", deleted=EPOCH, annotations={TERMINATION_TIMESTAMP: "x"}
+        )
+        with pytest.raises(BadInputError):
+            look(*going(claim))
+
+
+class TestDrain:
+    def test_an_empty_node_waits_five_seconds_for_late_pods(self):
+        """Cases 72, 84, 92."""
+        claim, its_node = going()
+        first = look(claim, its_node)
+        assert (first.action, first.requeue_after) == (WAIT, timedelta(seconds=1))
+        assert find(first.claim.status.conditions, DRAINED).status == "Unknown"
+        early = look(first.claim, its_node, now=after(seconds=3))
+        assert early.action is WAIT
+        assert early.claim is first.claim
+        late = look(first.claim, its_node, now=after(seconds=5))
+        assert is_true(late.claim.status.conditions, DRAINED, VOLUMES_DETACHED)
+        assert [fact.metric for fact in late.facts] == ["nodes_drained"]
+        assert late.action is TERMINATE
+
+    def test_without_its_claim_it_does_not_wait(self):
+        """Case 72: no claim, or two of them."""
+        claim, its_node = going()
+        assert look(its_node).action is FINISH
+        twin = node_claim("twin", stage="Initialized", provider_id="kwok://web", deleted=EPOCH)
+        found = look(claim, twin, its_node)
+        assert (found.action, found.claim) == (FINISH, None)
+
+    def test_a_waiting_pod_holds_it(self):
+        """Cases 79, 84: also one without an owner."""
+        claim, its_node = going()
+        found = look(claim, its_node, running("a", owner_kind=""))
+        assert (found.action, names(found.evictions)) == (WAIT, ["a"])
+        assert find(found.claim.status.conditions, DRAINED).reason == "Draining"
+        assert [n.message for n in found.notices] == [
+            "Failed to drain node, 1 pods are waiting to be evicted"
+        ]
+
+    @pytest.mark.parametrize("tolerations", [["karpenter.sh/disrupted"], [""]])
+    def test_pods_that_tolerate_the_taint_stay(self, tolerations):
+        """Case 77: Exists of the key, or of everything."""
+        assert waiting_pods([running(tolerations=tolerations)], EPOCH) == ()
+
+    def test_pods_that_tolerate_other_taints_go(self):
+        """Case 78."""
+        tolerant = running(tolerations=["node.kubernetes.io/unschedulable"])
+        assert len(waiting_pods([tolerant], EPOCH)) == 1
+
+    def test_ended_static_and_stuck_pods_are_not_waited_for(self):
+        """Cases 80, 81, 86."""
+        ended = msgspec.structs.replace(running(), phase="Failed")
+        static = running(owner_kind="Node")
+        stuck = running(deleted=EPOCH)
+        assert waiting_pods([ended, static], EPOCH) == ()
+        assert len(waiting_pods([stuck], after(seconds=60))) == 1
+        assert waiting_pods([stuck], after(seconds=90)) == ()
+
+    def test_protected_pods_are_waited_for(self):
+        protected = running(annotations={DO_NOT_DISRUPT: "true"})
+        assert len(waiting_pods([protected], EPOCH)) == 1
+
+    def test_groups_leave_one_after_the_other(self):
+        """Case 83."""
+        pods = [
+            running("critical-ds", owner_kind="DaemonSet", priority_class="system-node-critical"),
+            running("critical-1", priority_class="system-node-critical"),
+            running("critical-2", priority_class="system-cluster-critical"),
+            running("ds", owner_kind="DaemonSet"),
+            running("app"),
+        ]
+        waves = []
+        while pods:
+            wave = names(drain_wave(waiting_pods(pods, EPOCH), deadline=None, now=EPOCH))
+            waves.append(wave)
+            pods = [item for item in pods if item.name not in wave]
+        assert waves == [["app"], ["ds"], ["critical-1", "critical-2"], ["critical-ds"]]
+
+    def test_a_pod_pressed_for_time_does_not_wait_for_its_turn(self):
+        """Case 90."""
+        app = running("app", grace=30)
+        critical = running("critical", grace=600, priority_class="system-node-critical")
+        wave = drain_wave([app, critical], deadline=after(seconds=300), now=EPOCH)
+        assert names(wave) == ["critical", "app"]
+        assert {item.deadline for item in wave} == {after(seconds=300)}
+
+
+class TestDeadline:
+    DEADLINE = after(seconds=300)
+
+    @pytest.mark.parametrize(
+        ("grace", "seconds", "forced"),
+        [(300, 1, True), (60, 90, False), (60, 240, False), (60, 265, True), (None, 299, False)],
+    )
+    def test_a_pod_is_forced_when_its_grace_would_overrun(self, grace, seconds, forced):
+        """Cases 88 and 89."""
+        found = needs_force(running(grace=grace), self.DEADLINE, after(seconds=seconds))
+        assert found is forced
+
+    def test_a_terminating_pod_is_forced_when_it_ends_too_late(self):
+        """Case 91: at +90 s its grace becomes 210 s."""
+        slow = running(grace=6000, deleted=after(seconds=6000))
+        advice = eviction_advice(slow, uid=slow.uid, deadline=self.DEADLINE, now=after(seconds=90))
+        assert (advice.action, advice.grace_seconds) == (EvictionAction.DELETE, 210)
+        quick = running(deleted=after(seconds=100))
+        assert not needs_force(quick, self.DEADLINE, after(seconds=90))
+
+    def test_without_deadline_nothing_is_forced(self):
+        assert not needs_force(running(grace=6000), None, after(days=9))
+
+
+class TestVolumes:
+    CLAIM = PersistentVolumeClaimView(
+        uid="c", namespace="default", name="data", volume_name="pv-1", bind_completed=True
+    )
+
+    def attachment(self, name="va-1", volume="pv-1", on="web"):
+        return VolumeAttachmentView(uid=name, name=name, node_name=on, volume_name=volume)
+
+    def look(self, *objects, seconds=10.0, claim=None):
+        claim, its_node = going(claim)
+        return look(drained(claim), its_node, *objects, now=after(seconds=seconds))
+
+    def test_an_attachment_holds_the_node(self):
+        """Case 93."""
+        found = self.look(self.attachment())
+        condition = find(found.claim.status.conditions, VOLUMES_DETACHED)
+        assert (found.action, condition.status, condition.reason) == (
+            WAIT, "Unknown", "AwaitingVolumeDetachment",
+        )  # fmt: skip
+        assert found.notices[-1].message == ("Awaiting deletion of bound volumeattachments (va-1)")
+        assert self.look().action is TERMINATE
+
+    def test_many_attachments_are_summed_up(self):
+        found = self.look(*(self.attachment(f"va-{n}", f"pv-{n}") for n in range(7)))
+        assert found.notices[-1].message.endswith("va-4 and 2 other(s))")
+
+    def test_attachments_of_others_do_not(self):
+        """Case 94: of another node, without a volume, of a pod that stays."""
+        shape = msgspec.structs.replace(
+            pod_shape(tolerations=["karpenter.sh/disrupted"]),
+            volumes=(VolumeView(name="data", claim_name="data"),),
+        )
+        stays = pod("stays", shape=shape, node_name="web", phase="Running")
+        objects = (
+            stays, self.CLAIM, self.attachment(), self.attachment("va-2", on="other"),
+            self.attachment("va-3", volume=""),
+        )  # fmt: skip
+        assert self.look(*objects).action is TERMINATE
+
+    def test_after_the_deadline_nobody_waits(self):
+        """Case 95."""
+        claim = node_claim(
+            "web",
+            stage="Initialized",
+            deleted=EPOCH,
+            annotations={TERMINATION_TIMESTAMP: "2026-01-01T00:05:00Z"},
+        )
+        assert self.look(self.attachment(), seconds=299, claim=claim).action is WAIT
+        found = self.look(self.attachment(), seconds=300, claim=claim)
+        condition = find(found.claim.status.conditions, VOLUMES_DETACHED)
+        assert (found.action, condition.status, condition.reason) == (
+            TERMINATE, "False", "TerminationGracePeriodElapsed",
+        )  # fmt: skip
+
+
+class TestEnd:
+    def look(self, instance):
+        claim, its_node = going()
+        return look(drained(claim), its_node, now=after(seconds=10), instance=instance)
+
+    def test_the_instance_is_awaited(self):
+        found = self.look(InstanceState.TERMINATING)
+        assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
+        assert is_true(found.claim.status.conditions, INSTANCE_TERMINATING, DRAINED)
+
+    def test_then_the_node_goes_and_is_measured(self):
+        """Case 96."""
+        found = self.look(InstanceState.GONE)
+        _, its_node = going()
+        assert found.action is FINISH
+        assert found.finish.applied_to(its_node).finalizers == ()
+        assert {fact.metric: fact.value for fact in found.facts} == {
+            "nodes_drained": 1.0,
+            "nodes_terminated": 1.0,
+            "nodes_termination_duration": 10.0,
+            "nodes_lifetime_duration": 10.0,
+        }
+
+
+class TestEvictionQueue:
+    def advice(self, item, *, deadline=None, now=EPOCH, uid=None):
+        return eviction_advice(
+            item, uid=uid or (item.uid if item else "x"), deadline=deadline, now=now
+        )
+
+    def test_a_pod_that_is_gone_or_another_is_done(self):
+        """Cases 87, 97, 106."""
+        assert self.advice(None).action is EvictionAction.DONE
+        assert self.advice(running(), uid="older").action is EvictionAction.DONE
+
+    def test_an_ordinary_pod_is_evicted(self):
+        """Case 98."""
+        assert self.advice(running()).action is EvictionAction.EVICT
+
+    @pytest.mark.parametrize("gone", [{"phase": "Failed"}, {"deletion_timestamp": EPOCH}])
+    def test_a_pod_at_its_end_is_done(self, gone):
+        ended = msgspec.structs.replace(running(), **gone)
+        assert self.advice(ended).action is EvictionAction.DONE
+
+    def test_a_protected_pod_is_held(self):
+        protected = running(annotations={DO_NOT_DISRUPT: "2m"})
+        assert self.advice(protected, now=after(minutes=1)).action is EvictionAction.HOLD
+        assert self.advice(protected, now=after(minutes=2)).action is EvictionAction.EVICT
+
+    def test_a_deadline_overrides_protection_and_leaves_at_least_a_second(self):
+        """Cases 88, 103, 107."""
+        protected = running(grace=120, annotations={DO_NOT_DISRUPT: "true"})
+        forced = self.advice(protected, deadline=after(minutes=1))
+        assert (forced.action, forced.grace_seconds) == (EvictionAction.DELETE, 60)
+        late = self.advice(protected, deadline=after(hours=-1))
+        assert late.grace_seconds == 1
+        text = disrupted_notice(protected, after(hours=-1), late.grace_seconds).message
+        assert "granted 1 seconds of grace-period of its 120" in text
+
+    def test_the_tighter_deadline_wins(self):
+        """Cases 104 and 105."""
+        soon, late = after(minutes=1), after(minutes=9)
+        assert earlier_deadline(None, soon) == soon
+        assert earlier_deadline(soon, late) == soon
+        assert earlier_deadline(late, None) == late
+        assert earlier_deadline(None, None) is None
+
+    @pytest.mark.parametrize(
+        ("status", "message", "verdict"),
+        [
+            (200, "", EvictionVerdict.EVICTED),
+            (201, "", EvictionVerdict.EVICTED),
+            (404, "", EvictionVerdict.GONE),
+            (409, "", EvictionVerdict.GONE),
+            (429, "", EvictionVerdict.BLOCKED),
+            (500, "found more than one PodDisruptionBudget", EvictionVerdict.SEVERAL_BUDGETS),
+            (500, "etcd", EvictionVerdict.FAILED),
+            (403, "", EvictionVerdict.FAILED),
+        ],
+    )
+    def test_answers_are_read(self, status, message, verdict):
+        """Cases 98, 100, 101."""
+        assert eviction_verdict(status, message) is verdict
+
+    def test_a_refusal_names_the_pod(self):
+        notice = refused_notice(node_ref(node("web")), running(), EvictionVerdict.BLOCKED)
+        assert (notice.reason, notice.message) == (
+            "FailedDraining",
+            "Failed to drain node, evicting pod violates a PDB (Pod=default/a)",
+        )
+
+    def test_the_reason_comes_from_the_claim(self):
+        """Cases 98 and 99."""
+        claim = node_claim("web", stage="Initialized")
+        interrupted = with_condition(
+            claim, "DisruptionReason", reason="SpotInterruption", now=EPOCH
+        )
+        assert drain_reason(node("web"), interrupted) == "SpotInterruption"
+        assert drain_reason(node("web"), claim) == "Forceful Termination"
+        assert drain_reason(None, claim) == drain_reason(node("web"), None) == ""

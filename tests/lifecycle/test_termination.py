@@ -1,0 +1,137 @@
+"""The end of a claim (cases 61-70)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import TERMINATION_FINALIZER, TERMINATION_TIMESTAMP
+from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
+from karpenter_core.errors import BadInputError
+from karpenter_core.lifecycle.changes import metadata_patch
+from karpenter_core.lifecycle.launch import launched_claim
+from karpenter_core.lifecycle.termination import (
+    TerminationAction,
+    claim_termination,
+    deadline_of,
+    finished_step,
+    instance_terminating_step,
+)
+from karpenter_core.state.events import CallFinished, CallStarted
+from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.machines import node, node_claim, state
+from tests.lifecycle.test_launch import Launched
+
+LATER = EPOCH + timedelta(seconds=30)
+
+
+def deleted(stage: str, **options):
+    return node_claim("web", stage=stage, deleted=EPOCH, **options)
+
+
+def look(claim, *nodes, builder=None):
+    ledger = (builder or state(claim)).snapshot().ledger
+    return claim_termination(claim, nodes, ledger, now=LATER)
+
+
+def test_without_our_finalizer_there_is_nothing_to_do():
+    assert look(deleted("Launched", finalizers=("foreign/x",))).action is TerminationAction.NONE
+
+
+def test_nodes_of_a_registered_claim_go_first_all_of_them():
+    """Cases 61, 65, 66."""
+    claim = deleted("Initialized")
+    nodes = [node(name, claim=claim) for name in ("a", "b")]
+    going = node("c", claim=claim, deleted=EPOCH)
+    found = look(claim, *nodes, going)
+    assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a", "b"))
+
+
+def test_the_node_of_an_unregistered_claim_is_left_alone():
+    """Case 69."""
+    claim = deleted("Launched")
+    found = look(claim, node("a", claim=claim, stage=""))
+    assert (found.action, found.delete_nodes) == (TerminationAction.TERMINATE_INSTANCE, ())
+
+
+def test_then_the_instance():
+    claim = deleted("Initialized")
+    assert look(claim).action is TerminationAction.TERMINATE_INSTANCE
+
+
+def test_a_claim_that_was_never_launched_just_goes():
+    """Case 67."""
+    assert look(deleted("")).action is TerminationAction.FINISH
+
+
+def test_while_a_launch_is_open_the_claim_stays():
+    """Or the instance it may bring would be nobody's."""
+    claim = deleted("")
+    builder = state(claim)
+    builder.fold(CallStarted(claim.uid, EPOCH))
+    assert look(claim, builder=builder).action is TerminationAction.AWAIT_LAUNCH
+
+
+def test_a_launch_that_came_back_late_is_terminated():
+    claim = deleted("")
+    builder = state(claim)
+    result = launched_claim(claim, Launched())
+    builder.fold(CallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
+    found = look(claim, builder=builder)
+    assert found.action is TerminationAction.TERMINATE_INSTANCE
+    assert found.step.claim.status.provider_id == "kwok://x"
+
+
+def test_terminating_is_noted_and_asked_again_without_unsettling_the_root():
+    """Cases 62 and 64."""
+    claim = deleted("Initialized")
+    step = instance_terminating_step(claim, now=LATER)
+    assert is_true(step.claim.status.conditions, INSTANCE_TERMINATING, "Ready")
+    assert step.requeue_after == timedelta(seconds=5)
+    again = instance_terminating_step(step.claim, now=LATER + timedelta(seconds=5))
+    assert again.claim is step.claim
+
+
+def test_the_end_takes_the_finalizer_off_and_is_measured():
+    """Case 61: both histograms have one sample."""
+    claim = deleted("Initialized", finalizers=("foreign/x", TERMINATION_FINALIZER))
+    terminating = instance_terminating_step(claim, now=LATER).claim
+    step = finished_step(terminating, now=LATER + timedelta(seconds=12))
+    assert step.claim.metadata.finalizers == ("foreign/x",)
+    seconds = {fact.metric: fact.value for fact in step.facts}
+    assert seconds == {
+        "nodeclaims_terminated": 1.0,
+        "nodeclaims_instance_termination_duration": 12.0,
+        "nodeclaims_termination_duration": 42.0,
+    }
+    patch = metadata_patch(claim, step.claim)
+    assert patch is not None
+    assert patch.body == {"metadata": {"finalizers": ["foreign/x"]}}
+
+
+def test_a_grace_period_becomes_a_deadline_once():
+    """Case 70."""
+    assert TERMINATION_TIMESTAMP not in look(deleted("Initialized")).step.claim.metadata.annotations
+    claim = deleted("Initialized", termination_grace_period="5m")
+    found = look(claim)
+    written = found.step.claim
+    assert written.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T00:05:00Z"
+    assert deadline_of(written) == EPOCH + timedelta(minutes=5)
+    assert [notice.reason for notice in found.step.notices] == ["TerminationGracePeriodExpiring"]
+    kept = look(
+        deleted(
+            "Initialized",
+            termination_grace_period="5m",
+            annotations={TERMINATION_TIMESTAMP: "2026-01-01T00:00:01Z"},
+        )
+    )
+    assert kept.step.claim.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T00:00:01Z"
+    assert kept.step.notices == ()
+
+
+def test_a_deadline_that_cannot_be_read_is_named():
+    claim = node_claim("web", annotations={TERMINATION_TIMESTAMP: "soon"})
+    with pytest.raises(BadInputError, match=r'NodeClaim web: annotation .* is "soon"'):
+        deadline_of(claim)
