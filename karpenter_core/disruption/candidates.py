@@ -93,6 +93,8 @@ class Blocked:
     message: str
     is_published: bool = True
     """Whether users are told by Events."""
+    is_expected: bool = False
+    """Whether it is that pods are expected on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -199,7 +201,7 @@ class _Judge:
             return _blocked(machine, "Nodeclaim does not have an associated node")
         problem = self._machine_problem(machine)
         if problem:
-            return _blocked(machine, problem)
+            return Blocked(machine=machine, message=problem, is_expected=problem == _NOMINATED)
         pool_name = machine.labels.get(NODE_POOL, "")
         pool = self.snapshot.node_pools.get(pool_name)
         types = self._instance_types(pool_name)
@@ -216,7 +218,7 @@ class _Judge:
         if machine.marked_for_deletion:
             return "Node is deleting or marked for deletion"
         if machine.is_nominated(self.now) or machine in self.expected:
-            return "Node is nominated for a pending pod"
+            return _NOMINATED
         if machine.annotations.get(DO_NOT_DISRUPT) == "true":
             return f'Disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
         if NODE_POOL not in machine.labels:
@@ -294,6 +296,7 @@ class _Judge:
 
 
 _FREE: Final = Price(0.0)
+_NOMINATED: Final = "Node is nominated for a pending pod"
 
 
 def _price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Price:

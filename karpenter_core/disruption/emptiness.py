@@ -93,17 +93,17 @@ class Emptiness:
             nomination_window=look.options.nomination_window,
         )
         accepted = {item.claim.uid: item for item in found.candidates if self.accept(item).accepted}
-        nominated = {
+        expected_uids = {
             item.machine.claim.uid
             for item in found.blocked
-            if item.machine.claim is not None and item.machine.is_nominated(look.now)
+            if item.machine.claim is not None and item.is_expected
         }
         alive = tuple(
             accepted[candidate.claim.uid]
             for candidate in command.candidates
             if candidate.claim.uid in accepted
         )
-        expected = sum(candidate.claim.uid in nominated for candidate in command.candidates)
+        expected = sum(candidate.claim.uid in expected_uids for candidate in command.candidates)
         kept, over = _within_budgets(alive, pool_budgets(look.snapshot, self.reason, now=look.now))
         dropped = len(over) + expected
         if not alive and not expected:

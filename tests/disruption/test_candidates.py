@@ -1,0 +1,262 @@
+"""Which machines may be disrupted (cases 108-113, 160-163)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import DO_NOT_DISRUPT, POD_DELETION_COST
+from karpenter_core.disruption.candidates import (
+    DisruptionClass,
+    blocked_notices,
+    find_candidates,
+)
+from karpenter_core.disruption.costs import eviction_cost, lifetime_remaining, reschedule_cost
+from karpenter_core.state.events import DeletionMarked, Nominated, PodsDecided
+from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.state.pod_rules import do_not_disrupt, is_disruptable, protection_notice
+from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape
+from karpenter_core.testing.machines import disruption_budget, machine, node, node_claim, state
+
+POOL = node_pool("default")
+NOW = EPOCH + timedelta(minutes=10)
+GRACEFUL, EVENTUAL = DisruptionClass.GRACEFUL, DisruptionClass.EVENTUAL
+
+
+def running(name="a", *, annotation=None, start=EPOCH, **changes):
+    options = {
+        key: changes.pop(key) for key in ("owner_kind", "labels", "tolerations") if key in changes
+    }
+    built = pod(name, node_name="web", phase="Running", **options)
+    annotations = {} if annotation is None else {DO_NOT_DISRUPT: annotation}
+    shape = msgspec.structs.replace(built.shape, annotations=annotations)
+    return msgspec.structs.replace(built, shape=shape, start_time=start, **changes)
+
+
+def judge(*objects, now=NOW, builder=None, **options):
+    return find_candidates((builder or state(POOL, *objects)).snapshot(), now=now, **options)
+
+
+def message(*objects, **options):
+    found = judge(*objects, **options)
+    assert found.candidates == ()
+    (blocked,) = found.blocked
+    return blocked.message
+
+
+def is_candidate(*objects, **options):
+    return [item.name for item in judge(*objects, **options).candidates] == ["web"]
+
+
+class TestMachines:
+    def test_a_settled_machine_is_a_candidate(self):
+        (found,) = judge(*machine("web")).candidates
+        assert (found.name, found.zone, found.capacity_type) == ("web", "zone-a", "on-demand")
+        assert found.price.amount == pytest.approx(0.04 * 4 * 0.97)
+
+    def test_what_forbids_it_is_named_on_node_and_claim(self):
+        """Case 160: events on both objects."""
+        (blocked,) = judge(*machine("web", annotations={DO_NOT_DISRUPT: "true"})).blocked
+        notices = blocked_notices(blocked)
+        assert [notice.regarding.kind for notice in notices] == ["Node", "NodeClaim"]
+        assert {(notice.type, notice.reason) for notice in notices} == {
+            ("Normal", "DisruptionBlocked")
+        }
+        assert {notice.message for notice in notices} == {
+            'Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation'
+        }
+
+    def test_only_true_counts_on_a_node(self):
+        """Case 165: `false` blocks nothing."""
+        assert is_candidate(*machine("web", annotations={DO_NOT_DISRUPT: "false"}))
+
+    @pytest.mark.parametrize(
+        ("objects", "text"),
+        [
+            (
+                (node_claim("web", stage="Initialized"),),
+                "Nodeclaim does not have an associated node",
+            ),
+            (machine("web", stage="Registered"), "Node isn't initialized"),
+            (machine("web", pool="gone"), "NodePool not found (NodePool=gone)"),
+        ],
+    )
+    def test_incomplete_machines_are_blocked(self, objects, text):
+        assert message(*objects) == text
+
+    def test_without_a_pool_label_it_is_blocked(self):
+        its_node, claim = machine("web")
+        labels = {k: v for k, v in its_node.labels.items() if k != "karpenter.sh/nodepool"}
+        bare = msgspec.structs.replace(its_node, labels=labels)
+        assert message(bare, claim) == (
+            "Node doesn't have required label (label=karpenter.sh/nodepool)"
+        )
+
+    def test_a_pool_without_instance_types_blocks_its_machines(self):
+        builder = state(POOL, *machine("web"), catalogues={})
+        assert message(builder=builder) == "NodePool not found (NodePool=default)"
+
+    def test_foreign_nodes_and_queued_machines_are_passed_over_silently(self):
+        for found in (judge(node("web")), judge(*machine("web"), queued=frozenset({"kwok://web"}))):
+            (blocked,) = found.blocked
+            assert blocked_notices(blocked) == ()
+
+    def test_a_machine_on_its_way_out_is_blocked(self):
+        builder = state(POOL, *machine("web"))
+        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        assert message(builder=builder) == "Node is deleting or marked for deletion"
+
+    def test_a_nominated_machine_is_blocked_for_its_window(self):
+        builder = state(POOL, *machine("web"))
+        builder.fold(Nominated(names=("web",), until=NOW + timedelta(seconds=20)))
+        assert message(builder=builder) == "Node is nominated for a pending pod"
+        assert is_candidate(builder=builder, now=NOW + timedelta(seconds=21))
+
+    def test_a_machine_that_pods_wait_for_is_as_good_as_nominated(self):
+        """A fresh node is empty until the scheduler has bound what it was ordered for."""
+        waiting = pod("waits")
+        builder = state(POOL, *machine("web"), waiting)
+        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
+        assert message(builder=builder) == "Node is nominated for a pending pod"
+        assert is_candidate(builder=builder, now=NOW + timedelta(seconds=20))
+
+    def test_missing_labels_and_unknown_types_do_not_block(self):
+        """Case 161: they have no price."""
+        its_node, claim = machine("web", instance_type="unheard-of")
+        (found,) = judge(its_node, claim).candidates
+        assert (found.instance_type, found.price.amount) == (None, 0.0)
+
+
+class TestPods:
+    @pytest.mark.parametrize("owner", ["ReplicaSet", "DaemonSet", "Node"])
+    def test_protected_pods_block_whatever_they_are(self, owner):
+        """Case 160: app, daemon and mirror."""
+        assert message(*machine("web"), running(annotation="true", owner_kind=owner)) == (
+            'Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/a)'
+        )
+
+    @pytest.mark.parametrize("gone", [{"phase": "Failed"}, {"deletion_timestamp": EPOCH}])
+    def test_pods_at_their_end_do_not(self, gone):
+        """Cases 112 and 161."""
+        assert is_candidate(*machine("web"), running(annotation="true", **gone))
+        assert is_candidate(*machine("web"), running(**gone), disruption_budget())
+
+    def test_an_exhausted_budget_blocks(self):
+        assert message(*machine("web"), running(), disruption_budget("b")) == (
+            "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])"
+        )
+        assert is_candidate(*machine("web"), running(), disruption_budget("b", allowed=1))
+
+    def test_daemons_are_held_by_budgets_too_but_mirrors_are_not(self):
+        """Cases 160 and 161."""
+        daemon = running(owner_kind="DaemonSet")
+        assert "Pdb prevents" in message(*machine("web"), daemon, disruption_budget())
+        assert is_candidate(*machine("web"), running(owner_kind="Node"), disruption_budget())
+
+    def test_two_budgets_block_whatever_they_allow(self):
+        two = (disruption_budget("a", allowed=1), disruption_budget("b", allowed=1))
+        assert message(*machine("web"), running(), *two) == (
+            "Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/a default/b])"
+        )
+
+    def test_budgets_of_other_namespaces_and_other_pods_do_not(self):
+        """Case 209."""
+        others = (
+            disruption_budget("a", namespace="other"),
+            disruption_budget("b", labels={"app": "other"}),
+        )
+        assert is_candidate(*machine("web"), running(), *others)
+
+    def test_an_unready_pod_may_go_when_its_budget_says_so(self):
+        """Cases 113 and 209."""
+        policy = disruption_budget(unhealthy_policy="AlwaysAllow")
+        assert is_candidate(*machine("web"), running(ready=False), policy)
+        assert not is_candidate(*machine("web"), running(ready=True), policy)
+        assert not is_candidate(*machine("web"), running(ready=False), disruption_budget())
+
+    @pytest.mark.parametrize("hold", ["annotation", "budget"])
+    def test_a_grace_period_outweighs_pods_eventually(self, hold):
+        """Case 162."""
+        objects = (
+            (running(annotation="true"),)
+            if hold == "annotation"
+            else (running(), disruption_budget())
+        )
+        patient = machine("web", termination_grace_period="300s")
+        assert is_candidate(*patient, *objects, disruption_class=EVENTUAL)
+        assert not is_candidate(*patient, *objects, disruption_class=GRACEFUL)
+        assert not is_candidate(*machine("web"), *objects, disruption_class=EVENTUAL)
+
+
+class TestDoNotDisrupt:
+    @pytest.mark.parametrize(
+        ("value", "active", "reason", "text"),
+        [
+            (None, False, None, ""),
+            ("true", True, None, ""),
+            ("15m", True, "DoNotDisruptUntil", "will elapse at 2026-01-01T00:15:00Z"),
+            ("5m", False, "DoNotDisruptGracePeriodElapsed", "pod is now disruptable"),
+            ("0s", False, "InvalidDoNotDisruptAnnotation", 'duration "0s" must be positive'),
+            ("-5m", False, "InvalidDoNotDisruptAnnotation", 'duration "-5m" must be positive'),
+            (
+                "invalid-format",
+                False,
+                "InvalidDoNotDisruptAnnotation",
+                'failed to parse "invalid-format" as a duration',
+            ),
+        ],
+    )
+    def test_values(self, value, active, reason, text):
+        """Cases 108-110, ten minutes after the pod started."""
+        item = running(annotation=value)
+        verdict = do_not_disrupt(item, NOW)
+        notice = protection_notice(item, verdict)
+        assert verdict.is_active is active
+        assert is_disruptable(item, NOW) is not active
+        assert (None if notice is None else notice.reason) == reason
+        assert text in ("" if notice is None else notice.message)
+
+    def test_a_pod_that_has_not_started_is_protected(self):
+        """Case 111."""
+        assert do_not_disrupt(running(annotation="5m", start=None), NOW).is_active
+
+    def test_annotations_are_spoken_of(self):
+        found = judge(*machine("web"), running(annotation="5m"))
+        assert [notice.reason for notice in found.notices] == ["DoNotDisruptGracePeriodElapsed"]
+
+    def test_protected_pods_are_not_rescheduled_now(self):
+        """Case 113."""
+        budgets = PodBudgets(())
+        assert not budgets.is_reschedulable_now(running(annotation="true"), NOW)
+        assert budgets.is_reschedulable_now(running(), NOW)
+
+
+class TestCosts:
+    def cost(self, *, deletion=None, priority=0):
+        annotations = {} if deletion is None else {POD_DELETION_COST: deletion}
+        shape = msgspec.structs.replace(pod_shape(), annotations=annotations, priority=priority)
+        return eviction_cost(shape)
+
+    def test_the_order_of_costs(self):
+        """Case 163."""
+        assert self.cost() == 1.0
+        assert self.cost(deletion="101") > self.cost(deletion="100") > self.cost(deletion="99")
+        assert self.cost(deletion="100") > 1.0 > self.cost(deletion="-100")
+        assert self.cost(priority=1) > 1.0 > self.cost(priority=-1)
+
+    def test_costs_are_bounded_and_nonsense_is_ignored(self):
+        assert self.cost(deletion="1e300") == 10.0
+        assert self.cost(priority=-(2**31)) == -10.0
+        assert self.cost(deletion="much") == self.cost(deletion="nan") == 1.0
+
+    def test_pods_that_like_to_go_cost_nothing(self):
+        assert reschedule_cost([2.0, -5.0]) == 3.0
+
+    @pytest.mark.parametrize(
+        ("expire", "hours", "left"), [("Never", 999, 1.0), ("10h", 0, 1.0), ("10h", 5, 0.5), ("10h", 99, 0.0)]
+    )  # fmt: skip
+    def test_the_life_that_is_left(self, expire, hours, left):
+        claim = node_claim("web", expire_after=expire)
+        assert lifetime_remaining(claim, EPOCH + timedelta(hours=hours)) == pytest.approx(left)

@@ -1,0 +1,368 @@
+"""Emptiness from the look to the validated command (cases 164-175)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from karpenter_core.api.durations import NillableDuration
+from karpenter_core.api.labels import DO_NOT_DISRUPT
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, DRIFTED
+from karpenter_core.api.nodepool import Budget, Disruption
+from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.emptiness import Emptiness
+from karpenter_core.disruption.method import Pass
+from karpenter_core.disruption.plan import METHODS, plan
+from karpenter_core.disruption.queue import command_timeout, stale_marks
+from karpenter_core.disruption.validation import Rejection
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.builder import StateBuilder
+from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided, Removed
+from karpenter_core.state.problem import scheduling_problem
+from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, standard_catalogue
+from karpenter_core.testing.machines import (
+    MANAGED_KINDS,
+    machine,
+    node,
+    node_claim,
+    ready,
+    state,
+    with_claim_conditions,
+)
+
+NOW = EPOCH + timedelta(minutes=10)
+
+
+def pool(name="default", *, nodes="100%", window="0s", policy="WhenEmpty", **options):
+    disruption = Disruption(
+        budgets=(Budget(nodes=nodes),),
+        consolidate_after=NillableDuration(window),
+        consolidation_policy=policy,
+    )
+    return ready(node_pool(name, disruption=disruption, **options))
+
+
+def look(builder, *, now=NOW, **options):
+    return Pass(
+        snapshot=builder.snapshot(), now=now, command_id="command-1", cause="test", **options
+    )
+
+
+def empty(builder, **options):
+    """Return the names of the claims that would go."""
+    command = plan(look(builder, **options)).command
+    return [] if command is None else sorted(item.name for item in command.candidates)
+
+
+def bound(name="a", *, on="web", owner_kind="ReplicaSet", deleted=None):
+    built = pod(name, node_name=on, phase="Running", owner_kind=owner_kind)
+    return msgspec.structs.replace(built, deletion_timestamp=deleted)
+
+
+def machines(count, *, pool_name="default", prefix="web"):
+    return [h for n in range(count) for h in machine(f"{prefix}-{n}", pool=pool_name)]
+
+
+class TestWhatGoes:
+    def test_an_empty_machine_goes(self):
+        assert empty(state(pool(), *machine("web"))) == ["web"]
+
+    @pytest.mark.parametrize("policy", ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"])
+    def test_under_every_policy(self, policy):
+        assert empty(state(pool(policy=policy), *machine("web"))) == ["web"]
+
+    def test_a_drifted_one_too(self):
+        """Case 164: it is emptiness that takes it."""
+        its_node, claim = machine("web")
+        drifted = with_claim_conditions(claim, DRIFTED, now=EPOCH)
+        found = plan(look(state(pool(), its_node, drifted)))
+        assert found.command is not None
+        assert (found.command.method, found.command.reason) == ("emptiness", "Empty")
+        assert found.reports[0].eligible == 1
+
+    def test_one_that_is_not_settled_stays(self):
+        """Case 165."""
+        assert empty(state(pool(), *machine("web", consolidatable=False))) == []
+
+    @pytest.mark.parametrize(("value", "goes"), [("true", []), ("false", ["web"])])
+    def test_do_not_disrupt_on_the_node(self, value, goes):
+        """Case 165."""
+        assert empty(state(pool(), *machine("web", annotations={DO_NOT_DISRUPT: value}))) == goes
+
+    def test_one_with_pods_stays(self):
+        """Case 166."""
+        assert empty(state(pool(), *machine("web"), bound())) == []
+
+    def test_several_go_in_one_command(self):
+        """Case 167."""
+        assert empty(state(pool(), *machines(2))) == ["web-0", "web-1"]
+
+    @pytest.mark.parametrize(
+        ("item", "goes"),
+        [
+            (bound(owner_kind="DaemonSet"), True),
+            (bound(owner_kind="Node"), True),
+            (bound(deleted=EPOCH), True),
+            (bound(owner_kind="StatefulSet", deleted=EPOCH), False),
+        ],
+    )
+    def test_what_counts_as_empty(self, item, goes):
+        """Case 170."""
+        assert bool(empty(state(pool(), *machine("web"), item))) is goes
+
+    def test_static_pools_are_left_alone(self):
+        """Case 172."""
+        assert empty(state(pool(replicas=1), *machine("web"))) == []
+
+    def test_a_pool_may_forbid_it_and_says_so(self):
+        found = plan(look(state(pool(window="Never"), *machine("web"))))
+        assert found.command is None
+        assert [(n.reason, n.regarding.kind, n.message) for n in found.notices] == [
+            ("Unconsolidatable", kind, 'NodePool "default" has consolidation disabled')
+            for kind in ("Node", "NodeClaim")
+        ]
+
+    def test_a_pending_pod_that_fits_the_empty_machine_keeps_it(self):
+        """Case 169: the pass that places the pod nominates the machine."""
+        builder = state(pool(), *machine("web"), pod("waits", cpu="3"))
+        found = solve(scheduling_problem(builder.snapshot(), now=NOW).problem)
+        assert list(found.existing) == ["web"]
+        placed = {p.uid: name for name, pods in found.existing.items() for p in pods}
+        builder.fold(PodsDecided(placed=placed, at=NOW))
+        assert empty(builder) == []
+
+    def test_before_everything_is_seen_nothing_is_judged(self):
+        builder = StateBuilder(MANAGED_KINDS)
+        for obj in (pool(), *machine("web")):
+            builder.fold(Observed(obj))
+        assert plan(look(builder)).reports == ()
+
+    def test_what_a_command_works_on_is_not_chosen_twice(self):
+        builder = state(pool(), *machine("web"))
+        assert empty(builder, queued=frozenset({"kwok://web"})) == []
+
+
+class TestBudgets:
+    @pytest.mark.parametrize(("nodes", "gone"), [("100%", 10), ("0%", 0), ("30%", 3)])
+    def test_one_pool(self, nodes, gone):
+        """Case 168."""
+        assert len(empty(state(pool(nodes=nodes), *machines(10)))) == gone
+
+    def test_ten_pools(self):
+        """Case 168: 3 nodes in each, 50 %: two of each go, ten are left."""
+        names = [f"pool-{n}" for n in range(10)]
+        builder = state(
+            *(pool(name, nodes="50%") for name in names),
+            *(h for name in names for h in machines(3, pool_name=name, prefix=name)),
+            catalogues={name: standard_catalogue() for name in names},
+        )
+        gone = empty(builder)
+        assert len(gone) == 20
+        assert {name: sum(g.startswith(f"{name}-") for g in gone) for name in names} == dict.fromkeys(names, 2)  # fmt: skip
+
+    def test_a_tight_budget_is_spent_on_the_dearest(self):
+        builder = state(
+            pool(nodes="1"),
+            *machine("cheap", instance_type="c-1x"),
+            *machine("dear", instance_type="r-32x"),
+        )
+        found = plan(look(builder))
+        assert found.command is not None
+        assert [item.name for item in found.command.candidates] == ["dear"]
+        assert found.command.proof.held_back == ("cheap",)
+        assert found.reports[0].constrained
+
+    def test_nodes_that_are_leaving_use_it_up(self):
+        builder = state(pool(nodes="1"), *machines(3))
+        builder.fold(DeletionMarked(names=("web-0",), cause="drifted/1"))
+        assert empty(builder) == []
+
+    def test_a_blocking_budget_is_told(self):
+        found = plan(look(state(pool(nodes="0"), *machine("web"))))
+        assert "NodePool" in {notice.regarding.kind for notice in found.notices}
+        assert found.reports[0].budgets["default"].allowed == 0
+
+    @given(
+        st.dictionaries(
+            st.sampled_from(["a", "b", "c"]),
+            st.tuples(
+                st.integers(0, 6),
+                st.one_of(st.integers(0, 7).map(str), st.integers(0, 100).map(lambda n: f"{n}%")),
+            ),
+            min_size=1,
+        ),
+        st.sets(st.integers(0, 5)),
+    )
+    @settings(max_examples=60, deadline=None)
+    def test_no_command_ever_exceeds_a_budget(self, pools, busy):
+        """For every set of pools, budgets and busy machines."""
+        objects = []
+        for name, (count, nodes) in pools.items():
+            objects += [pool(name, nodes=nodes), *machines(count, pool_name=name, prefix=name)]
+            objects += [bound(f"{name}-{n}", on=f"{name}-{n}") for n in busy if n < count]
+        builder = state(*objects, catalogues={name: standard_catalogue() for name in pools})
+        found = plan(look(builder))
+        gone = [] if found.command is None else [item.name for item in found.command.candidates]
+        for name, (count, nodes) in pools.items():
+            allowed = -(-count * int(nodes[:-1]) // 100) if nodes.endswith("%") else int(nodes)
+            idle = count - sum(n < count for n in busy)
+            assert sum(g.startswith(f"{name}-") for g in gone) == min(allowed, idle)
+
+
+class TestCommand:
+    def test_it_says_what_it_does_and_why(self):
+        """Case 270: the text of a command."""
+        builder = state(pool(), *machines(2))
+        command = plan(look(builder)).command
+        assert command is not None
+        assert (command.id, command.cause, command.decision) == (
+            "command-1", "test", Decision.DELETE,
+        )  # fmt: skip
+        assert (command.pools, command.pod_count, command.created) == (("default",), 0, NOW)
+        price = 2 * command.candidates[0].price.amount
+        assert str(command) == (
+            f"Empty/command-1: delete: nodepools=[default]: [web-0, web-1] (savings: ${price:.2f})"
+        )
+        assert command.proof.savings_per_hour == pytest.approx(price)
+        assert [item.claim for item in command.proof.candidates] == ["web-0", "web-1"]
+        assert command.proof.snapshot_version == builder.snapshot().version
+
+    def test_the_same_snapshot_gives_the_same_command(self):
+        builder = state(pool(nodes="3"), *machines(9))
+        assert str(plan(look(builder)).command) == str(plan(look(builder)).command)
+
+    def test_the_timeout_grows_with_the_queue(self):
+        """Case 262."""
+        minutes = [
+            command_timeout(n).total_seconds() / 60
+            for n in (100, 4000, 10_000, 40_000, 80_000, 100_000)
+        ]
+        assert minutes == pytest.approx([10, 10, 13 + 1 / 3, 53 + 1 / 3, 60, 60])
+
+
+class TestValidation:
+    def command(self, builder):
+        command = plan(look(builder)).command
+        assert command is not None
+        return command
+
+    def validate(self, builder, command, *, seconds=15.0, **options):
+        return Emptiness().validate(
+            command, look(builder, now=NOW + timedelta(seconds=seconds), **options)
+        )
+
+    def test_what_still_holds_is_carried_out(self):
+        builder = state(pool(), *machines(2))
+        command = self.command(builder)
+        verdict = self.validate(builder, command)
+        assert (verdict.rejection, verdict.failed) == (None, 0)
+        assert [item.name for item in verdict.command.candidates] == ["web-0", "web-1"]
+        assert verdict.command.id == command.id
+
+    def test_a_machine_that_got_a_pod_drops_out(self):
+        """Case 174."""
+        builder = state(pool(), *machines(2))
+        command = self.command(builder)
+        builder.fold(Observed(bound(on="web-0")))
+        verdict = self.validate(builder, command)
+        assert [item.name for item in verdict.command.candidates] == ["web-1"]
+        assert [item.claim for item in verdict.command.proof.candidates] == ["web-1"]
+
+    def test_churn_ends_the_command(self):
+        """Case 175."""
+        builder = state(pool(), *machine("web"))
+        command = self.command(builder)
+        builder.fold(Observed(bound()))
+        verdict = self.validate(builder, command)
+        assert (verdict.command, verdict.rejection, verdict.failed) == (None, Rejection.CHURN, 1)
+
+    def test_a_vanished_machine_is_churn(self):
+        its_node, claim = machine("web")
+        builder = state(pool(), its_node, claim)
+        command = self.command(builder)
+        builder.fold(Removed(claim))
+        builder.fold(Removed(its_node))
+        assert self.validate(builder, command).rejection is Rejection.CHURN
+
+    def test_one_made_anew_under_the_same_name_is_another(self):
+        builder = state(pool(), *machine("web"))
+        command = self.command(builder)
+        reborn = node_claim("web", stage="Initialized", consolidatable=True, uid="new")
+        builder.fold(Observed(reborn))
+        assert self.validate(builder, command).rejection is Rejection.CHURN
+
+    def test_a_nomination_ends_it(self):
+        """Case 175."""
+        builder = state(pool(), *machine("web"))
+        command = self.command(builder)
+        builder.fold(Nominated(names=("web",), until=NOW + timedelta(seconds=60)))
+        verdict = self.validate(builder, command)
+        assert (verdict.rejection, verdict.failed) == (Rejection.BUDGET, 1)
+
+    def test_a_promise_to_a_pod_ends_it(self):
+        waiting = pod("waits")
+        builder = state(pool(), *machine("web"), waiting)
+        command = self.command(builder)
+        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
+        assert self.validate(builder, command).rejection is Rejection.BUDGET
+
+    def test_a_budget_turned_to_zero_ends_it(self):
+        """Case 175."""
+        builder = state(pool(), *machine("web"))
+        command = self.command(builder)
+        builder.fold(Observed(pool(nodes="0%")))
+        verdict = self.validate(builder, command)
+        assert (verdict.rejection, verdict.failed) == (Rejection.BUDGET, 1)
+
+    def test_a_smaller_budget_makes_it_smaller(self):
+        builder = state(pool(), *machines(3))
+        command = self.command(builder)
+        builder.fold(Observed(pool(nodes="1")))
+        verdict = self.validate(builder, command)
+        assert (len(verdict.command.candidates), verdict.failed) == (1, 2)
+
+    def test_methods_validate_their_own_commands(self):
+        assert [method.name for method in METHODS] == ["emptiness"]
+
+
+class TestStaleMarks:
+    TAINT = "karpenter.sh/disrupted:NoSchedule"
+
+    def tainted(self, name="web", **options):
+        its_node, claim = machine(name, taints=(self.TAINT,), **options)
+        return its_node, with_claim_conditions(claim, DISRUPTION_REASON, now=EPOCH)
+
+    def found(self, *objects, **options):
+        builder = state(*objects)
+        return [(mark.node, mark.claim) for mark in stale_marks(builder.snapshot(), **options)]
+
+    def test_what_a_dead_command_left_is_found(self):
+        """Case 263."""
+        assert self.found(*self.tainted(), *machine("clean")) == [("web", "web")]
+
+    def test_half_of_the_marks_too(self):
+        its_node, claim = self.tainted()
+        assert self.found(its_node, node_claim("web", stage="Initialized")) == [("web", "")]
+        assert self.found(node("web", claim=claim), claim) == [("", "web")]
+
+    def test_marks_of_living_commands_and_leaving_machines_stay(self):
+        assert self.found(*self.tainted(), queued=frozenset({"kwok://web"})) == []
+        builder = state(*self.tainted())
+        builder.fold(DeletionMarked(names=("web",), cause="empty/1"))
+        assert stale_marks(builder.snapshot()) == ()
+
+    def test_nodes_of_nobody_keep_their_taints(self):
+        assert self.found(node("static", taints=(self.TAINT,))) == []
+
+
+def test_a_shape_that_likes_to_go_does_not_hold_a_node():
+    """Upstream's rule, kept: pods with a negative eviction cost do not make a node busy."""
+    shape = msgspec.structs.replace(
+        pod_shape(), annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483648"}
+    )
+    eager = pod("eager", shape=shape, node_name="web", phase="Running")
+    assert empty(state(pool(), *machine("web"), eager)) == ["web"]
