@@ -41,7 +41,7 @@ types: $(READY) ## Check the types
 
 e2e: $(READY) ## Run the scenarios on the embedded and on a real control plane (KUBERNETES=1.36)
 	@$(BIN)/python $(CONTROL_PLANE) $(KUBERNETES)
-	$(BIN)/pytest -m e2e tests/e2e --kubernetes $(KUBERNETES) $(ARGS)
+	$(BIN)/pytest -m e2e tests/e2e tests/sim --kubernetes $(KUBERNETES) $(ARGS)
 
 bench: $(READY) ## Measure scale-up on a real control plane (KUBERNETES=1.36)
 	@$(BIN)/python $(CONTROL_PLANE) $(KUBERNETES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 import pytest_asyncio
@@ -41,11 +40,10 @@ async def http_api():
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def real_api():
-    if not os.environ.get("KUBEBUILDER_ASSETS"):
-        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+async def real_api(request: pytest.FixtureRequest):
+    minor = str(request.config.getoption("--kubernetes", default="1.36"))
     try:
-        plane = ControlPlane(find_binaries("1.36"))
+        plane = ControlPlane(find_binaries(minor))
     except BinariesMissingError as error:
         pytest.skip(str(error))
     async with plane:
@@ -54,7 +52,10 @@ async def real_api():
         await transport.close()
 
 
-@pytest.fixture(params=["direct", "http", pytest.param("real", marks=pytest.mark.e2e)])
+REAL = pytest.param("real", marks=[pytest.mark.e2e, pytest.mark.real])
+
+
+@pytest.fixture(params=["direct", "http", REAL])
 def api(request: pytest.FixtureRequest) -> Api:
     """Every API server in turn."""
     return request.getfixturevalue(f"{request.param}_api")

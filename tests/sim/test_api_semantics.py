@@ -1,6 +1,6 @@
 """What an API server does, on the embedded one and on a real one: one suite, one expectation.
 
-The real one takes part when KUBEBUILDER_ASSETS names its binaries.
+The real one takes part in the end-to-end runs, if its binaries are built or given.
 """
 
 from __future__ import annotations

@@ -1,0 +1,128 @@
+"""The demo: what it counts and shows."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from karpenter_core.api.crd import render_crd
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.records import NodeConditionView, NodeView, PodShape, PodView
+from karpenter_core.api.schema import SchemaValidator
+from karpenter_core.cli.demo_scene import NAME, Census, Scene, find_node_class, read_prices
+from karpenter_core.cli.demo_view import Act, choose_view, summarise
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from karpenter_core.state.events import Observed, Removed
+
+PRICES = {("large", "a", "on-demand"): 3.6}
+
+
+def node(name: str, *, ready: str = "True", pool: str = NAME) -> NodeView:
+    labels = {NODE_POOL: pool, INSTANCE_TYPE: "large", ZONE: "a", CAPACITY_TYPE: "on-demand"}
+    conditions = (NodeConditionView(type="Ready", status=ready),)
+    return NodeView(uid=name, name=name, labels=labels, conditions=conditions)
+
+
+def pod(name: str, *, phase: str, namespace: str = NAME) -> PodView:
+    ready = True if phase == "Running" else None
+    return PodView(
+        uid=name, name=name, shape=PodShape(namespace=namespace), phase=phase, ready=ready
+    )
+
+
+def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
+    """Others' are left out; a node is paid from its first sight to its last, by the second."""
+
+    async def scenario():
+        clock = LoopClock()
+        census = Census(clock, PRICES)
+        for each in (
+            node("one"),
+            node("two", ready="Unknown"),
+            node("other", pool="other"),
+            pod("p", phase="Running"),
+            pod("q", phase="Pending"),
+            pod("r", phase="Running", namespace="other"),
+        ):
+            census.on_event(Observed(each))
+        seen = (census.running, census.pods, census.ready_nodes, census.nodes)
+        price = census.price_per_hour
+        await clock.sleep(100)
+        census.on_event(Removed(node("one")))
+        await clock.sleep(100)
+        return seen, price, census.price_per_hour, census.spent, census.node_types
+
+    seen, price, left, spent, types = run_virtual(scenario())
+
+    assert seen == (1, 2, 1, 2)
+    assert (price, left) == (7.2, 3.6)
+    assert spent == pytest.approx(0.3)
+    assert types == {"large": 2}
+
+
+def test_scene_is_accepted_by_the_schema():
+    """The API server will not refuse the demo's own pool."""
+    scene = Scene(node_class=find_node_class())
+    schema = render_crd(NodePool)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    validator = SchemaValidator(schema)
+
+    assert validator.validate(validator.default(scene.node_pool())) == []
+
+
+async def test_prices_come_from_the_provider():
+    """Each machine in each zone under each capacity type, in one currency."""
+    prices, currency = await read_prices(Scene(node_class=find_node_class()))
+
+    assert currency == "USD"
+    assert len({zone for _, zone, _ in prices}) >= 3
+    assert all(price > 0 for price in prices.values())
+
+
+def test_plain_view_writes_lines_at_a_pace():
+    """The first at once, then one a second; the end of an act in any case."""
+
+    async def scenario():
+        text = io.StringIO()
+        clock = LoopClock()
+        view = choose_view(Console(file=text, width=120), clock, "USD")
+        census = Census(clock, PRICES)
+        act = Act(title="scale nginx to 4", replicas=4, started=clock.monotonic())
+        for index in range(4):
+            census.on_event(Observed(pod(f"p{index}", phase="Running")))
+            view.show(act, census)
+            await clock.sleep(0.4)
+        act.seconds = 1.6
+        view.show(act, census)
+        summarise(Console(file=text, width=120), [act], census, "USD")
+        return text.getvalue()
+
+    text = run_virtual(scenario())
+
+    assert "1/4 pods running" in text
+    assert "2/4 pods running" not in text
+    assert "4/4 pods running" in text
+    assert "scale nginx to 4" in text
+    assert "1.6 s" in text
+
+
+def test_live_view_draws_a_panel():
+    """In a terminal."""
+
+    async def scenario():
+        text = io.StringIO()
+        clock = LoopClock()
+        console = Console(file=text, width=100, force_terminal=True)
+        view = choose_view(console, clock, "USD")
+        census = Census(clock, PRICES)
+        census.on_event(Observed(node("one")))
+        view.show(Act(title="scale nginx to 4", replicas=4, started=0.0), census)
+        view.close()
+        return text.getvalue()
+
+    text = run_virtual(scenario())
+
+    assert "1/1 ready" in text
+    assert "3.60" in text

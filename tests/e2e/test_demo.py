@@ -1,0 +1,61 @@
+"""The demo as a user starts it: it plays to its end, and an interrupted one cleans up."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import pytest
+
+from karpenter_core.cli.demo_scene import NAME
+from karpenter_core.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    NODES,
+    PODS,
+)
+from karpenter_core.testing.beds import EmbeddedBed
+from karpenter_core.testing.cluster import ClusterClient
+
+DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(150)
+async def test_demo_plays_to_its_end(tmp_path):
+    """Exit code 0: every pod ran and every node went away again, within 90 s."""
+    demo = await asyncio.create_subprocess_exec(
+        *DEMO, f"--log-folder={tmp_path}", stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(90):
+        output, _ = await demo.communicate()
+
+    assert demo.returncode == 0, output.decode()
+    assert b"500/500 pods running" in output
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(150)
+async def test_interrupted_demo_leaves_nothing_behind(tmp_path):
+    """Ctrl-C in the middle: nodes, objects and the CRDs it brought are gone from the cluster."""
+    async with EmbeddedBed() as bed:
+        demo = await asyncio.create_subprocess_exec(
+            *DEMO,
+            f"--kubeconfig={bed.kubeconfig}",
+            f"--log-folder={tmp_path}",
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert demo.stdout is not None
+        while b"scale nginx to 500" not in await demo.stdout.readline():
+            pass
+        demo.send_signal(signal.SIGINT)
+        async with asyncio.timeout(90):
+            await demo.communicate()
+        async with ClusterClient(bed.kubeconfig) as client:
+            left = [await client.list(kind) for kind in (NODES, PODS, CUSTOM_RESOURCE_DEFINITIONS)]
+            names = {each["metadata"]["name"] for each in await client.list(NAMESPACES)}
+
+    assert demo.returncode == 130
+    assert left == [[], [], []]
+    assert NAME not in names
