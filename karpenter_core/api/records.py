@@ -64,6 +64,8 @@ class Taint(Record, frozen=True, kw_only=True, gc=False):
     key: str
     effect: str
     value: str = ""
+    time_added: str = ""
+    """As the server wrote it; carried along only so that our writes do not lose it."""
 
 
 class Toleration(Record, frozen=True, kw_only=True, gc=False):
@@ -169,6 +171,7 @@ class OwnerView(Record, frozen=True, kw_only=True, gc=False):
     name: str
     uid: str
     controller: bool = False
+    block_owner_deletion: bool = False
 
 
 class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):

@@ -234,13 +234,15 @@ def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, Json]:
 
 
 def _taint_json(taint: Taint) -> dict[str, Json]:
-    value: dict[str, Json] = {"value": taint.value} if taint.value else {}
-    return {"key": taint.key, "effect": taint.effect, **value}
+    rest: dict[str, Json] = {"value": taint.value} if taint.value else {}
+    if taint.time_added:
+        rest["timeAdded"] = taint.time_added
+    return {"key": taint.key, "effect": taint.effect, **rest}
 
 
 def _owner_json(owner: OwnerView) -> dict[str, Json]:
     flags: dict[str, Json] = {"controller": True} if owner.controller else {}
-    if owner.api_version.startswith("karpenter.sh/"):
+    if owner.block_owner_deletion:
         flags["blockOwnerDeletion"] = True
     return {
         "apiVersion": owner.api_version,

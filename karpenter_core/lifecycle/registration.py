@@ -161,7 +161,13 @@ def _synced(claim: NodeClaim) -> NodePatch:
         annotations=claim.metadata.annotations,
         add_taints=taints,
         add_finalizers=(TERMINATION_FINALIZER,),
-        owner=OwnerView(api_version=API_VERSION, kind="NodeClaim", name=claim.name, uid=claim.uid),
+        owner=OwnerView(
+            api_version=API_VERSION,
+            kind="NodeClaim",
+            name=claim.name,
+            uid=claim.uid,
+            block_owner_deletion=True,
+        ),
     )
 
 

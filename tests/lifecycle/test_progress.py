@@ -21,7 +21,7 @@ from karpenter_core.api.labels import (
     REGISTERED as REGISTERED_LABEL,
 )
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
-from karpenter_core.api.records import OwnerView
+from karpenter_core.api.records import OwnerView, Taint
 from karpenter_core.lifecycle.initialization import initialization_step
 from karpenter_core.lifecycle.liveness import liveness_step
 from karpenter_core.lifecycle.progress import progress_step
@@ -85,6 +85,21 @@ class TestRegistration:
         )
         young = msgspec.structs.replace(booted(claim), owners=(owned,))
         assert register(claim, young).node.applied_to(young).owners == (owned,)
+
+    def test_what_others_wrote_into_replaced_lists_survives(self):
+        """A merge patch replaces taints and owners whole."""
+        claim = launched()
+        theirs = OwnerView(
+            api_version="v1", kind="ConfigMap", name="x", uid="u", block_owner_deletion=True
+        )
+        tainted = Taint(key="a", effect="NoExecute", time_added="2026-01-01T00:00:00Z")
+        young = booted(claim)
+        young = msgspec.structs.replace(young, owners=(theirs,), taints=(*young.taints, tainted))
+        body = register(claim, young).node.merge_patch(young).body
+        assert body["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] is True
+        assert {"key": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"} in body[
+            "spec"
+        ]["taints"]
 
     def test_letting_in_is_one_locked_patch(self):
         claim = launched()

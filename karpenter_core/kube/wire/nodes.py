@@ -44,6 +44,7 @@ def node_view(raw: RawNode) -> NodeView:
                 name=owner.name,
                 uid=owner.uid,
                 controller=bool(owner.controller),
+                block_owner_deletion=bool(owner.block_owner_deletion),
             )
             for owner in meta.owner_references or ()
         ),
@@ -52,7 +53,12 @@ def node_view(raw: RawNode) -> NodeView:
         provider_id=spec.provider_id,
         unschedulable=spec.unschedulable,
         taints=tuple(
-            Taint(key=taint.key, effect=taint.effect, value=taint.value)
+            Taint(
+                key=taint.key,
+                effect=taint.effect,
+                value=taint.value,
+                time_added=taint.time_added,
+            )
             for taint in spec.taints or ()
         ),
         capacity=amounts(status.capacity),

@@ -51,6 +51,7 @@ class RawOwner(_Raw, gc=False):
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+    block_owner_deletion: bool | None = None
 
 
 class RawMeta(_Raw):
@@ -259,6 +260,7 @@ class RawTaint(_Raw, gc=False):
     key: str
     effect: str
     value: str = ""
+    time_added: str = ""
 
 
 class RawNodeSpec(_Raw):
