@@ -272,6 +272,13 @@ OPTIONS: Final = (
         help="What one unit of another currency is worth, such as CNY=0.14,EUR=1.1.",
     ),
     Option(
+        flag="node-fee",
+        env="NODE_FEE",
+        default="0.002",
+        help="What a node costs per hour beside its price, in the currency above: keeps a plan from "
+        "many small nodes where a few larger ones cost as much.",
+    ),
+    Option(
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
@@ -330,6 +337,7 @@ class Settings:
     packing: str = "value"
     currency: str = "USD"
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
+    node_fee: float = 0.002
     ignore_dra_requests: bool = True
     feature_gates: FeatureGates = FeatureGates()
     scheduler_config: tuple[DefaultSpread, ...] = ()
@@ -530,6 +538,7 @@ def _shape(values: dict[str, object]) -> None:
     values["feature_gates"] = parse_feature_gates(str(values["feature_gates"]))
     values["scheduler_config"] = parse_scheduler_config(str(values["scheduler_config"]))
     values["exchange_rates"] = _parse_rates(str(values["exchange_rates"]))
+    values["node_fee"] = _parse_fee(str(values["node_fee"]))
     values["log_level"] = values["log_level"] or "info"
     cpu = values["cpu_requests"]
     if isinstance(cpu, int) and cpu <= 0:
@@ -539,6 +548,18 @@ def _shape(values: dict[str, object]) -> None:
 def _parts(text: str) -> tuple[str, ...]:
     """Read a comma separated list."""
     return tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
+
+
+def _parse_fee(text: str) -> float:
+    try:
+        fee = float(text)
+    except ValueError as error:
+        message = f'node-fee: "{text}" is not a number'
+        raise SettingsError(message) from error
+    if not fee >= 0 or fee == float("inf"):
+        message = f'node-fee: "{text}" is not a number of zero or more'
+        raise SettingsError(message)
+    return fee
 
 
 def _parse_rates(text: str) -> dict[str, float]:

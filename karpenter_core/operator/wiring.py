@@ -110,4 +110,5 @@ def solve_options(settings: Settings, *, max_instance_types: int) -> SolveOption
         max_instance_types=max_instance_types,
         currency=settings.currency,
         exchange_rates=settings.exchange_rates,
+        node_fee_per_hour=settings.node_fee,
     )

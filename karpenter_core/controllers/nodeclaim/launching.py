@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
@@ -20,14 +20,18 @@ from karpenter_core.state.usage import listed_types
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodeclaim import NodeClaim, RequirementSpec
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.provider.contract import LaunchOutcome
     from karpenter_core.provider.facade import Providers
+    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["Launcher"]
+
+REMEMBERED_ORDERS: Final = 256
 
 
 @final
@@ -41,6 +45,9 @@ class Launcher:
         self._providers = providers
         self._runtime = runtime
         self._well_known = WELL_KNOWN | well_known
+        self._orders: dict[
+            tuple[str, tuple[RequirementSpec, ...]], tuple[InstanceType, ...]
+        ] = {}
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
         providers.subscribe_late_launches(self._late)
 
@@ -84,11 +91,21 @@ class Launcher:
         catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
         if catalogue is None:
             return None
-        requirements = Requirements.from_specs(claim.spec.requirements)
-        types = order_by_price(
-            listed_types(claim, catalogue), requirements, well_known=self._well_known
-        )
+        types = self._offered(claim, catalogue)
         return LaunchRequest(node_claim=claim, node_class=node_class, instance_types=types)
+
+    def _offered(self, claim: NodeClaim, catalogue: Catalogue) -> tuple[InstanceType, ...]:
+        """Return the types a claim may become, cheapest first; claims of one wave are alike."""
+        key = (catalogue.version, claim.spec.requirements)
+        known = self._orders.get(key)
+        if known is None:
+            if len(self._orders) >= REMEMBERED_ORDERS:
+                self._orders.clear()
+            requirements = Requirements.from_specs(claim.spec.requirements)
+            known = self._orders[key] = order_by_price(
+                listed_types(claim, catalogue), requirements, well_known=self._well_known
+            )
+        return known
 
     def _failed(self, claim: NodeClaim, error: CloudProviderError, request: LaunchRequest) -> Step:
         self._log.info("launch failed", error=str(error), error_type=type(error).__name__)
