@@ -106,7 +106,8 @@ class EmbeddedCluster:
             await self._http.stop()
         if self._folder is not None:
             self._folder.cleanup()
-        await self._tasks.__aexit__(kind, error, trace)
+        # The body's error goes on as it is; only an actor's comes out of the group.
+        await self._tasks.__aexit__(None, None, None)
 
     async def _listen(self, face: HttpFace) -> None:
         await face.start(self._port)

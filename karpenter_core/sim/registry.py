@@ -104,7 +104,7 @@ class Registry:
         return self.existing(kind, name, namespace).obj
 
     def objects(self, kind: ResourceKind, namespace: str | None = None) -> list[Json]:
-        """Return the objects of a kind (shared: not to be changed), of all namespaces by default."""
+        """Return a kind's objects (shared: not to be changed), of all namespaces by default."""
         return [stored.obj for stored in self.store.all(kind, namespace)]
 
     def existing(self, kind: ResourceKind, name: str, namespace: str) -> Stored:

@@ -165,14 +165,14 @@ class Store:
     # Following
 
     def listen(self, kind: ResourceKind, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Have every change of a kind told at once; returns how to stop. Listeners must not write."""
+        """Tell every change of a kind at once; returns how to stop. Listeners must not write."""
         self._tickets += 1
         ticket, listeners = self._tickets, self._collection(kind).listeners
         listeners[ticket] = listener
         return lambda: listeners.pop(ticket, None) and None
 
     def position(self, kind: ResourceKind, version: int) -> int | None:
-        """Return where in the history the first change after a version stands; None if forgotten."""
+        """Return where in the history the first change after a version is; None if forgotten."""
         collection = self._collection(kind)
         if version < collection.floor:
             return None

@@ -348,9 +348,25 @@ def test_unknown_kinds_are_refused():
         async with EmbeddedCluster() as cluster:
             cluster.apply([{"apiVersion": "x/v1", "kind": "Nothing", "metadata": {"name": "a"}}])
 
+    with pytest.raises(BadInputError, match="no kind Nothing in x/v1"):
+        run_virtual(scenario())
+
+
+def test_an_actor_that_breaks_ends_the_cluster(monkeypatch):
+    """Its error surfaces in whoever runs the cluster, instead of a controller that is dead."""
+
+    async def scenario():
+        async with EmbeddedCluster() as cluster:
+            monkeypatch.setattr(cluster.kubelets, "reconcile", broken)
+            cluster.apply([node("one")])
+            await settle()
+
+    def broken(_key):
+        raise ZeroDivisionError
+
     with pytest.raises(BaseExceptionGroup) as caught:
         run_virtual(scenario())
-    assert caught.group_contains(BadInputError, match="no kind Nothing in x/v1")
+    assert caught.group_contains(ZeroDivisionError)
 
 
 def test_the_same_story_is_told_twice_the_same_way():
