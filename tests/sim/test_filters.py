@@ -1,4 +1,4 @@
-"""The filters of the embedded scheduler, which also judge plans in other tests."""
+"""The filters of the embedded scheduler."""
 
 from __future__ import annotations
 
