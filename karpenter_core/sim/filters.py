@@ -1,7 +1,8 @@
 """What kube-scheduler's filters say of a pod and a node, over plain JSON objects.
 
 Written from Kubernetes' documentation of each constraint, and deliberately without a line of
-`karpenter_core.scheduling`: whatever that package plans, the embedded scheduler judges. Reasons are worded as kube-scheduler words them.
+`karpenter_core.scheduling`: whatever that package plans, the embedded scheduler judges.
+Reasons are worded as kube-scheduler words them.
 """
 
 from __future__ import annotations
