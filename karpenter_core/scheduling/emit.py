@@ -63,6 +63,12 @@ class FinishedPlan:
         cost = round(self.cost_per_hour + fee * len(self.machines), 9)
         return (self.left, cost, len(self.machines))
 
+    def is_no_worse_than(self, other: FinishedPlan) -> bool:
+        """Whether it leaves fewer pods, or as many at no higher price (fees aside)."""
+        if self.left != other.left:
+            return self.left < other.left
+        return round(self.cost_per_hour, 9) <= round(other.cost_per_hour, 9)
+
     def reported_cost(self) -> float:
         """Return the cost per hour of the claims whose price is in the reporting currency."""
         prices = (

@@ -21,6 +21,8 @@ from karpenter_core.scheduling.signatures import NO_MATCH
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from numpy.typing import NDArray
+
     from karpenter_core.scheduling.classes import Rung
     from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import CompiledProblem
@@ -31,6 +33,9 @@ __all__ = ["Engine", "Measure", "Profile"]
 
 _NEARLY_EQUAL: Final = 1.01
 """Prices within one percent are taken for equal; the larger machine is chosen then."""
+
+_TOLERATED_RISE: Final = 1.05
+"""Pods whose wishes make a claim's machine dearer than that (on-demand only …) get another one."""
 
 
 class Measure(StrEnum):
@@ -141,15 +146,22 @@ class Engine:
         for number in np.flatnonzero(np.bincount(nodes.signature[planned])):
             claim = signatures.claim(int(met[number]))
             changed = met[number] != number
+            if not changed and not claim.is_ragged:
+                continue
             columns = planned[nodes.signature[planned] == number]
-            rows = nodes.row[columns]
+            is_open = nodes.row[columns] == NO_ROW
             if changed:
-                measured = columns[rows != NO_ROW]
-                room[measured[~claim.admissible_mask[nodes.row[measured]]]] = 0
-            if changed or claim.is_ragged:
-                open_ones = columns[rows == NO_ROW]
-                exact = claim.rooms(nodes.used[:, open_ones], request)
-                room[open_ones] = np.minimum(room[open_ones], exact)
+                measured = columns[~is_open]
+                refused = self._refused_rows(signatures.claim(int(number)), claim)
+                room[measured[refused[nodes.row[measured]]]] = 0
+            exact = claim.rooms(nodes.used[:, columns[is_open]], request)
+            room[columns[is_open]] = np.minimum(room[columns[is_open]], exact)
+
+    @staticmethod
+    def _refused_rows(before: ClaimSignature, after: ClaimSignature) -> NDArray[np.bool_]:
+        """Return the rows that pods must not join: impossible with them, or much dearer."""
+        limit = before.prices_and_groups[0] * _TOLERATED_RISE
+        return ~after.admissible_mask | (after.prices_and_groups[0] > limit)
 
     def _ranked(self, columns: Columns) -> Columns:
         """Order nodes: those that are there as they come, then planned ones by the profile."""

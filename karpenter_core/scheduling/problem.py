@@ -117,7 +117,12 @@ class SolveOptions:
     currency: str = DEFAULT_CURRENCY
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
     """Units of `currency` for one unit of another; pools without a rate go by weight only."""
-    node_fee_per_hour: float = 0.0
+    node_fee_per_hour: float = 0.003
+    """What a node costs beside its price (addresses, API calls, churn), when plans are compared.
+
+    Without it the cheapest plan is one of very many very small nodes: a twentieth of the nodes for
+    a tenth of the price is the better deal. In the reporting currency; not part of reported costs.
+    """
     work_units: int = 0
     """Work units for variants beyond the default plans; 0 = only those."""
 

@@ -5,7 +5,8 @@ its pods, pools and nodes. Effort is counted in work units, never in time; `solv
 thread back at least every five milliseconds of work.
 
 The default packing makes the first-fit plan and two plans that buy room where it is cheapest, and
-keeps the best: fewest pods left, then lowest price, so it is never dearer than first-fit.
+keeps the best: fewest pods left, then lowest price with a small fee for each node. It is never
+dearer than first-fit.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def solve_steps(
     if options.packing is Packing.VALUE and first_fit.engine.nodes.count > len(compiled.nodes):
         for profile in _VALUE:
             candidate = yield from _plan_steps(compiled, profile)
-            best = min(best, candidate, key=lambda plan: plan.score)
+            if candidate.is_no_worse_than(first_fit):
+                best = min(best, candidate, key=lambda plan: plan.score)
     placement = place_members(best)
     claims = yield from emit_steps(best, placement)
     unschedulable = yield from _unschedulable_steps(best, placement)
