@@ -1,0 +1,94 @@
+"""Objects and short cuts for tests that run a whole controller in simulated time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.harness import Harness
+from karpenter_provider_kwok.dump import dump_file
+from karpenter_provider_kwok.plugin import KwokProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+GROUP = "karpenter.kwok.sh"
+NODE_CLASS: dict[str, Any] = {
+    "apiVersion": f"{GROUP}/v1alpha1",
+    "kind": "KWOKNodeClass",
+    "metadata": {"name": "default"},
+    "spec": {},
+}
+
+
+def node_pool(name: str = "general", *, disruption: dict[str, Any] | None = None, **spec: Any):
+    """A NodePool of on-demand machines whose empty nodes go at once."""
+    template = {
+        "nodeClassRef": {"group": GROUP, "kind": "KWOKNodeClass", "name": "default"},
+        "requirements": [
+            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+        ],
+        **spec.pop("template", {}),
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {"spec": template},
+            "disruption": disruption
+            or {
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": "0s",
+                "budgets": [{"nodes": "100%"}],
+            },
+            **spec,
+        },
+    }
+
+
+def deployment(name: str, replicas: int, *, cpu: str = "1", memory: str = "1Gi", **pod: Any):
+    """A Deployment of pods that ask for a core."""
+    requests = {"cpu": cpu, "memory": memory}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "containers": [
+                        {"name": "web", "image": "nginx", "resources": {"requests": requests}}
+                    ],
+                    **pod,
+                },
+            },
+        },
+    }
+
+
+def play(
+    folder: Path,
+    story: Callable[[Harness], Awaitable[None]],
+    *,
+    arguments: Sequence[str] = (),
+    **cluster: Any,
+) -> None:
+    """Tell a story about an embedded cluster, in simulated time."""
+
+    async def told() -> None:
+        async with Harness(
+            lambda: {"kwok": KwokProvider()}, folder=folder, arguments=arguments, **cluster
+        ) as harness:
+            await story(harness)
+
+    run_virtual(told())
+
+
+def cloud(harness: Harness, folder: Path) -> dict[str, Any]:
+    """Return the provider's own account of its instances and calls."""
+    return dump_file(str(folder / "kwok.sqlite3"), now=harness.cluster.clock.now())
