@@ -9,7 +9,7 @@ import numpy as np
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
 from karpenter_core.scheduling.classes import classify_steps
-from karpenter_core.scheduling.pools import compile_pools, read_daemons
+from karpenter_core.scheduling.pools import compile_pool_steps, read_daemons
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.signatures import NodeSignature, Signatures
 
@@ -53,8 +53,7 @@ def compile_steps(
     """Compile a problem; yields units of work done."""
     classes = yield from classify_steps(problem, options)
     cache.retain({pool.name for pool in problem.pools})
-    pools = compile_pools(problem, options, cache)
-    yield 1
+    pools = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
     named = (*(c.requests for c in classes), *(daemon.requests for daemon in daemons))
     resources = tuple(sorted({PODS, *(name for requests in named for name in requests)}))

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.signatures import ClaimSignature
 
-__all__ = ["FinishedPlan", "Machine", "emit_steps", "finish_steps"]
+__all__ = ["FinishedPlan", "Machine", "emit_steps", "finish_steps", "place_steps"]
 
-_CLAIMS_PER_STEP: Final = 256
+_CLAIMS_PER_STEP: Final = 64
+_COLUMNS_PER_STEP: Final = 1000
 _NEVER_LISTED: Final = frozenset({HOSTNAME, *SIMULATION_LABELS})
 
 
@@ -91,6 +92,8 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
             known[key] = _machine(signatures.claim(signature), used.copy(), engine.compiled)
             if len(known) % _CLAIMS_PER_STEP == 0:
                 yield _CLAIMS_PER_STEP // 16
+        if column % _COLUMNS_PER_STEP == 0:
+            yield 1
         machine = known[key]
         if machine is None:
             plan.dropped.add(column)
@@ -138,11 +141,12 @@ class Placement:
     left: dict[int, list[PodView]] = field(default_factory=dict[int, "list[PodView]"])
 
 
-def place_members(plan: FinishedPlan) -> Placement:
+def place_steps(plan: FinishedPlan) -> Generator[int, None, Placement]:
     """Give the places of each class to its members, oldest first, in the order of placing."""
     placement = Placement()
     classes = plan.engine.compiled.classes
     taken = [0] * len(classes)
+    done = 0
     for index, columns, counts in plan.engine.nodes.log:
         members = classes[index].members
         for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
@@ -152,6 +156,9 @@ def place_members(plan: FinishedPlan) -> Placement:
                 placement.left.setdefault(index, []).extend(members[start:end])
             else:
                 placement.pods.setdefault(column, []).extend(members[start:end])
+            done += 1
+            if done % _COLUMNS_PER_STEP == 0:
+                yield 1
     for index, pod_class in enumerate(classes):
         if taken[index] < len(pod_class.members):
             placement.left.setdefault(index, []).extend(pod_class.members[taken[index] :])

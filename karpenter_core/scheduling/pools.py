@@ -32,7 +32,7 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.catalogue import CatalogueCache, CompiledCatalogue
     from karpenter_core.scheduling.problem import Problem, SolveOptions
 
-__all__ = ["SIMULATION_LABELS", "CompiledPool", "Daemon", "compile_pools", "read_daemons"]
+__all__ = ["SIMULATION_LABELS", "CompiledPool", "Daemon", "compile_pool_steps", "read_daemons"]
 
 SIMULATION_LABELS: Final = frozenset({REGISTERED, INITIALIZED})
 """Labels that every node gets in time: daemons may select on them, claims never ask for them."""
@@ -187,9 +187,9 @@ class CompiledPool:
         return bits_of_mask(mask)
 
 
-def compile_pools(
+def compile_pool_steps(
     problem: Problem, options: SolveOptions, cache: CatalogueCache
-) -> tuple[CompiledPool, ...]:
+) -> Generator[int, None, tuple[CompiledPool, ...]]:
     """Compile the pools that have a catalogue, in the order in which they are asked.
 
     Heavier ones first, then by name, the later in the alphabet first (upstream's order).
@@ -197,21 +197,28 @@ def compile_pools(
     daemons = read_daemons(problem)
     ordered = sorted(problem.pools, key=lambda pool: pool.name, reverse=True)
     ordered.sort(key=lambda pool: -(pool.spec.weight or 0))
-    return tuple(
-        CompiledPool(
-            pool,
-            cache.compiled(
-                pool.name,
-                catalogue,
-                currency=options.currency,
-                exchange_rates=options.exchange_rates,
-            ),
-            daemons=daemons,
-            usage=problem.pool_usage.get(pool.name, {}),
-            aliases={**ALIASES, **problem.aliases},
-            well_known=WELL_KNOWN | problem.well_known,
-            min_values=options.min_values,
+    compiled: list[CompiledPool] = []
+    for pool in ordered:
+        catalogue = problem.catalogues.get(pool.name)
+        if catalogue is None:
+            continue
+        columns = cache.compiled(
+            pool.name,
+            catalogue,
+            currency=options.currency,
+            exchange_rates=options.exchange_rates,
         )
-        for pool in ordered
-        if (catalogue := problem.catalogues.get(pool.name)) is not None
-    )
+        yield 5
+        compiled.append(
+            CompiledPool(
+                pool,
+                columns,
+                daemons=daemons,
+                usage=problem.pool_usage.get(pool.name, {}),
+                aliases={**ALIASES, **problem.aliases},
+                well_known=WELL_KNOWN | problem.well_known,
+                min_values=options.min_values,
+            )
+        )
+        yield 1
+    return tuple(compiled)

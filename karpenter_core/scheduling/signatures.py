@@ -115,9 +115,8 @@ class ClaimSignature:
     @cached_property
     def frontier(self) -> NDArray[np.int64]:
         """The machines among `rows` that no other one contains."""
-        columns = np.unique(self.free, axis=1)
-        scale = np.maximum(columns.max(axis=1, keepdims=True), 1)
-        left = columns[:, np.argsort(-(columns / scale).sum(axis=0), kind="stable")]
+        scale = np.maximum(self.largest[:, None], 1)
+        left = self.free[:, np.argsort(-(self.free / scale).sum(axis=0), kind="stable")]
         kept: list[NDArray[np.int64]] = []
         while left.shape[1]:
             top = left[:, :1]

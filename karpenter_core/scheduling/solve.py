@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.scheduling.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled import compile_steps
-from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_members
+from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
 from karpenter_core.scheduling.engine import Engine, Measure, Profile
 from karpenter_core.scheduling.explain import explain
 from karpenter_core.scheduling.problem import (
@@ -72,7 +72,7 @@ def solve_steps(
             candidate = yield from _plan_steps(compiled, profile)
             if candidate.is_no_worse_than(first_fit):
                 best = min(best, candidate, key=lambda plan: plan.score)
-    placement = place_members(best)
+    placement = yield from place_steps(best)
     claims = yield from emit_steps(best, placement)
     unschedulable = yield from _unschedulable_steps(best, placement)
     return SchedulingPlan(

@@ -1,0 +1,81 @@
+"""What a plan costs to compute, in work units and compiled catalogues; never in seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.solve import solve, solve_steps
+from karpenter_core.testing.builders import (
+    existing_node,
+    node_pool,
+    pod,
+    pods,
+    problem,
+    standard_catalogue,
+)
+
+DOLLARS = {"currency": "USD", "exchange_rates": {}}
+
+
+def units(asked):
+    """Return how much work a problem was."""
+    return sum(solve_steps(asked))
+
+
+def test_identical_pods_are_placed_as_one():
+    """Ten times the pods are hardly more work, and pods of equal templates are one class."""
+    few, many = units(problem(pods(300))), units(problem(pods(3000)))
+    templates = [pod(f"p{n}", labels={"pod-template-hash": str(n)}) for n in range(300)]
+
+    assert many <= few + 3 * 5 + 10
+    assert units(problem(templates)) == few
+
+
+def test_equal_nodes_are_compared_once():
+    """Hundreds of nodes that differ in name only add next to nothing."""
+    nodes = [existing_node(f"n{n}") for n in range(400)]
+
+    assert units(problem(pods(10), nodes=nodes)) < units(problem(pods(10))) + 10
+
+
+def test_a_catalogue_is_compiled_once_a_version():
+    """The cache shares columns among pools, forgets old versions and pools that are gone."""
+    cache = CatalogueCache()
+    first, second = standard_catalogue("1"), standard_catalogue("2")
+    compiled = cache.compiled("a", first, **DOLLARS)
+
+    assert cache.compiled("a", standard_catalogue("1"), **DOLLARS) is compiled
+    assert cache.compiled("b", first, **DOLLARS) is compiled
+    newer = cache.compiled("a", second, **DOLLARS)
+    assert newer is not compiled
+    rated = cache.compiled("a", second, currency="USD", exchange_rates={"EUR": 1.1})
+    assert rated is not newer
+    cache.retain({"b"})
+    assert cache.compiled("a", second, currency="USD", exchange_rates={"EUR": 1.1}) is not rated
+    assert cache.compiled("b", first, **DOLLARS) is compiled
+
+
+def test_a_cache_changes_no_plan():
+    """Cold or warm, with pools in between."""
+    cache = CatalogueCache()
+    asked = problem(pods(40, cpu="1"))
+    cold = solve(asked)
+    solve(problem(pods(3), pools=[node_pool("other", weight=5)]), cache=cache)
+
+    for _ in range(2):
+        warm = solve(asked, cache=cache)
+        assert [c.instance_types for c in warm.claims] == [c.instance_types for c in cold.claims]
+        assert warm.cost == cold.cost
+
+
+def test_types_and_requirements_load_without_numpy():
+    """Whoever only reads plans, prices or labels pays for no array library."""
+    code = (
+        "import sys\n"
+        "import karpenter_core.scheduling.problem, karpenter_core.scheduling.offerings\n"
+        "import karpenter_core.scheduling.requirements, karpenter_core.cli.plan\n"
+        "sys.exit('numpy' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
