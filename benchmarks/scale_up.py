@@ -138,9 +138,14 @@ async def scale_up(
 
 
 async def remove_all(client: ClusterClient, mirror: Mirror) -> float:
-    """Delete Deployment and NodeClaims; return how long it takes until no node is left."""
+    """Delete the Deployment, then the NodeClaims; return how long until no node is left.
+
+    In this order: a pod that a drain evicts from under a living Deployment comes back, and gets
+    another node.
+    """
     begun = asyncio.get_running_loop().time()
     await client.delete(resources.DEPLOYMENTS, "web")
+    await until(lambda: not mirror.objects(resources.PODS))
     for claim in mirror.objects(NODE_CLAIMS):
         await client.delete(NODE_CLAIMS, claim["metadata"]["name"])
     kinds = (resources.PODS, resources.NODES, NODE_CLAIMS)
