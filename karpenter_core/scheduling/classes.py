@@ -13,25 +13,20 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import (
     ALIASES,
-    CAPACITY_TYPE,
-    CAPACITY_TYPES,
     CPU,
     MEMORY,
-    NODE_POOL,
     PODS,
     WELL_KNOWN,
 )
 from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Constraint, PoolRejection, PreferencePolicy
-from karpenter_core.scheduling.requirements import (
-    Requirement,
-    Requirements,
-    is_restricted_label,
-)
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from karpenter_core.api.records import (
         HostPort,
@@ -137,7 +132,7 @@ def _make_class(
     shape: PodShape,
     reader: _LadderReader,
     aliases: Mapping[str, str],
-    well_known: Container[str],
+    well_known: AbstractSet[str],
 ) -> PodClass:
     requests = {PODS: 1, **{name: max(amount, 0) for name, amount in shape.requests.items()}}
     blocked = _invalid(shape, aliases, well_known)
@@ -244,43 +239,20 @@ def _all_of(requirements: Sequence[Requirement]) -> Requirements | None:
 
 
 def _invalid(
-    shape: PodShape, aliases: Mapping[str, str], well_known: Container[str]
+    shape: PodShape, aliases: Mapping[str, str], well_known: AbstractSet[str]
 ) -> PoolRejection | None:
     """Say why a pod's node selector or required node affinity cannot be honoured by anybody."""
-    if any(term.match_fields for term in shape.required_node_terms):
-        return _refusal("node selector term with matchFields is not supported")
-    if shape.required_node_terms and not any(
-        t.match_expressions for t in shape.required_node_terms
-    ):
+    terms = shape.required_node_terms
+    if terms and not any(term.match_expressions or term.match_fields for term in terms):
         return _refusal("a node selector term without expressions matches no node")
-    asked = [(key, "In", (value,)) for key, value in shape.node_selector.items()]
-    asked += [
-        (expression.key, expression.operator, expression.values)
-        for term in shape.required_node_terms
-        for expression in term.match_expressions
-    ]
-    for given, operator, values in asked:
-        key = aliases.get(given, given)
-        if key == NODE_POOL and operator == "DoesNotExist":
-            return _refusal("the pod asks for nodes outside of every NodePool")
-        if is_restricted_label(key, well_known=well_known):
-            return _refusal(
-                f"using label {key} is not allowed as it might interfere with the internal "
-                "provisioning logic",
-                remedy=f'select nodes by another label than "{key}"',
-            )
-        if operator == "In" and not values:
-            return _refusal(f'requirement on "{key}": In needs a value')
-        if key == CAPACITY_TYPE and operator == "In" and not set(values) & set(CAPACITY_TYPES):
-            return _refusal(
-                f"no known capacity type among {sorted(values)}",
-                remedy=f"use one of {', '.join(sorted(CAPACITY_TYPES))}",
-            )
-    return None
+    if opts_out(shape, aliases=aliases):
+        return _refusal("the pod asks for nodes outside of every NodePool")
+    error = selector_error(shape, well_known=well_known, aliases=aliases)
+    return _refusal(error) if error else None
 
 
-def _refusal(detail: str, *, remedy: str = "") -> PoolRejection:
-    return PoolRejection(constraint=Constraint.REQUIREMENT, detail=detail, remedy=remedy)
+def _refusal(detail: str) -> PoolRejection:
+    return PoolRejection(constraint=Constraint.REQUIREMENT, detail=detail)
 
 
 def _unsupported(shape: PodShape) -> tuple[Constraint, str] | None:

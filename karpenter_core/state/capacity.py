@@ -148,7 +148,8 @@ class Capacity:
                 name: max(amount - machine.daemon_requests.get(name, 0), 0)
                 for name, amount in daemons.items()
             }
-            free = _less(_less(machine.allocatable, machine.requests), still_to_come)
+            # What a daemon asks of a device that this node lacks does not make the node overdrawn.
+            free = subtract(subtract(machine.allocatable, machine.requests), still_to_come)
             return _without_nodes(machine.capacity), free, None
         return self._room_of_claim(machine, machine.claim)
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
+from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
 from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.placements import NOMINATION_WINDOW, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
-from karpenter_core.state.pod_validation import opts_out, selector_error, volume_error
+from karpenter_core.state.pod_volumes import volume_error
 from karpenter_core.state.usage import pool_usage
 
 if TYPE_CHECKING:

@@ -289,6 +289,13 @@ class TestExistingCapacity:
         )
         assert ask(builder).problem.nodes[0].available["cpu"] == 4000
 
+    def test_a_daemon_that_wants_a_device_the_node_lacks_does_not_close_the_node(self):
+        """The daemon stays pending there; other pods still go onto the node."""
+        builder = state(POOL, *machine("web"), daemon_set(cpu="1", requests={"fake.com/fpga": "1"}))
+        available = ask(builder).problem.nodes[0].available
+        assert available["cpu"] == 3000
+        assert all(amount >= 0 for amount in available.values())
+
     def test_the_newest_daemon_pod_tells_what_one_needs_and_the_template_where(self):
         """Cases 146 and 153."""
         template = pod_shape(

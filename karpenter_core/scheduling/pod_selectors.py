@@ -1,7 +1,7 @@
-"""Pods that no NodePool may be asked to serve, and why.
+"""What a pod may select nodes by, and what not.
 
-Such a pod is left out of scheduling altogether: it selects on something we must not promise
-(a hostname, a label of our own) or stands on a volume that cannot be mounted.
+Asked twice: by the state, which leaves such a pod out of a pass with an event, and by the solver,
+which is also handed pods that no state has seen (offline planning).
 """
 
 from __future__ import annotations
@@ -22,19 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from karpenter_core.api.records import (
-        NodeSelectorRequirement,
-        PersistentVolumeClaimView,
-        PodShape,
-        PodView,
-        VolumeView,
-    )
-    from karpenter_core.state.snapshot import Snapshot
+    from karpenter_core.api.records import NodeSelectorRequirement, PodShape
 
-__all__ = ["opts_out", "selector_error", "volume_error"]
+__all__ = ["opts_out", "selector_error"]
 
-_LOST: Final = "Lost"
-_IMMEDIATE: Final = "Immediate"
 _COMPARISONS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})
 
 
@@ -104,50 +95,4 @@ def _value_error(key: str, operator: str, values: tuple[str, ...]) -> str:
             return f"key {key} with operator {operator} must have a single positive integer value"
     if key == CAPACITY_TYPE and operator == "In" and not set(values) & set(CAPACITY_TYPES):
         return f"invalid values {sorted(values)} for key {key}, must be one of {CAPACITY_TYPES}"
-    return ""
-
-
-def volume_error(pod: PodView, snapshot: Snapshot) -> str:
-    """Say why a volume of a pod cannot be used on any node; empty when all can."""
-    for volume in pod.shape.volumes:
-        error = _volume_error(pod, volume, snapshot)
-        if error:
-            return error
-    return ""
-
-
-def _volume_error(pod: PodView, volume: VolumeView, snapshot: Snapshot) -> str:
-    name = f"{pod.name}-{volume.name}" if volume.ephemeral else volume.claim_name
-    key = f"{pod.namespace}/{name}"
-    claim = snapshot.volume_claims.get(key)
-    if claim is None:
-        return f'persistentvolumeclaim "{key}" not found'
-    if claim.deletion_timestamp is not None:
-        return f'persistentvolumeclaim "{key}" is being deleted'
-    if claim.phase == _LOST:
-        return f'persistentvolumeclaim "{key}" is bound to a non-existent persistentvolume'
-    if claim.volume_name:
-        return _bound_error(claim, key, snapshot)
-    return _unbound_error(claim, key, snapshot)
-
-
-def _bound_error(claim: PersistentVolumeClaimView, key: str, snapshot: Snapshot) -> str:
-    if not claim.bind_completed:
-        return f'persistentvolumeclaim "{key}" is not bound yet'
-    volume = snapshot.volumes.get(claim.volume_name)
-    if volume is None:
-        return f'persistentvolume "{claim.volume_name}" of "{key}" not found'
-    if volume.deletion_timestamp is not None:
-        return f'persistentvolume "{claim.volume_name}" of "{key}" is being deleted'
-    return ""
-
-
-def _unbound_error(claim: PersistentVolumeClaimView, key: str, snapshot: Snapshot) -> str:
-    if not claim.storage_class:
-        return f'unbound persistentvolumeclaim "{key}" must define a storage class'
-    storage_class = snapshot.storage_classes.get(claim.storage_class)
-    if storage_class is None:
-        return f'storageclass "{claim.storage_class}" of "{key}" not found'
-    if storage_class.volume_binding_mode == _IMMEDIATE:
-        return f'persistentvolumeclaim "{key}" is to be bound before a node is chosen'
     return ""
