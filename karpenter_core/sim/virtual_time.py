@@ -8,6 +8,7 @@ There are no sockets in virtual time.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeadlockError", "LoopClock", "VirtualTimeLoop", "run_virtual"]
 
+_NANOSECONDS: Final = 1_000_000_000
 _EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
 
@@ -36,7 +38,9 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None:
             raise DeadlockError("nothing is scheduled: every task waits for something else")
-        self.now += timeout
+        # Rounded up to whole nanoseconds: a timer that rang a rounding error too early would be set
+        # again for no time at all, for ever.
+        self.now = math.ceil((self.now + timeout) * _NANOSECONDS) / _NANOSECONDS
         return ready
 
 
