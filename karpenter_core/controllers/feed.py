@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.controllers.reconciler import wait_or_woken
+from karpenter_core.controllers.workqueue import EARLY_SECONDS
 from karpenter_core.state.events import Tick
 from karpenter_core.state.objects import Kind
 
@@ -72,7 +73,7 @@ class Feed:
         try:
             while not fulfilled(self.snapshot()):
                 left = deadline - self._clock.monotonic()
-                if left <= 0:
+                if left <= EARLY_SECONDS:
                     return False
                 await wait_or_woken(self._clock, left, changed)
                 changed.clear()

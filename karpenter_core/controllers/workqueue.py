@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
 
-__all__ = ["Backoff", "WorkQueue"]
+__all__ = ["EARLY_SECONDS", "Backoff", "WorkQueue"]
 
 K = TypeVar("K", bound="Hashable")
 
+EARLY_SECONDS: Final = 1e-6
+"""How much too early a timer may ring: what is due so soon is due."""
 _NO_EXPONENT_BEYOND: Final = 32
 
 
@@ -153,7 +155,7 @@ class WorkQueue(Generic[K]):
 
     async def _ring(self, due: float) -> None:
         await self._clock.sleep(max(due - self._clock.monotonic(), 0.0))
-        now = self._clock.monotonic()
+        now = self._clock.monotonic() + EARLY_SECONDS
         while self._heap and self._heap[0][0] <= now:
             at, _, key = heapq.heappop(self._heap)
             if self._due.get(key) == at:

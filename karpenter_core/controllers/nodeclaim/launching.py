@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.api.labels import NODE_POOL, WELL_KNOWN
-from karpenter_core.api.quantities import format_resources
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, WELL_KNOWN, ZONE
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.controllers.reconciler import retry_after_seconds
+from karpenter_core.controllers.workqueue import Backoff
 from karpenter_core.errors import CallPendingError, CloudProviderError, NodeClassNotReadyError
 from karpenter_core.lifecycle.changes import Step
 from karpenter_core.lifecycle.launch import launch_failed, launched_claim
@@ -20,7 +24,7 @@ from karpenter_core.state.usage import listed_types
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.nodeclaim import NodeClaim, RequirementSpec
+    from karpenter_core.api.nodeclaim import RequirementSpec
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.provider.contract import LaunchOutcome
@@ -32,11 +36,24 @@ if TYPE_CHECKING:
 __all__ = ["Launcher"]
 
 REMEMBERED_ORDERS: Final = 256
+BACKOFF: Final = Backoff(base_seconds=1.0, maximum_seconds=60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setback:
+    """How often in a row a claim's launch has failed, and when it may be tried again."""
+
+    failures: int
+    not_before: float
 
 
 @final
 class Launcher:
-    """Launches instances; the ledger knows which calls are open and what they brought."""
+    """Launches instances; the ledger knows which calls are open and what they brought.
+
+    Its back-off is its own: a claim is looked at for many reasons, and what a failed launch writes
+    into the claim is one of them.
+    """
 
     def __init__(
         self, *, hands: Hands, providers: Providers, runtime: Runtime, well_known: frozenset[str]
@@ -45,9 +62,8 @@ class Launcher:
         self._providers = providers
         self._runtime = runtime
         self._well_known = WELL_KNOWN | well_known
-        self._orders: dict[
-            tuple[str, tuple[RequirementSpec, ...]], tuple[InstanceType, ...]
-        ] = {}
+        self._orders: dict[tuple[str, tuple[RequirementSpec, ...]], tuple[InstanceType, ...]] = {}
+        self._setbacks: dict[str, _Setback] = {}
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
         providers.subscribe_late_launches(self._late)
 
@@ -57,6 +73,10 @@ class Launcher:
         Raises:
             FencedError: this process does not lead; nothing was sent.
         """
+        setback = self._setbacks.get(claim.uid)
+        left = 0.0 if setback is None else setback.not_before - self._runtime.clock.monotonic()
+        if left > 0:
+            return Step(claim=claim, requeue_after=timedelta(seconds=left))
         try:
             request = self._request(claim, self._feed.snapshot())
         except NodeClassNotReadyError as error:
@@ -66,14 +86,14 @@ class Launcher:
             return Step(claim=claim)
         self._feed.fold(CallStarted(claim.uid, self._runtime.clock.now()))
         try:
-            outcome = await self._providers.launch(request)
+            outcome = _taken_over(claim, await self._providers.launch(request))
         except BaseException:
             self._finished(claim, None)  # refused before anything was sent, or we are stopping
             raise
         match outcome:
-            case LaunchedInstance():
-                self._finished(claim, launched_claim(claim, outcome))
-                self._log_launch(claim, outcome)
+            case NodeClaim():
+                self._finished(claim, outcome)
+                self._log_launch(outcome)
                 return None
             case CallPendingError():
                 self._log.warning("launch is late, its result will be taken over when it comes")
@@ -107,7 +127,17 @@ class Launcher:
             )
         return known
 
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a claim that is launched or gone."""
+        self._setbacks.pop(uid, None)
+
     def _failed(self, claim: NodeClaim, error: CloudProviderError, request: LaunchRequest) -> Step:
+        before = self._setbacks.get(claim.uid)
+        failures = 1 if before is None else before.failures + 1
+        wait = max(BACKOFF.seconds(failures), retry_after_seconds(error))
+        self._setbacks[claim.uid] = _Setback(
+            failures=failures, not_before=self._runtime.clock.monotonic() + wait
+        )
         self._log.info("launch failed", error=str(error), error_type=type(error).__name__)
         return launch_failed(
             self._feed.snapshot().node_claims.get(claim.name, claim),
@@ -122,10 +152,12 @@ class Launcher:
         Without its claim the instance is an orphan, which garbage collection ends.
         """
         claim = request.node_claim
-        if isinstance(outcome, LaunchedInstance):
+        late = _taken_over(claim, outcome)
+        if isinstance(late, NodeClaim):
             self._log.info("took over a late launch", NodeClaim={"name": claim.name})
-            self._finished(claim, launched_claim(claim, outcome))
+            self._finished(claim, late)
         else:
+            self._log.warning("late launch failed", NodeClaim={"name": claim.name}, error=str(late))
             self._finished(claim, None)
 
     def _finished(self, claim: NodeClaim, launched: NodeClaim | None) -> None:
@@ -133,18 +165,32 @@ class Launcher:
             CallFinished(claim_uid=claim.uid, launched=launched, at=self._runtime.clock.now())
         )
 
-    def _log_launch(self, claim: NodeClaim, instance: LaunchedInstance) -> None:
+    def _log_launch(self, claim: NodeClaim) -> None:
+        labels = claim.metadata.labels
         self._log.info(
             "launched nodeclaim",
             NodeClaim={"name": claim.name},
             **{
-                "provider-id": instance.provider_id,
-                "instance-type": instance.instance_type,
-                "zone": instance.zone,
-                "capacity-type": instance.capacity_type,
-                "allocatable": {
-                    name: str(value)
-                    for name, value in format_resources(instance.allocatable).items()
-                },
+                "provider-id": claim.status.provider_id,
+                "instance-type": labels.get(INSTANCE_TYPE, ""),
+                "zone": labels.get(ZONE, ""),
+                "capacity-type": labels.get(CAPACITY_TYPE, ""),
+                "allocatable": {n: str(value) for n, value in claim.status.allocatable.items()},
             },
         )
+
+
+def _taken_over(claim: NodeClaim, outcome: LaunchOutcome) -> NodeClaim | CloudProviderError:
+    """Return the claim with what a launch brought, or why it brought nothing.
+
+    An instance described in a way that cannot be read is as good as none: it has the claim's token,
+    so the next attempt finds it, and garbage collection does once the claim is given up.
+    """
+    if not isinstance(outcome, LaunchedInstance):
+        return outcome
+    try:
+        if not outcome.provider_id:
+            return CloudProviderError("the launched instance has no provider id")
+        return launched_claim(claim, outcome)
+    except Exception as error:
+        return CloudProviderError(f"the launched instance cannot be read: {error!r}")

@@ -127,6 +127,7 @@ class NodeClaimLifecycle:
             return DONE
         if claim.is_deleting:
             self._node_seen.pop(claim.uid, None)
+            self._launcher.forget(claim.uid)
             return await self._terminator.terminate(claim)
         if (step := finalizer_step(claim)) is not None:
             await self._hands.write_claim(claim, step.claim)
@@ -135,7 +136,7 @@ class NodeClaimLifecycle:
         if step is None:
             # The launch took its time: begin again with what the claim is now.
             return await self.reconcile(name)
-        if step.error is None and not step.delete:
+        if not step.delete:  # a claim that fails to launch grows old too
             step = await self._progressed(step)
         return await self._write(claim, step)
 
@@ -148,6 +149,9 @@ class NodeClaimLifecycle:
                 return launched_step(fresh, advice.result, self._runtime.clock.now())
             case LaunchAction.CALL:
                 return await self._launcher.launch(fresh)
+            case LaunchAction.NONE:
+                self._launcher.forget(claim.uid)
+                return Step(claim=fresh)
             case _:
                 return Step(claim=fresh)
 

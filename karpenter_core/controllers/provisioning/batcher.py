@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, final
 
 from karpenter_core.controllers.reconciler import wait_or_woken
+from karpenter_core.controllers.workqueue import EARLY_SECONDS
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -55,7 +56,7 @@ class Batcher:
         while not self._elements:
             self._triggered.clear()
             await self._triggered.wait()
-        while (wait := self._closes_in()) > 0:
+        while (wait := self._closes_in()) > EARLY_SECONDS:
             self._triggered.clear()
             await wait_or_woken(self._clock, wait, self._triggered)
         elements = tuple(self._elements)

@@ -1,0 +1,217 @@
+"""What must not be lost, leaked, done twice or left waiting, whatever fails on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.sim.faults import Fault, on
+from karpenter_provider_kwok.cloud import SimulatedCloud
+from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+
+
+def cloud_faults(folder, *faults):
+    """Write a faults file for the simulated cloud and return the option that names it."""
+    path = folder / "faults.json"
+    path.write_text(json.dumps(list(faults)))
+    return f"--kwok-faults-file={path}"
+
+
+def test_a_launch_that_fails_is_tried_again_ever_more_slowly(tmp_path):
+    """What our own reconciling changes does not cut the back-off short."""
+    option = cloud_faults(tmp_path, {"fault": "lost-reply", "operation": "launch"})
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(120)
+
+        launches = [c for c in cloud(scene, tmp_path)["calls"] if c["operation"] == "launch"]
+        assert 5 <= len(launches) <= 12
+
+    play(tmp_path, story, arguments=[option])
+
+
+def test_a_claim_that_never_launches_is_given_up(tmp_path):
+    """Five minutes after it was created, although every launch fails with an error."""
+    option = cloud_faults(tmp_path, {"fault": "throttle", "operation": "launch"})
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
+        first = scene.claims()[0]["metadata"]["name"]
+
+        await scene.settle(
+            lambda: first not in {claim["metadata"]["name"] for claim in scene.claims()},
+            seconds=400,
+        )
+
+    play(tmp_path, story, arguments=[option])
+
+
+def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatch):
+    """A provider answers with nonsense once: the launch counts as failed, not as open for ever."""
+    launch, replies = SimulatedCloud.launch, []
+
+    def garbled(self, requests):
+        outcomes = launch(self, requests)
+        replies.append(outcomes)
+        if len(replies) == 1:
+            return [replace(item, capacity={"cpu": object()}) for item in outcomes]
+        return outcomes
+
+    monkeypatch.setattr(SimulatedCloud, "launch", garbled)
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+        assert len(replies) == 2
+        assert list(cloud(scene, tmp_path)["launches"].values()) == [1]
+
+    play(tmp_path, story)
+
+
+def test_a_pool_made_anew_under_its_name_has_a_catalogue(tmp_path):
+    """Its predecessor's went with it."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(10)
+        scene.cluster.delete(NODE_POOLS, "general")
+        await scene.cluster.clock.sleep(10)
+
+        scene.cluster.apply([node_pool(), deployment("web", 1)])
+
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+    play(tmp_path, story)
+
+
+def test_a_claim_that_could_not_be_created_is_tried_again(tmp_path):
+    """Although nothing else changes meanwhile."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        scene.cluster.front.faults.add(
+            Fault(matches=on("POST", "/nodeclaims"), times=1, status=409)
+        )
+        scene.start(WITHOUT_ELECTION)
+
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+    play(tmp_path, story)
+
+
+def test_a_lost_answer_makes_one_claim_although_the_watch_is_behind(tmp_path):
+    """The server is asked for what it has; the watch need not show it in time."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(10)
+        informer = running.process.informers[NODE_CLAIMS]
+        tell, informer._sink = informer._sink, lambda _change: None
+        scene.cluster.front.faults.add(
+            Fault(matches=on("POST", "/nodeclaims"), times=1, drop_reply=True)
+        )
+        scene.cluster.apply([deployment("web", 1)])
+        await scene.cluster.clock.sleep(60)
+        informer._sink = tell
+
+        assert len(scene.claims()) == 1
+        assert len(cloud(scene, tmp_path)["launches"]) == 1
+
+    play(tmp_path, story)
+
+
+def test_pods_do_not_wait_for_a_machine_that_lost_its_node(tmp_path):
+    """Its Node was torn out of the cluster; it is no capacity, and another one is bought."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        name = scene.nodes()[0]["metadata"]["name"]
+        scene.cluster.server.registry.patch(NODES, {"metadata": {"finalizers": None}}, name, "")
+        scene.cluster.delete(NODES, name)
+
+        await scene.settle(lambda: not scene.pods("Running"), seconds=180)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+    play(tmp_path, story)
+
+
+def test_a_node_without_the_label_of_its_class_ends_through_its_claim(tmp_path):
+    """Somebody took the label off; the claim still says whose machine it is."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        name = scene.nodes()[0]["metadata"]["name"]
+        label = "karpenter.kwok.sh/kwoknodeclass"
+        assert label in scene.nodes()[0]["metadata"]["labels"]
+        scene.cluster.server.registry.patch(
+            NODES, {"metadata": {"labels": {label: None}}}, name, ""
+        )
+        scene.cluster.delete(NODES, name)
+
+        await scene.settle(
+            lambda: name not in {node["metadata"]["name"] for node in scene.nodes()}, seconds=120
+        )
+
+    play(tmp_path, story)
+
+
+def test_an_instance_is_not_ended_because_a_watch_is_silent(tmp_path):
+    """The claims are read from the server before an instance is taken for an orphan."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
+        old = scene.start(name="old")
+        await scene.settle(lambda: old.process.is_leading, seconds=10)
+        new = scene.start(name="new")
+        await scene.cluster.clock.sleep(10)
+        new.process.informers[NODE_CLAIMS]._sink = lambda _change: None
+        scene.cluster.apply([deployment("web", 1)])
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        (before,) = cloud(scene, tmp_path)["instances"]
+        await old.stop()
+        await scene.settle(lambda: new.process.is_leading, seconds=30)
+        await scene.cluster.clock.sleep(600)
+
+        (after,) = cloud(scene, tmp_path)["instances"]
+        assert before["token"] == after["token"]
+
+    play(tmp_path, story)
+
+
+def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
+    """A stale mark that a webhook protects is left for the next look; empty nodes go."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        stuck = scene.nodes()[0]["metadata"]["name"]
+        taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+        scene.cluster.front.faults.add(
+            Fault(matches=on("PATCH", f"/nodes/{stuck}"), times=None, status=403)
+        )
+        scene.cluster.server.registry.patch(NODES, {"spec": {"taints": [taint]}}, stuck, "")
+        scene.cluster.apply([deployment("other", 1)])
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        scene.cluster.scale(DEPLOYMENTS, "other", 0)
+
+        await scene.settle(lambda: len(scene.nodes()) == 1, seconds=180)
+
+    play(tmp_path, story)
