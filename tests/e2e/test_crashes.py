@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from karpenter_core.testing.gateway import Gateway, Moment, Write
-from karpenter_core.testing.runner import World
+from karpenter_core.testing.runner import NODE_CLAIMS, World
 from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
 from tests.e2e.kwok import KwokCloud
 
@@ -24,8 +25,12 @@ CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
-MAX_STEPS: Final = 60
-"""More writes than any launch or termination of one node has; a bound, should counting fail."""
+STEPS_OF: Final = frozenset({"nodeclaims", "nodes", "pods", "status", "eviction"})
+"""Parts of a path that make up a step; what writes to a NodePool is no step of a node's life."""
+TRIES: Final = 2
+"""How often a step is waited for; what comes twice in one life may come once in the next."""
+MAX_ROUNDS: Final = 40
+"""More than there are steps; a bound, should counting fail."""
 STOPPED_SECONDS: Final = 30.0
 ONE: Final = Count(at_least=1, at_most=1)
 LAUNCHED: Final = Expectation(
@@ -37,70 +42,117 @@ LAUNCHED: Final = Expectation(
     instances=ONE,
     consistent=True,
     node_taints_absent=["karpenter.sh/unregistered"],
+    hold=timedelta(seconds=1),
 )
-STEADY: Final = LAUNCHED.model_copy(update={"hold": timedelta(seconds=2)})
 GONE: Final = Expectation(within=timedelta(seconds=60), nothing_left=True)
 
 
 class Assassin:
-    """Kills the controller at one write of a phase; says whether it came to that."""
+    """Kills the controller at one step of a phase; writes down every step it sees.
 
-    def __init__(self, controller: ControllerProcess, number: int, moment: Moment) -> None:
+    A step is a write with the objects' names left out, and which one of its kind it is:
+    `PATCH nodeclaims/status 2`.
+    """
+
+    def __init__(
+        self, controller: ControllerProcess, target: str | None, moment: Moment, steps: list[str]
+    ) -> None:
         self._controller = controller
-        self._target = (number, moment)
-        self.struck: Write | None = None
+        self._target = target
+        self._moment = moment
+        self._steps = steps
+        self._seen: Counter[str] = Counter()
+        self._of_write: dict[int, str] = {}
+        self._at_work = False
+        self.has_struck = False
 
     async def __call__(self, write: Write, moment: Moment) -> bool:
-        if self.struck is None and (write.number, moment) == self._target:
-            self.struck = write
+        if moment is Moment.BEFORE:
+            self._of_write[write.number] = self._next_step(write)
+        step = self._of_write.get(write.number)
+        if step is not None and (step, moment) == (self._target, self._moment):
+            self._at_work = True
             await self._controller.process.kill()
-        return self.struck is None
+            self.has_struck = True
+        return not self._at_work
+
+    def _next_step(self, write: Write) -> str:
+        parts = [part for part in write.path.split("/") if part in STEPS_OF]
+        kind = f"{write.method} {'/'.join(parts)}"
+        self._seen[kind] += 1
+        step = f"{kind} {self._seen[kind]}"
+        if parts and step not in self._steps:
+            self._steps.append(step)
+        return step
+
+
+async def need_a_node(world: World) -> None:
+    """Create a pod that no controller would replace."""
+    manifest = Deployment(name="web").manifest()["spec"]["template"]
+    metadata = {**manifest["metadata"], "name": "web"}
+    await world.create({**manifest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+
+
+async def need_it_no_more(world: World) -> None:
+    """Delete the NodeClaim: its node is tainted, drained and terminated."""
+    for claim in world.mirror.objects(NODE_CLAIMS):
+        await world.client.delete(NODE_CLAIMS, claim["metadata"]["name"])
 
 
 @pytest.mark.parametrize("moment", list(Moment))
-async def test_killed_at_any_write_of_launch_and_termination(
+async def test_killed_at_any_step_of_launch_and_termination(
     bed: Bed, moment: Moment, tmp_path: Path
 ):
     """Before a write reaches the API server, and after it was done but not yet known.
 
-    The phases are played again and again, the kill one write later each time, until neither phase
-    has a write left to be killed at.
+    Launch and termination are played again and again, with a kill at a step that has not had one,
+    until there is none left; new steps join as they are seen.
     """
-    struck: list[str] = []
+    phases = {"launch": (need_a_node, LAUNCHED), "termination": (need_it_no_more, GONE)}
+    steps: dict[str, list[str]] = {phase: [] for phase in phases}
+    struck: dict[str, list[str]] = {phase: [] for phase in phases}
     async with (
         World(bed, KwokCloud(), tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
     ):
-        given = Given(node_pools=[NodePool(name="general")], deployments=[Deployment(name="web")])
-        for manifest in given.objects():
+        never = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+        for manifest in Given(node_pools=[NodePool(name="general", disruption=never)]).objects():
             await world.create(manifest)
         controller = world.add_controller(
             kubeconfig=gateway.kubeconfig,
             options={"providers": "kwok", "disable-leader-election": "true"},
         )
         await controller.start()
-        for number in range(1, MAX_STEPS):
-            before = len(struck)
-            for replicas, done, settled in ((1, LAUNCHED, STEADY), (0, GONE, GONE)):
-                assassin = Assassin(controller, number, moment)
+        tried: Counter[tuple[str, str]] = Counter()
+        for _ in range(MAX_ROUNDS):
+            for phase, (act, result) in phases.items():
+                open_steps = [
+                    step
+                    for step in steps[phase]
+                    if step not in struck[phase] and tried[phase, step] < TRIES
+                ]
+                target = open_steps[0] if open_steps else None
+                if target is not None:
+                    tried[phase, target] += 1
+                assassin = Assassin(controller, target, moment, steps[phase])
                 gateway.watch_writes(assassin)
-                await world.scale("web", replicas)
-                await world.expect_or(done, lambda: assassin.struck is not None)  # noqa: B023
+                await act(world)
+                await world.expect_or(result, lambda: assassin.has_struck)  # noqa: B023 - done here
                 gateway.watch_writes(None)
-                if assassin.struck is not None:
-                    struck.append(f"{replicas}: {assassin.struck}")
+                if assassin.has_struck and target is not None:
+                    struck[phase].append(target)
                     await controller.start()
-                await world.expect(settled, where=f"{moment} write {number}, {assassin.struck}")
-            if len(struck) == before:
+                await world.expect(result, where=f"{phase}, killed {moment} {target}")
+            if all(tried[phase, step] for phase in phases for step in steps[phase]):
                 break
+        await world.expect(GONE.model_copy(update={"hold": timedelta(seconds=5)}), where="the end")
 
-    launches = [step for step in struck if step.startswith("1:")]
-    terminations = [step for step in struck if step.startswith("0:")]
-    assert any("POST" in step and "nodeclaims" in step for step in launches), launches
-    assert any("POST" in step and step.endswith("/nodes") for step in launches), launches
-    assert any("DELETE" in step and "nodeclaims" in step for step in terminations), terminations
-    assert len(launches) >= 4, launches
-    assert len(terminations) >= 3, terminations
+    assert "POST nodeclaims 1" in struck["launch"], struck
+    assert "POST nodes 1" in struck["launch"], struck
+    assert "PATCH nodeclaims/status 1" in struck["launch"], struck
+    assert "POST pods/eviction 1" in struck["termination"], struck
+    assert any(step.startswith("PATCH nodes") for step in struck["termination"]), struck
+    assert any(step.startswith("PATCH nodeclaims") for step in struck["termination"]), struck
 
 
 async def test_leader_killed_between_claim_and_launch_leaves_one_claim(bed: Bed, tmp_path: Path):
