@@ -274,7 +274,7 @@ OPTIONS: Final = (
     Option(
         flag="node-fee",
         env="NODE_FEE",
-        default="0.002",
+        default="0.003",
         help="What a node costs per hour beside its price, in the currency above: keeps a plan from "
         "many small nodes where a few larger ones cost as much.",
     ),
@@ -337,7 +337,7 @@ class Settings:
     packing: str = "value"
     currency: str = "USD"
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
-    node_fee: float = 0.002
+    node_fee: float = 0.003
     ignore_dra_requests: bool = True
     feature_gates: FeatureGates = FeatureGates()
     scheduler_config: tuple[DefaultSpread, ...] = ()
