@@ -161,13 +161,16 @@ class CatalogueController:
         self._publish(pools, listing.catalogue)
 
     def _publish(self, pools: Iterable[NodePool], catalogue: Catalogue | None) -> None:
-        known = self._feed.snapshot().node_pools
+        snapshot = self._feed.snapshot()
+        known, listed = snapshot.node_pools, snapshot.catalogues
         for gone in [name for name in self._published if name not in known]:
             del self._published[gone]
             self._classes.pop(gone, None)
         for pool in pools:
             before = self._published.get(pool.name)
-            if catalogue is not before:
+            # What was published for a pool goes with it, although another one has its name now.
+            is_lost = catalogue is not None and pool.name not in listed
+            if catalogue is not before or is_lost:
                 self._feed.fold(CataloguePublished(pool.name, catalogue))
             if catalogue is None:
                 self._published.pop(pool.name, None)
@@ -183,7 +186,10 @@ class CatalogueController:
         if not snapshot.synced or pool is None:
             return
         key = _class_key(pool)
-        if name not in self._published or self._classes.get(name) != key:
+        listing = self._listings.get(key)
+        # A listing that fails is tried again by its back-off, not by what we write about it.
+        is_missing = name not in snapshot.catalogues and not (listing and listing.problem)
+        if is_missing or self._classes.get(name) != key:
             self._classes[name] = key
             self._reconciler.wake(key)
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
 from karpenter_core.api.quantities import format_resources, parse_resources
-from karpenter_core.controllers.provisioning.claims import claim_for, manifest_of
-from karpenter_core.errors import ApiError, ConflictError, FencedError, KarpenterError
+from karpenter_core.controllers.provisioning.claims import DECISION, claim_for, manifest_of
+from karpenter_core.errors import (
+    ApiError,
+    ConflictError,
+    FencedError,
+    KarpenterError,
+    NotFoundError,
+)
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.claims import created_fact
 from karpenter_core.state.events import PodsDecided
@@ -28,10 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClaimCreator"]
 
-ATTEMPTS: Final = 3
+ATTEMPTS: Final = 6
 RETRY_SECONDS: Final = 0.5
-SEEN_SECONDS: Final = 10.0
-"""How long a claim whose creation was answered by nobody may take to show up in the watch."""
 _SERVER_ERROR: Final = 500
 
 
@@ -80,7 +85,10 @@ class ClaimCreator:
         if planned.pool in over:
             self._refused(planned, over[planned.pool])
             return None
-        pool = self._feed.snapshot().node_pools[planned.pool]
+        pool = self._feed.snapshot().node_pools.get(planned.pool)
+        if pool is None:
+            self._refused(planned, "nodepool is gone")
+            return None
         claim = claim_for(planned, pool, unique=self._runtime.new_id(), decided=decided)
         try:
             await self._send(claim)
@@ -104,7 +112,11 @@ class ClaimCreator:
         return claim.name
 
     async def _send(self, claim: NodeClaim) -> None:
-        """Create a claim; an answer that is lost is asked for again, under the same name."""
+        """Create a claim; an answer that is lost is asked for again, under the same name.
+
+        One that turns out to be there is read back at once: the watch may be far behind, and until
+        the claim is known its pods would be given another one.
+        """
         manifest = manifest_of(claim)
         for attempt in range(ATTEMPTS):
             try:
@@ -112,7 +124,7 @@ class ClaimCreator:
             except ConflictError:
                 if attempt == 0:
                     raise  # somebody else's claim has the name: the pods are planned again
-                await self._feed.until(lambda s: claim.name in s.node_claims, seconds=SEEN_SECONDS)
+                await self._read_back(claim)
             except ApiError as error:
                 in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
                 if not in_doubt or attempt + 1 == ATTEMPTS:
@@ -120,6 +132,14 @@ class ClaimCreator:
                 await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
                 continue
             return
+
+    async def _read_back(self, claim: NodeClaim) -> None:
+        """Fold a claim as the server has it: a patch that changes nothing answers with all of it."""
+        annotations = {DECISION: claim.metadata.annotations[DECISION]}
+        with suppress(NotFoundError):  # it came and went
+            await self._hands.writer.patch(
+                NODE_CLAIMS, claim.name, {"metadata": {"annotations": annotations}}
+            )
 
     def _refused(self, planned: PlannedNodeClaim, why: str) -> None:
         self._log.error("could not create nodeclaim", NodePool={"name": planned.pool}, error=why)

@@ -136,14 +136,16 @@ class Provisioner:
             nomination_window=self._options.nomination_window,
         )
         self._recorder.ignore(asked.ignored)
+        is_settled = not asked.waiting  # places run out with time, which changes no object
         if asked.problem.pods:
-            await self._solve(asked, snapshot, triggers)
-        self._last_version = self._feed.snapshot().version
+            is_settled &= await self._solve(asked, snapshot, triggers)
+        self._last_version = self._feed.snapshot().version if is_settled else -1
         return 0.0
 
     async def _solve(
         self, asked: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
-    ) -> None:
+    ) -> bool:
+        """Plan and carry out; say whether a pass over the same state would bring nothing new."""
         pods = len(asked.problem.pods)
         decided = Decided(id=self._runtime.new_id(), cause=f"{pods} pod(s) without a place")
         structlog.contextvars.bind_contextvars(decision=decided.id)
@@ -165,6 +167,7 @@ class Provisioner:
             price_per_hour=round(plan.cost.hourly, 4),
             seconds=round(self._runtime.clock.monotonic() - started, 3),
         )
+        return not plan.partial and not plan.existing and None not in names
 
 
 def _askers(snapshot: Snapshot, changes: Mapping[Kind, tuple[str, ...]]) -> Iterator[str]:
