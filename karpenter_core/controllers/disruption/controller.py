@@ -18,6 +18,7 @@ from karpenter_core.disruption.budgets import budget_errors
 from karpenter_core.disruption.method import DisruptionOptions, Pass
 from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.queue import stale_marks
+from karpenter_core.errors import ApiError
 from karpenter_core.lifecycle.claim_status import without_condition
 from karpenter_core.lifecycle.node_termination import undisrupted_patch
 
@@ -136,9 +137,17 @@ class DisruptionController:
         return bool(vetoes)
 
     async def _clean(self) -> None:
-        """Take marks off that a failed command or a dead process left."""
+        """Take marks off that a failed command or a dead process left; next time where it fails."""
         for mark in stale_marks(self._feed.snapshot(), queued=self._runner.queued):
-            await self._clean_one(mark)
+            try:
+                await self._clean_one(mark)
+            except ApiError as error:
+                self._log.warning(
+                    "could not take the marks of a disruption off",
+                    Node={"name": mark.node},
+                    NodeClaim={"name": mark.claim},
+                    error=str(error),
+                )
 
     async def _clean_one(self, mark: StaleMark) -> None:
         snapshot = self._feed.snapshot()

@@ -150,9 +150,14 @@ class NodeTerminationController:
 
 
 def _class_of(snapshot: Snapshot, node: NodeView) -> NodeClassRef | None:
-    """Return the NodeClass of a node that some provider serves; None for any other node."""
+    """Return the NodeClass of a node that some provider serves; None for any other node.
+
+    The node's label says so, or else its claim: a label that somebody took off must not leave the
+    node behind for ever.
+    """
     for group, kind in sorted(snapshot.managed_kinds):
         name = node.labels.get(node_class_label(group, kind))
         if name is not None:
             return NodeClassRef(group=group, kind=kind, name=name)
-    return None
+    claims = snapshot.claims_of(node)
+    return claims[0].spec.node_class_ref if len(claims) == 1 else None
