@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from karpenter_core.clock import Clock
+    from karpenter_core.kube.lease import Fence
     from karpenter_core.kube.limits import Limiter
     from karpenter_core.kube.metrics import KubeMetrics
 
@@ -64,6 +65,15 @@ class KubeApi:
         self._clock: Final = clock
         self._limiter: Final = limiter
         self._metrics: Final = metrics
+
+    def fenced(self, fence: Fence) -> KubeApi:
+        """Return the same API server for writers: the fence is asked when a request's turn comes.
+
+        Asked any earlier it tells nothing: a request may wait for seconds in the token bucket, or
+        for minutes when the whole process was stopped there.
+        """
+        limiter = _FencedLimiter(self._limiter, fence)
+        return KubeApi(self._transport, clock=self._clock, limiter=limiter, metrics=self._metrics)
 
     async def get(
         self, kind: ResourceKind, name: str, *, namespace: str = "", subresource: str = ""
@@ -285,6 +295,21 @@ class _Target:
         return (
             f'{what} "{self.namespace}/{self.name}"' if self.namespace else f'{what} "{self.name}"'
         )
+
+
+class _FencedLimiter:
+    """A limiter whose turn only the holder of the lease may take."""
+
+    __slots__ = ("_fence", "_limiter")
+
+    def __init__(self, limiter: Limiter | None, fence: Fence) -> None:
+        self._limiter: Final = limiter
+        self._fence: Final = fence
+
+    async def acquire(self) -> None:
+        if self._limiter is not None:
+            await self._limiter.acquire()
+        self._fence.check()
 
 
 class Apis:

@@ -190,7 +190,7 @@ class Writer:
         repeatable: bool = False,
     ) -> T:
         """Send, and send again only where that cannot do a thing twice."""
-        api = self._apis.api_for(op.kind)
+        api = self._apis.api_for(op.kind).fenced(self._fence)
         for attempt in range(_ATTEMPTS):
             try:
                 return await self._send(op, lambda: send(api))
@@ -208,7 +208,6 @@ class Writer:
         try:
             if self._faults is not None:
                 await self._faults(op)
-                self._fence.check()  # a fault may have taken its time
             self.counts[op.verb, op.kind.kind, op.subresource] += 1
             result = await send()
             if self._faults is not None:

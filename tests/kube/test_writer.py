@@ -14,7 +14,8 @@ from karpenter_core.errors import (
 )
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import Apis, KubeApi
-from karpenter_core.kube.lease import AlwaysLeader
+from karpenter_core.kube.lease import AlwaysLeader, LeaseFence
+from karpenter_core.kube.limits import TokenBucket
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.transport import UNREACHABLE
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, Codecs
@@ -159,10 +160,44 @@ def test_nothing_is_sent_without_the_lease():
             write(verb, fence=Fence(0))
 
     async def scenario():
-        desk = Desk(ScriptedTransport([REFUSED]), fence=Fence(1))
+        desk = Desk(ScriptedTransport([REFUSED]), fence=Fence(2))
         with pytest.raises(FencedError):
             await create(desk.writer)
         assert len(desk.transport.requests) == 1
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("verb", ["create", "patch", "delete", "evict"])
+def test_a_write_that_waited_for_its_turn_too_long_is_not_sent(verb):
+    """The lease ran out while the write stood in the token bucket, or the process was stopped."""
+
+    async def scenario():
+        fence = LeaseFence(clock := LoopClock())
+        fence.open_until(clock.monotonic() + 10)
+        transport = ScriptedTransport([answer(node("a", 1))] * 2)
+        bucket = TokenBucket(clock, rate=1 / 30, burst=1)
+        writer = Writer(
+            Apis(KubeApi(transport, clock=clock, limiter=bucket)),
+            Codecs(),
+            clock=clock,
+            fence=fence,
+            sink=lambda _event: None,
+        )
+        metadata = {"name": "web", "uid": "u"}
+        pod = view_from_manifest(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}}
+        )
+        ask = {
+            "create": lambda: create(writer),
+            "patch": lambda: patch(writer),
+            "delete": lambda: writer.delete(resources.NODES, "a"),
+            "evict": lambda: writer.evict(pod),
+        }[verb]
+        await patch(writer)
+        with pytest.raises(FencedError):
+            await ask()
+        assert len(transport.requests) == 1
 
     run_virtual(scenario())
 
