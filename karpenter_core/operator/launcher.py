@@ -40,10 +40,13 @@ async def run_from_command_line(arguments: Sequence[str], environment: Mapping[s
         KarpenterError: it cannot start like this.
     """
     plugins, settings = load_process(arguments, environment)
-    configure_logs(settings)
+    close_logs = configure_logs(settings)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    return await run_process(settings, plugins, stop=stop, environment=environment)
+    try:
+        return await run_process(settings, plugins, stop=stop, environment=environment)
+    finally:
+        close_logs()
 
 
 def load_process(

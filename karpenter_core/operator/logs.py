@@ -19,7 +19,7 @@ import structlog
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
     from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -37,8 +37,8 @@ def commit() -> str:
     return os.environ.get("KARPENTER_COMMIT", "unknown")
 
 
-def configure_logs(settings: Settings) -> None:
-    """Send log lines where the settings say.
+def configure_logs(settings: Settings) -> Callable[[], None]:
+    """Send log lines where the settings say; call what is returned to close the files.
 
     Raises:
         SettingsError: a file cannot be opened.
@@ -55,6 +55,7 @@ def configure_logs(settings: Settings) -> None:
         logger_factory=_NamedLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
+    return stream.close
 
 
 def _open(path: str) -> TextIO:
@@ -88,6 +89,13 @@ class _Tee:
     def flush(self) -> None:
         for stream in self._streams:
             stream.flush()
+
+    def close(self) -> None:
+        """Close the files among the streams; what is logged later is lost."""
+        for stream in self._streams:
+            if stream not in {sys.stdout, sys.stderr}:
+                stream.close()
+        self._streams = [stream for stream in self._streams if not stream.closed]
 
 
 @final

@@ -30,6 +30,7 @@ from karpenter_core.kube.resources import custom
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import ProviderNodeWriter, Writer
 from karpenter_core.operator.crd_wait import CrdWait
+from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.servers import Check, Servers
 from karpenter_core.operator.settings import flag_name
 from karpenter_core.operator.wiring import build_controllers
@@ -252,7 +253,7 @@ class Process:
             metrics=self.metrics.registry,
             cluster=self.ports.cluster,
             nodes=ProviderNodeWriter(self.writer),
-            read_nodes=lambda: self.feed.snapshot().nodes,
+            read_nodes=on_loop(lambda: self.feed.snapshot().nodes),
             wake=lambda task: loop.call_soon_threadsafe(self._wake_task, plugin, task) and None,
         )
 

@@ -396,7 +396,7 @@ class NodeWriter(Protocol):
 
 
 class NodeReader(Protocol):
-    """Nodes as the core's informer sees them; never a request."""
+    """Nodes as the core's informer sees them; never a request. May be called from any thread."""
 
     def __call__(self) -> Mapping[str, NodeView]:
         """Return every Node by name."""
