@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -37,19 +36,15 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _print_help() -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from karpenter_core.operator.settings import all_options
     from karpenter_core.provider.manager import load_plugins
 
     specs = [spec for specs in load_plugins().settings().values() for spec in specs]
-    table = Table(title="karpenter run", title_justify="left", box=None, pad_edge=False)
-    for heading in ("flag", "variable", "default", "meaning"):
-        table.add_column(heading, overflow="fold")
+    print("Usage: karpenter run [OPTIONS]\n")
+    print("Watch the cluster; launch, register, drain and terminate nodes.")
+    print("Each option may also be given by the variable behind it; the flag wins.\n")
     for option in all_options(specs):
-        choices = f" ({', '.join(c for c in option.choices if c)})" if option.choices else ""
-        table.add_row(
-            f"--{option.flag}", option.env, option.default_text, f"{option.help}{choices}"
-        )
-    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty()).print(table)
+        default = f", default {option.default_text}" if option.default_text else ""
+        choices = f" One of {', '.join(c for c in option.choices if c)}." if option.choices else ""
+        print(f"  --{option.flag}  ({option.env}{default})")
+        print(f"      {option.help}{choices}")

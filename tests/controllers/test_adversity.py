@@ -49,7 +49,7 @@ def test_a_lost_launch_reply_makes_one_instance(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
         account = cloud(scene, tmp_path)
-        assert [1] == list(account["launches"].values())
+        assert list(account["launches"].values()) == [1]
         assert len(account["instances"]) == len(scene.claims()) == 1
 
     play(tmp_path, story, arguments=[option])

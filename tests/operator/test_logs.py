@@ -12,9 +12,13 @@ from karpenter_core.operator.logs import configure_logs
 from karpenter_core.operator.settings import Settings
 
 
-@pytest.fixture(autouse=True)
-def unconfigured():
-    yield
+@pytest.fixture
+def configured():
+    """Configure logs from settings; undone, and files closed, at the end."""
+    closers = []
+    yield lambda **settings: closers.append(configure_logs(Settings(**settings)))
+    for close in closers:
+        close()
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 
@@ -23,42 +27,42 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_line_has_the_references_keys(tmp_path):
+def test_a_line_has_the_references_keys(configured, tmp_path):
     """`level`, `time`, `logger`, `message`, `commit`, then fields and what is bound."""
     file = tmp_path / "log"
-    configure_logs(Settings(log_output_paths=(str(file),), log_format="json"))
+    configured(log_output_paths=(str(file),), log_format="json")
     structlog.contextvars.bind_contextvars(reconcileID="one")
 
     structlog.get_logger("provisioner").info("created", NodeClaim={"name": "web-1"})
 
     (line,) = lines(file)
-    assert ["level", "time", "logger", "message", "commit"] == list(line)[:5]
-    assert ("INFO", "controller.provisioner", "created") == (
+    assert list(line)[:5] == ["level", "time", "logger", "message", "commit"]
+    assert (
         line["level"],
         line["logger"],
         line["message"],
-    )
-    assert {"name": "web-1"} == line["NodeClaim"]
+    ) == ("INFO", "controller.provisioner", "created")
+    assert line["NodeClaim"] == {"name": "web-1"}
     assert line["reconcileID"] == "one"
 
 
-def test_the_level_filters(tmp_path):
+def test_the_level_filters(configured, tmp_path):
     """An error passes where information does not."""
     file = tmp_path / "log"
-    configure_logs(Settings(log_output_paths=(str(file),), log_format="json", log_level="error"))
+    configured(log_output_paths=(str(file),), log_format="json", log_level="error")
     log = structlog.get_logger()
 
     log.info("quiet")
     log.error("loud")
 
-    assert ["loud"] == [line["message"] for line in lines(file)]
+    assert [line["message"] for line in lines(file)] == ["loud"]
 
 
-def test_a_flood_of_identical_lines_is_thinned(tmp_path, monkeypatch):
+def test_a_flood_of_identical_lines_is_thinned(configured, tmp_path, monkeypatch):
     """The first hundred in a second, then every hundredth; other lines are not touched."""
     monkeypatch.setattr("karpenter_core.operator.logs.time.monotonic", lambda: 7.0)
     file = tmp_path / "log"
-    configure_logs(Settings(log_output_paths=(str(file),), log_format="json"))
+    configured(log_output_paths=(str(file),), log_format="json")
     log = structlog.get_logger()
 
     for _ in range(300):

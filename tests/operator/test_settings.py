@@ -33,8 +33,8 @@ def test_defaults_are_those_of_the_reference():
     """Case 275."""
     settings = load_settings([], {})
 
-    assert (8080, 8081) == (settings.metrics_port, settings.health_probe_port)
-    assert (200, 300) == (settings.kube_client_qps, settings.kube_client_burst)
+    assert (settings.metrics_port, settings.health_probe_port) == (8080, 8081)
+    assert (settings.kube_client_qps, settings.kube_client_burst) == (200, 300)
     assert timedelta(seconds=10) == settings.batch_max_duration
     assert timedelta(seconds=1) == settings.batch_idle_duration
     assert settings.leader_election_name == "karpenter-leader-election"
@@ -162,7 +162,7 @@ podTopologySpread:
 """
     (spread,) = load_settings([], {"SCHEDULER_CONFIG": text}).scheduler_config
 
-    assert (2, "topology.kubernetes.io/zone") == (spread.max_skew, spread.topology_key)
+    assert (spread.max_skew, spread.topology_key) == (2, "topology.kubernetes.io/zone")
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,10 @@ podTopologySpread:
         ("{maxSkew: 1, topologyKey: a/b, whenUnsatisfiable: Sometimes}", "whenUnsatisfiable"),
         ("{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, x: 1}", '"x"'),
         (
-            "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, "
-            "labelSelector: {matchLabels: {a: b}}}",
+            (
+                "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, "
+                "labelSelector: {matchLabels: {a: b}}}"
+            ),
             "labelSelector",
         ),
         (

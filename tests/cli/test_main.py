@@ -1,0 +1,132 @@
+"""The program: what it loads, what it says, how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from karpenter_core.cli import main as program
+
+HEAVY = {"numpy", "highspy", "kubernetes", "aiohttp"}
+LIST_MODULES = """
+import json, sys
+from karpenter_core.cli.main import main
+try:
+    main([{arguments}])
+except SystemExit:
+    pass
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Return the modules that a run of the program has loaded."""
+    code = LIST_MODULES.format(arguments=", ".join(map(repr, arguments)))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "karpenter_core.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
+    )
+
+
+def test_help_loads_nothing_heavy():
+    """No numpy, no Kubernetes client, no cloud's SDK."""
+    assert loaded_by("--help").isdisjoint(HEAVY)
+
+
+def test_the_package_loads_nothing():
+    """`import karpenter_core` costs nothing."""
+    code = "import sys, karpenter_core; print('pydantic' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_help_of_run_explains_every_setting():
+    """The providers' too, without a cluster."""
+    done = run("run", "--help")
+
+    assert done.returncode == 0
+    for flag in ("--batch-max-duration", "--log-level", "--instance-types-file"):
+        assert flag in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("run", "--metric-port=1"), "unknown option --metric-port"),
+        (("run", "--log-level=loud"), "--log-level must be one of"),
+        (("run", "--providers=nowhere"), 'plug-in "nowhere" is not installed'),
+        (("run", "--kubeconfig=/nonexistent/config"), "/nonexistent/config"),
+    ],
+)
+def test_what_cannot_start_says_why_in_one_line(arguments, complaint, tmp_path):
+    """Exit code 2, and no trace."""
+    done = run(*arguments, CACHE_FOLDER=str(tmp_path))
+
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_invalid_catalogue_stops_the_start_with_file_entry_and_field(tmp_path):
+    """Before anything is asked of the cluster."""
+    catalogue = tmp_path / "types.json"
+    catalogue.write_text(
+        json.dumps([{"name": "small", "offerings": [], "resources": {"cpu": "x"}}])
+    )
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+
+    done = run(
+        "run",
+        f"--kubeconfig={kubeconfig}",
+        f"--cache-folder={tmp_path}",
+        f"--instance-types-file={catalogue}",
+        "--metrics-port=0",
+        "--health-probe-port=0",
+        "--bind-address=127.0.0.1",
+    )
+
+    assert done.returncode == 2
+    assert str(catalogue) in done.stderr
+    assert "small" in done.stderr
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: test}}]
+clusters: [{name: test, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: test, user: {}}]
+"""
+
+
+def test_clashing_plugins_cost_their_commands_only(monkeypatch, capsys):
+    """`karpenter crds` goes on working; `karpenter run` refuses to start."""
+    from karpenter_core.errors import PluginError
+    from karpenter_core.provider import manager
+
+    def clash(**_):
+        raise PluginError("two owners of one kind")
+
+    monkeypatch.setattr(manager, "load_plugins", clash)
+    app = program.build_app()
+
+    assert "two owners" in capsys.readouterr().err
+    assert {"run", "crds"} <= {command.name for command in app.registered_commands}

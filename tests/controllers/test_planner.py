@@ -1,0 +1,65 @@
+"""Where passes are computed: the loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from karpenter_core.controllers.provisioning.planner import InlinePlanner, ThreadPlanner
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.scheduling.problem import Problem, SolveOptions
+from karpenter_core.testing import builders
+
+
+def problem() -> Problem:
+    return builders.problem(pods=[builders.pod(f"web-{n}") for n in range(40)])
+
+
+async def test_both_planners_give_the_same_plan():
+    """In a thread or on the loop."""
+    threaded = ThreadPlanner(SystemClock())
+    try:
+        first = await threaded.plan(problem(), SolveOptions())
+    finally:
+        threaded.close()
+    second = await InlinePlanner().plan(problem(), SolveOptions())
+
+    assert len(first.claims) == len(second.claims) > 0
+    assert [c.instance_types for c in first.claims] == [c.instance_types for c in second.claims]
+
+
+async def test_the_loop_turns_while_a_pass_runs():
+    """On the loop it gives way between steps; the switch interval is put back after a thread's."""
+    turns = 0
+
+    async def turn():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    before = sys.getswitchinterval()
+    task = asyncio.create_task(turn())
+    await InlinePlanner().plan(problem(), SolveOptions())
+    inline = turns
+    threaded = ThreadPlanner(SystemClock())
+    await threaded.plan(problem(), SolveOptions())
+    threaded.close()
+    task.cancel()
+
+    assert inline > 3
+    assert turns > inline
+    assert sys.getswitchinterval() == before
+
+
+async def test_a_closed_planner_gives_a_partial_plan():
+    """The pass that runs is dropped; nothing of it is acted on."""
+    threaded = ThreadPlanner(SystemClock())
+    planning = asyncio.create_task(threaded.plan(problem(), SolveOptions()))
+    await asyncio.sleep(0)
+    threaded._closed.set()
+    plan = await planning
+    threaded.close()
+
+    assert plan.partial
+    assert plan.claims == ()

@@ -1,0 +1,237 @@
+"""The queue of keys and the loop around controllers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.reconciler import Loop, Outcome, Reconciler, Runtime
+from karpenter_core.controllers.workqueue import Backoff, WorkQueue
+from karpenter_core.errors import ConflictError, KarpenterError
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from karpenter_core.testing.harness import CountedIds
+
+
+def runtime():
+    return Runtime(clock=LoopClock(), new_id=CountedIds("test"), metrics=Metrics())
+
+
+def test_backoff_doubles_up_to_its_maximum():
+    """And takes any number of failures."""
+    backoff = Backoff(base_seconds=1.0, maximum_seconds=10.0)
+
+    assert [backoff.seconds(n) for n in range(1, 6)] == [1.0, 2.0, 4.0, 8.0, 10.0]
+    assert backoff.seconds(10_000) == 10.0
+
+
+def test_a_key_added_often_is_taken_once():
+    """In the order of first arrival."""
+
+    async def story():
+        queue = WorkQueue(LoopClock())
+        for key in ("a", "b", "a"):
+            queue.add(key)
+
+        assert len(queue) == 2
+        assert [await queue.take(), await queue.take()] == ["a", "b"]
+        assert len(queue) == 0
+
+    run_virtual(story())
+
+
+def test_a_key_added_while_worked_on_is_due_again_afterwards():
+    """Nobody works on it twice at a time."""
+
+    async def story():
+        queue = WorkQueue(LoopClock())
+        queue.add("a")
+        assert await queue.take() == "a"
+        queue.add("a")
+        queue.add("a")
+        assert len(queue) == 0
+
+        queue.done("a")
+
+        assert len(queue) == 1
+
+    run_virtual(story())
+
+
+def test_the_earliest_of_several_delays_counts():
+    """And an immediate wish cancels all delays."""
+
+    async def story():
+        clock = LoopClock()
+        queue = WorkQueue(clock)
+        queue.add_after("a", 5.0)
+        queue.add_after("a", 2.0)
+        queue.add_after("a", 9.0)
+        assert await queue.take() == "a"
+        assert clock.monotonic() == pytest.approx(2.0)
+        queue.done("a")
+        await clock.sleep(20)
+        assert len(queue) == 0
+
+        queue.add_after("b", 1.0)
+        queue.add("b")
+        assert await queue.take() == "b"
+        queue.done("b")
+        await clock.sleep(20)
+        assert len(queue) == 0
+        queue.close()
+
+    run_virtual(story())
+
+
+def test_a_failing_key_waits_ever_longer_until_it_succeeds():
+    """Other keys do not wait with it."""
+    seen = []
+
+    async def story():
+        clock = LoopClock()
+        failures = {"bad": 3}
+
+        async def reconcile(key):
+            seen.append((key, clock.monotonic()))
+            if failures.get(key, 0) > 0:
+                failures[key] -= 1
+                raise KarpenterError("not yet")
+            return Outcome()
+
+        reconciler = Reconciler(
+            "test", reconcile, runtime=runtime(), backoff=Backoff(base_seconds=1.0)
+        )
+        task = asyncio.create_task(reconciler.run())
+        reconciler.wake("bad")
+        reconciler.wake("good")
+        await clock.sleep(60)
+        task.cancel()
+
+    run_virtual(story())
+    assert [(key, pytest.approx(at)) for key, at in seen] == [
+        ("bad", 0.0),
+        ("good", 0.0),
+        ("bad", 1.0),
+        ("bad", 3.0),
+        ("bad", 7.0),
+    ]
+
+
+def test_unexpected_exceptions_are_counted_and_do_not_end_the_loop():
+    """The one place where anything is caught; a conflict is no failure to report."""
+
+    async def story():
+        base = runtime()
+        errors = [ValueError("a bug"), ConflictError("stale", status=409)]
+
+        async def reconcile(_key):
+            if errors:
+                raise errors.pop(0)
+            return Outcome()
+
+        reconciler = Reconciler("test", reconcile, runtime=base)
+        task = asyncio.create_task(reconciler.run())
+        reconciler.wake("a")
+        await base.clock.sleep(10)
+
+        assert errors == []
+        assert not task.done()
+        counted = base.metrics.reconcile_errors.labels(controller="test")
+        assert counted._value.get() == 1
+        task.cancel()
+
+    run_virtual(story())
+
+
+def test_no_more_than_the_given_number_of_keys_are_worked_on_at_once():
+    """The others wait their turn."""
+
+    async def story():
+        base = runtime()
+        running = most = 0
+
+        async def reconcile(_key):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await base.clock.sleep(1)
+            running -= 1
+            return Outcome()
+
+        reconciler = Reconciler("test", reconcile, runtime=base, concurrency=3)
+        task = asyncio.create_task(reconciler.run())
+        for number in range(10):
+            reconciler.wake(number)
+        await base.clock.sleep(3.5)
+        assert len(reconciler.queue) == 0
+        await base.clock.sleep(1)
+        task.cancel()
+        assert most == 3
+
+    run_virtual(story())
+
+
+def test_a_cancelled_reconciler_cancels_what_it_works_on():
+    """Nothing goes on behind the back of a process that no longer leads."""
+
+    async def story():
+        base = runtime()
+        ended = []
+
+        async def reconcile(key):
+            try:
+                await base.clock.sleep(1000)
+            finally:
+                ended.append(key)
+            return Outcome()
+
+        reconciler = Reconciler("test", reconcile, runtime=base)
+        task = asyncio.create_task(reconciler.run())
+        reconciler.wake("a")
+        await base.clock.sleep(1)
+        task.cancel()
+        await asyncio.wait({task})
+        assert ended == ["a"]
+
+    run_virtual(story())
+
+
+def test_a_woken_loop_does_not_sleep_out():
+    """And one that fails waits longer each time."""
+
+    async def story():
+        base = runtime()
+        at = []
+
+        async def step():
+            at.append(base.clock.monotonic())
+            if len(at) in {3, 4}:
+                raise KarpenterError("not now")
+            return 10.0
+
+        loop = Loop("test", step, runtime=base)
+        task = asyncio.create_task(loop.run())
+        await base.clock.sleep(4)
+        loop.wake()
+        await base.clock.sleep(30)
+        task.cancel()
+        assert [pytest.approx(moment) for moment in at] == [0.0, 4.0, 14.0, 15.0, 17.0, 27.0]
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize(
+    ("milli", "workers"), [(0, 10), (1000, 10), (1500, 26), (15_000, 244), (100_000, 1000)]
+)
+def test_workers_grow_with_the_cpu_requests(milli, workers):
+    """Upstream's numbers for 10 to 1000 workers."""
+
+    async def story():
+        base = Runtime(
+            clock=LoopClock(), new_id=CountedIds("x"), metrics=Metrics(), cpu_requests=milli
+        )
+        assert workers == base.workers(10, 1000)
+
+    run_virtual(story())
