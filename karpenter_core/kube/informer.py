@@ -1,7 +1,8 @@
 """One kind, listed once and followed from there.
 
 The contract: every object is observed, every change of it once, every disappearance once, however
-often the connection breaks. A stream that ends is resumed from the last resourceVersion; where
+often the connection breaks, and also of what this process wrote before any watch showed it. A
+stream that ends is resumed from the last resourceVersion; where
 that is no longer kept (410) the kind is listed again, and while that goes on the old objects stay;
 then the two are compared by UID and resourceVersion, and only differences are told.
 """
@@ -82,6 +83,7 @@ class Informer:
         self._resource: Final = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
         self._store: dict[str, Object] = {}
         self._invalid: dict[str, InvalidObject] = {}
+        self._written: dict[str, Object] = {}
         self._version = ""
         self._trouble = ""
         self._contact: float | None = None
@@ -104,6 +106,20 @@ class Informer:
     def __len__(self) -> int:
         """Count the objects held."""
         return len(self._store)
+
+    def note_written(self, written: Object) -> None:
+        """Take note of the answer to a write of ours, which the state knows already.
+
+        What was made and has vanished while the stream was broken appears in no listing, before or
+        after. Without this note nobody would ever be told that it is gone.
+        """
+        uid = uid_of(written)
+        if uid in self._store or uid in self._invalid:
+            return
+        if self._version and version_of(written) <= int(self._version):
+            self._fire(Removed(written))  # the stream is past it: it came and went
+        else:
+            self._written[uid] = written
 
     async def run(self) -> None:
         """List and follow until cancelled."""
@@ -181,21 +197,33 @@ class Informer:
                     self._apply(self._codec.decode_event(line))
 
     async def _read_initial(self, lines: AsyncIterator[bytes]) -> None:
-        """Gather the initial events of a watch up to the bookmark that ends them."""
+        """Gather the initial events of a watch and put them in the place of what is held.
+
+        The time limit is the server's alone: cut off while telling, some would never be told.
+        """
         objects: dict[str, Object] = {}
         invalid: dict[str, InvalidObject] = {}
         try:
             async with time_limit(self._clock, _INITIAL_EVENTS_SECONDS):
-                async for line in lines:
-                    event = self._codec.decode_event(line)
-                    if event.error is not None:
-                        raise event.error
-                    if event.initial_events_end:
-                        await self._replace(objects, invalid, event.resource_version)
-                        return
-                    _gather(event, objects, invalid)
+                version = await self._gather_initial(lines, objects, invalid)
         except TimeoutError:
             raise _NoInitialEventsError from None
+        await self._replace(objects, invalid, version)
+
+    async def _gather_initial(
+        self,
+        lines: AsyncIterator[bytes],
+        objects: dict[str, Object],
+        invalid: dict[str, InvalidObject],
+    ) -> str:
+        """Read up to the bookmark that ends the initial events and return its version."""
+        async for line in lines:
+            event = self._codec.decode_event(line)
+            if event.error is not None:
+                raise event.error
+            if event.initial_events_end:
+                return event.resource_version
+            _gather(event, objects, invalid)
         message = f"watch {self.kind.plural}: the stream ended within its initial events"
         raise ApiError(message, status=0)
 
@@ -213,6 +241,7 @@ class Informer:
         changes: list[Observed | Removed] = [
             Removed(gone) for uid, gone in before.items() if uid not in self._store
         ]
+        changes += [Removed(gone) for gone in self._take_vanished(version)]
         changes += [
             Observed(found)
             for uid, found in objects.items()
@@ -230,6 +259,20 @@ class Informer:
             self.synced.set()
             _log.debug("synced", kind=self.kind.kind, objects=len(objects))
 
+    def _take_vanished(self, version: str) -> list[Object]:
+        """Return what we wrote before this listing was made and it does not show."""
+        shown = self._store.keys() | self._invalid.keys()
+        later = {
+            uid: found
+            for uid, found in self._written.items()
+            if uid not in shown and version_of(found) > int(version or 0)
+        }
+        gone = [
+            found for uid, found in self._written.items() if uid not in shown and uid not in later
+        ]
+        self._written = later
+        return gone
+
     def _apply(self, event: WatchEvent) -> None:
         if event.error is not None:
             raise event.error
@@ -242,6 +285,7 @@ class Informer:
             return
         uid = uid_of(event.object)
         self._invalid.pop(uid, None)
+        self._written.pop(uid, None)
         if event.type == "DELETED":
             self._store.pop(uid, None)
             self._fire(Removed(event.object))
@@ -254,12 +298,13 @@ class Informer:
 
     def _apply_invalid(self, found: InvalidObject, *, deleted: bool) -> None:
         """Keep the last good state of an object that cannot be read, but not beyond its end."""
+        written = self._written.pop(found.uid, None)
         if not deleted:
             self._report(found)
             self._invalid[found.uid] = found
         else:
             self._invalid.pop(found.uid, None)
-            known = self._store.pop(found.uid, None)
+            known = self._store.pop(found.uid, written)
             if known is not None:
                 self._fire(Removed(known))
         self._count()

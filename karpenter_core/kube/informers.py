@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.kube.wire.codecs import Codecs, InvalidObject
+    from karpenter_core.state.events import Object
 
 __all__ = ["Informers"]
 
@@ -54,6 +55,12 @@ class Informers:
     def __getitem__(self, kind: ResourceKind) -> Informer:
         """Return a kind's informer."""
         return self._informers[kind]
+
+    def note_written(self, kind: ResourceKind, written: Object) -> None:
+        """Take note of the answer to a write of ours; kinds that nobody follows are left out."""
+        informer = self._informers.get(kind)
+        if informer is not None:
+            informer.note_written(written)
 
     @property
     def synced(self) -> bool:

@@ -68,6 +68,7 @@ class Writer:
         clock: Clock,
         fence: Fence,
         sink: Callable[[Wrote], None],
+        on_written: Callable[[ResourceKind, Object], None] | None = None,
         metrics: KubeMetrics | None = None,
         faults: Faults | None = None,
         jitter: Callable[[], float] | None = None,
@@ -77,6 +78,7 @@ class Writer:
         self._clock: Final = clock
         self._fence: Final = fence
         self._sink: Final = sink
+        self._on_written: Final = on_written
         self._metrics: Final = metrics
         self._faults: Final = faults
         self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
@@ -180,6 +182,8 @@ class Writer:
     def _fold(self, kind: ResourceKind, body: bytes) -> Object:
         written = self._codecs.for_kind(kind).decode(body)
         self._sink(Wrote(written))
+        if self._on_written is not None:
+            self._on_written(kind, written)
         return written
 
     async def _do(

@@ -99,16 +99,6 @@ class Process:
         models = self.providers.node_class_models()
         self.feed: Final = Feed(StateBuilder(plugins.owners), ports.clock)
         codecs = Codecs(models.values())
-        self.writer: Final = Writer(
-            self.apis,
-            codecs,
-            clock=ports.clock,
-            fence=fence,
-            sink=self.feed.fold,
-            metrics=self._kube_metrics,
-            faults=ports.faults,
-            jitter=ports.jitter,
-        )
         self.informers: Final = Informers(
             self.apis,
             codecs,
@@ -116,6 +106,17 @@ class Process:
             sink=self.feed.fold,
             metrics=self._kube_metrics,
             on_invalid=self._log_invalid,
+            jitter=ports.jitter,
+        )
+        self.writer: Final = Writer(
+            self.apis,
+            codecs,
+            clock=ports.clock,
+            fence=fence,
+            sink=self.feed.fold,
+            on_written=self.informers.note_written,
+            metrics=self._kube_metrics,
+            faults=ports.faults,
             jitter=ports.jitter,
         )
         self.recorder: Final = Recorder(

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
+import msgspec
+
 from karpenter_core.errors import ApiError
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import Apis, KubeApi
@@ -30,6 +32,7 @@ from tests.kube.scripted import (
     refusal,
 )
 
+EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired"}
 BROKEN = ApiError("the watch broke", status=0)
 
 
@@ -473,3 +476,52 @@ def test_all_informers_sync_and_stop_together():
 
     run_virtual(scenario())
     assert answer().status == 200
+
+
+def _written(name, version):
+    return Codecs().for_kind(resources.NODES).decode(msgspec.json.encode(node(name, version)))
+
+
+def test_what_we_wrote_and_no_listing_shows_is_told_as_gone():
+    """Made and removed while the stream was broken: it is in no listing, before or after."""
+
+    async def script(follower):
+        await follower.informer.synced.wait()
+        follower.informer.note_written(_written("brief", 11))
+        follower.informer.note_written(_written("kept", 12))
+        follower.informer.note_written(_written("newer", 25))
+        await asyncio.sleep(20)
+        assert follower.told == ["-brief@11", "+kept@12"]
+        await asyncio.sleep(40)
+        follower.informer.note_written(_written("late", 15))
+
+    follower = follow(
+        script,
+        answers=[page([], 10), page([node("kept", 12)], 20)],
+        watches=[
+            refusal(400),
+            [5, event("ERROR", EXPIRED)],
+            [30, event("ADDED", node("newer", 25)), HANG],
+        ],
+    )
+    assert follower.told == ["-brief@11", "+kept@12", "+newer@25", "-late@15"]
+
+
+def test_a_listing_that_ends_in_its_last_moment_is_told_whole():
+    """The time limit is on the server's answer, not on what is done with it."""
+    names = [f"n{number}" for number in range(5000)]
+
+    async def script(follower):
+        tell = follower.informer._sink
+
+        def slow(change):
+            tell(change)
+            if len(follower.told) == 400:
+                asyncio.get_running_loop()._jumping.now += 121  # this machine is busy
+
+        follower.informer._sink = slow
+        await follower.informer.synced.wait()
+
+    events = [event("ADDED", node(name, 1)) for name in names]
+    follower = follow(script, watches=[[*events, 1, bookmark(10, initial=True), HANG]])
+    assert len(follower.told) == 5000
