@@ -121,6 +121,21 @@ class Informer:
         else:
             self._written[uid] = written
 
+    async def read_all(self) -> tuple[list[Object], list[InvalidObject]]:
+        """Ask the API server for every object there is now, past the watch; the rare way.
+
+        Returns the objects and those that cannot be read.
+
+        Raises:
+            ApiError: they could not all be listed.
+        """
+        pages = [
+            self._codec.decode_list(body)
+            async for body in self._api.list_pages(self.kind, limit=PAGE_SIZE)
+        ]
+        objects = [found for page in pages for found in page.objects]
+        return objects, [found for page in pages for found in page.invalid]
+
     async def run(self) -> None:
         """List and follow until cancelled."""
         while True:

@@ -3,7 +3,8 @@
 Deleting on the word of a listing is the most dangerous thing an autoscaler does, so each direction
 needs two witnesses. A claim goes when the cloud does not list its instance *and* its node does not
 report Ready. An instance goes when no claim has been known for it for a while, the listing and the
-cluster's state were complete each time, and the others do not all look the same.
+cluster's state were complete each time, the others do not all look the same, and the API server
+itself, asked for its claims at the end, shows none for it: a watch may be silent for minutes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = [
     "VanishedClaim",
     "orphaned_instances",
     "vanished_claims",
+    "without_claimed",
 ]
 
 PERIOD: Final = timedelta(minutes=2)  # upstream default
@@ -153,3 +155,29 @@ def orphaned_instances(
     if len(condemned) > max(floor, share * len(instances)):
         return OrphanReport(missing_since=since, held_back=len(condemned))
     return OrphanReport(terminate=condemned, missing_since=since)
+
+
+def without_claimed(
+    condemned: Iterable[str],
+    instances: Iterable[CloudInstance],
+    claims: Iterable[NodeClaim],
+    *,
+    unreadable: frozenset[str] = frozenset(),
+) -> tuple[str, ...]:
+    """Return the condemned instances for which none of these claims stands after all.
+
+    `claims` are all that the API server has, `unreadable` UIDs and names of those among them that
+    cannot be read; they count as claims too.
+    """
+    present = tuple(claims)
+    uids = {claim.uid for claim in present} | unreadable
+    names = {claim.name for claim in present} | unreadable
+    ids = {claim.status.provider_id for claim in present}
+    by_id = {item.provider_id: item for item in instances}
+    return tuple(
+        provider_id
+        for provider_id in condemned
+        if provider_id not in ids
+        and (item := by_id[provider_id])
+        and (item.token not in uids if item.token else item.node_claim not in names)
+    )

@@ -17,6 +17,7 @@ from karpenter_core.controllers.nodepool.controller import NodePoolController
 from karpenter_core.controllers.observability import Observability
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.disruption.method import DisruptionOptions
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.nodepools.validation import LabelRules
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
@@ -86,7 +87,12 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         NodeTerminationController(
             hands=hands, providers=providers, evictions=evictions, runtime=runtime
         ),
-        GarbageCollection(hands=hands, providers=providers, runtime=runtime),
+        GarbageCollection(
+            hands=hands,
+            providers=providers,
+            runtime=runtime,
+            claims=process.informers[NODE_CLAIMS],
+        ),
         DisruptionController(
             hands=hands,
             providers=providers,

@@ -6,17 +6,19 @@ The rules that make this safe are pure (`lifecycle.garbage_collection`); here is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import structlog
 
+from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.reconciler import Loop
-from karpenter_core.errors import CloudProviderError, KarpenterError
+from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
 from karpenter_core.lifecycle.garbage_collection import (
     ORPHAN_GRACE,
     PERIOD,
     orphaned_instances,
     vanished_claims,
+    without_claimed,
 )
 
 if TYPE_CHECKING:
@@ -26,21 +28,34 @@ if TYPE_CHECKING:
 
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.lifecycle.garbage_collection import VanishedClaim
     from karpenter_core.provider.contract import InstanceListing
     from karpenter_core.provider.facade import Providers
+    from karpenter_core.state.events import Object
 
 __all__ = ["GarbageCollection"]
 
 PARALLEL: Final = 20  # upstream default
 
 
+class ClaimReader(Protocol):
+    """Asks the API server for claims; the informer of NodeClaims is one."""
+
+    async def read_all(self) -> tuple[list[Object], list[InvalidObject]]:
+        """Return every claim there is now, and those that cannot be read."""
+        ...
+
+
 @final
 class GarbageCollection:
     """The controller `nodeclaim.garbagecollection`."""
 
-    def __init__(self, *, hands: Hands, providers: Providers, runtime: Runtime) -> None:
+    def __init__(
+        self, *, hands: Hands, providers: Providers, runtime: Runtime, claims: ClaimReader
+    ) -> None:
         self._hands = hands
+        self._claims = claims
         self._feed = hands.feed
         self._providers = providers
         self._runtime = runtime
@@ -64,7 +79,7 @@ class GarbageCollection:
         for provider in self._providers.names:
             try:
                 await self._compare(provider)
-            except CloudProviderError as error:
+            except (CloudProviderError, ApiError) as error:
                 failure = error  # the other providers are looked at all the same
         if failure is not None:
             raise failure
@@ -94,7 +109,16 @@ class GarbageCollection:
             await asyncio.gather(*(self._collect_claim(item) for item in batch))
 
     async def _collect_claim(self, vanished: VanishedClaim) -> None:
-        if await self._hands.delete_claim(vanished.claim):
+        try:
+            is_deleted = await self._hands.delete_claim(vanished.claim)
+        except ApiError as error:
+            self._log.warning(
+                "could not delete nodeclaim with no instance, trying again",
+                NodeClaim={"name": vanished.claim.name},
+                error=str(error),
+            )
+            return
+        if is_deleted:
             self._hands.count(vanished.facts)
             self._log.info(
                 "garbage collecting nodeclaim with no instance",
@@ -118,13 +142,35 @@ class GarbageCollection:
                 provider=provider,
                 count=report.held_back,
             )
+        condemned = await self._confirmed(provider, report.terminate, listing)
         outcomes = await asyncio.gather(
-            *(self._providers.terminate_leaked(provider, item) for item in report.terminate)
+            *(self._providers.terminate_leaked(provider, item) for item in condemned)
         )
-        for provider_id, outcome in zip(report.terminate, outcomes, strict=True):
+        for provider_id, outcome in zip(condemned, outcomes, strict=True):
             self._log.info(
                 "terminating instance without a nodeclaim",
                 provider=provider,
                 outcome=str(outcome),
                 **{"provider-id": provider_id},
             )
+
+    async def _confirmed(
+        self, provider: str, condemned: tuple[str, ...], listing: InstanceListing
+    ) -> tuple[str, ...]:
+        """Return the instances that no claim stands for in the API server's own words either."""
+        if not condemned:
+            return ()
+        claims, unreadable = await self._claims.read_all()
+        confirmed = without_claimed(
+            condemned,
+            listing.instances,
+            (claim for claim in claims if isinstance(claim, NodeClaim)),
+            unreadable=frozenset(text for item in unreadable for text in (item.uid, item.name)),
+        )
+        if len(confirmed) < len(condemned):
+            self._log.error(
+                "instances have nodeclaims that the watch has not shown, they are kept",
+                provider=provider,
+                count=len(condemned) - len(confirmed),
+            )
+        return confirmed
