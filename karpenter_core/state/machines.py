@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import INITIALIZED, INSTANCE_TYPE, NODE_POOL, NODES, REGISTERED
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, NodeClaim
+from karpenter_core.api.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.snapshot import StateNode
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView, PodView, Resources
     from karpenter_core.state.ledger import LedgerView
 
-__all__ = ["is_instance_terminating", "join", "machine_key", "total_requests"]
+__all__ = ["has_lost_node", "is_instance_terminating", "join", "machine_key", "total_requests"]
 
 _TRUE: Final = "true"
 
@@ -92,6 +93,19 @@ def total_requests(pods: Iterable[PodView]) -> dict[str, int]:
 def is_instance_terminating(claim: NodeClaim) -> bool:
     """Tell whether the claim's instance has been told to go."""
     return is_true(claim.status.conditions, INSTANCE_TERMINATING)
+
+
+def has_lost_node(machine: StateNode) -> bool:
+    """Tell whether a machine once had a Node that is gone: nothing can be placed on it.
+
+    Such a machine looks like one that boots, but nobody sees to it that it ever joins again.
+    """
+    claim = machine.claim
+    return (
+        claim is not None
+        and machine.node is None
+        and is_true(claim.status.conditions, REGISTERED_CONDITION)
+    )
 
 
 def _is_described(node: NodeView) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import find
 from karpenter_core.api.nodeclaim import INITIALIZED
+from karpenter_core.state.machines import has_lost_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +37,8 @@ def standing_place(
     placement = snapshot.ledger.placements.get(pod.uid)
     machine = None if placement is None else snapshot.state_node(placement.target)
     if placement is None or machine is None or machine.marked_for_deletion:
+        return None
+    if has_lost_node(machine):
         return None
     if not machine.initialized:
         return machine

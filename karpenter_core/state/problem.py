@@ -10,6 +10,7 @@ from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
 from karpenter_core.state.capacity import Capacity
+from karpenter_core.state.machines import has_lost_node
 from karpenter_core.state.placements import NOMINATION_WINDOW, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_volumes import volume_error
@@ -76,7 +77,11 @@ def scheduling_problem(
         snapshot, capacity, candidates, now=now, nomination_window=nomination_window
     )
     machines = sorted(
-        (machine for machine in snapshot.state_nodes if not machine.marked_for_deletion),
+        (
+            machine
+            for machine in snapshot.state_nodes
+            if not machine.marked_for_deletion and not has_lost_node(machine)
+        ),
         key=lambda machine: (not machine.initialized, machine.name),
     )
     pools = usable_pools(snapshot)
