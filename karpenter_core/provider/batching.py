@@ -15,6 +15,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
+import structlog
+
 from karpenter_core.errors import CallPendingError, CloudProviderError
 
 if TYPE_CHECKING:
@@ -198,8 +200,8 @@ class Batcher(Generic[Item, Result]):
             del self._open[entry.identity]
             if not entry.answer.done():
                 entry.answer.set_result(outcome)
-            if not wanted and self._on_late is not None:
-                self._on_late(entry.item, outcome)
+            if not wanted:
+                self._hand_on(entry.item, outcome)
 
     def _fail(self, entries: Sequence[_Entry[Item, Result]], error: BaseException) -> None:
         """Give every item the same error."""
@@ -207,8 +209,17 @@ class Batcher(Generic[Item, Result]):
             wanted = entry.waiters > 0 and not entry.answer.done()
             del self._open[entry.identity]
             _refuse(entry, error)
-            if not wanted and self._on_late is not None:
-                self._on_late(entry.item, error)
+            if not wanted:
+                self._hand_on(entry.item, error)
+
+    def _hand_on(self, item: Item, outcome: Result | BaseException) -> None:
+        """Give an outcome to who keeps account; what goes wrong there concerns this item alone."""
+        if self._on_late is None:
+            return
+        try:
+            self._on_late(item, outcome)
+        except Exception:
+            structlog.get_logger("provider").exception("a late outcome got lost", call=self._what)
 
 
 def _refuse(entry: _Entry[Item, Result], error: BaseException) -> None:

@@ -11,7 +11,7 @@ removed object is remembered for a while so that nothing brings it back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
@@ -27,6 +27,7 @@ from karpenter_core.state.events import (
     Nominated,
     Observed,
     OfferingsExhausted,
+    PodsDecided,
     Removed,
     Synced,
     Tick,
@@ -119,8 +120,25 @@ class StateBuilder:
             case Tick(now):
                 return self._tick(now, event)
             case _:
-                self._changed |= self._ledger.fold(event)
+                self._changed |= self._ledger.fold(self._about_the_living(event))
                 return self._fold_fact(event)
+
+    def _about_the_living(self, event: Event) -> Event:
+        """Leave out of a decision what has gone since it was begun: nobody would ever drop it."""
+        match event:
+            case PodsDecided():
+                pods = self._tables[Kind.POD]
+                return replace(
+                    event,
+                    placed={uid: name for uid, name in event.placed.items() if uid in pods},
+                    failed=frozenset(uid for uid in event.failed if uid in pods),
+                )
+            case DeletionMarked():
+                claims, nodes = self._tables[Kind.NODE_CLAIM], self._tables[Kind.NODE]
+                names = tuple(name for name in event.names if name in claims or name in nodes)
+                return replace(event, names=names)
+            case _:
+                return event
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is now; the same object as before when nothing happened."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -165,6 +166,29 @@ def test_a_late_failure_is_told_too():
             await world.batcher.add("a")
         await world.clock.sleep(300)
         assert [(item, str(error)) for item, error in world.late] == [("a", "it broke in the end")]
+        assert world.batcher.open == 0
+
+    run_virtual(main())
+
+
+def test_a_late_outcome_that_cannot_be_taken_spares_the_others():
+    """One item's trouble leaves no other one open for ever."""
+
+    async def main():
+        world = World(seconds=300)
+        keep = world.late.append
+
+        def take(pair):
+            if pair[0] == "a":
+                raise ValueError("no")
+            keep(pair)
+
+        world.late = SimpleNamespace(append=take)
+        results = await asyncio.gather(
+            *(world.batcher.add(item) for item in "ab"), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [CallPendingError, CallPendingError]
+        await world.clock.sleep(400)
         assert world.batcher.open == 0
 
     run_virtual(main())

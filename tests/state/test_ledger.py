@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from karpenter_core.errors import OfferingKey
+from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import (
     CallFinished,
     CallStarted,
@@ -206,3 +207,19 @@ def test_registration_health_keeps_the_last_four_and_can_be_reset(ledger: Ledger
     assert ledger.view().registration_health["uid-default"] == (True,)
     ledger.fold(Removed(node_pool("default")))
     assert "uid-default" not in ledger.view().registration_health
+
+
+def test_what_is_decided_about_objects_that_are_gone_is_not_remembered():
+    """A pass takes its time; nobody would ever drop such entries again."""
+    builder = StateBuilder({})
+    gone = pod("gone")
+    builder.fold(Observed(gone))
+    builder.fold(Removed(gone))
+    builder.fold(PodsDecided(placed={gone.uid: "node"}, at=EPOCH))
+    builder.fold(PodsDecided(failed=frozenset({gone.uid}), at=EPOCH))
+    builder.fold(DeletionMarked(names=("gone",), cause="test"))
+
+    ledger = builder.snapshot().ledger
+    assert not ledger.placements
+    assert not ledger.decisions
+    assert not ledger.deletion_marks
