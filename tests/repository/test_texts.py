@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGE_HOSTS = re.compile(
     # In pieces, so that this file does not say them either.
     r"pypi\.(org|io)|python"
-     r"hosted|proxy\.go"
-     r"lang|sum\.go"
-     r"lang|npm"
-     r"js\.(org|com)"
+    r"hosted|proxy\.go"
+    r"lang|sum\.go"
+    r"lang|npm"
+    r"js\.(org|com)"
     r"|yarn" + r"pkg\.com|crates\." + r"io|conda\." + r"io|index" + r"-url|go" + r"proxy=",
     re.IGNORECASE,
 )
