@@ -1,0 +1,36 @@
+"""The scenario suite in simulated time: minutes of a cluster's life in a second of the test's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.expectations import CloudAccount
+from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.scenarios import Runner, Scenario, load_scenarios
+from karpenter_core.testing.virtual import VirtualStage
+from karpenter_provider_kwok.dump import dump_file
+from karpenter_provider_kwok.plugin import KwokProvider
+
+SCENARIOS = load_scenarios(Path(__file__).parent, Runner.VIRTUAL)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_scenario_in_simulated_time(scenario: Scenario, tmp_path: Path):
+    """What the scenario's summary says."""
+
+    async def play() -> None:
+        async with Harness(lambda: {"kwok": KwokProvider()}, folder=tmp_path) as harness:
+
+            def account() -> CloudAccount:
+                state = tmp_path / "kwok.sqlite3"
+                if not state.exists():
+                    return CloudAccount()
+                found = dump_file(str(state), now=harness.cluster.clock.now())
+                return CloudAccount(instances=found["instances"], launches=found["launches"])
+
+            await VirtualStage(harness, account).run(scenario)
+
+    run_virtual(play())
