@@ -29,6 +29,10 @@ SWITCH_INTERVAL_SECONDS: Final = 0.0005
 class Planner(Protocol):
     """Computes scheduling plans."""
 
+    async def warm(self) -> None:
+        """Load what a pass needs, so that the first one does not wait for it."""
+        ...
+
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan; a partial one when the pass took too long."""
         ...
@@ -44,6 +48,10 @@ class InlinePlanner:
 
     def __init__(self) -> None:
         self._columns: CatalogueCache | None = None
+
+    async def warm(self) -> None:
+        """Load the solver."""
+        _load()
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
@@ -74,6 +82,10 @@ class ThreadPlanner:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner")
         self._closed = threading.Event()
         self._columns: CatalogueCache | None = None
+
+    async def warm(self) -> None:
+        """Load the solver in the thread that will run it."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, _load)
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
@@ -117,6 +129,14 @@ class ThreadPlanner:
     def _cache(self) -> CatalogueCache:
         self._columns = self._columns or _new_cache()
         return self._columns
+
+
+def _load() -> None:
+    """Import the solver and what it computes with, which takes most of a second."""
+    from karpenter_core.scheduling.problem import Problem
+    from karpenter_core.scheduling.solve import solve
+
+    solve(Problem(pods=()))
 
 
 def _new_cache() -> CatalogueCache:

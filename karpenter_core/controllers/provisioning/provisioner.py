@@ -98,6 +98,7 @@ class Provisioner:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        await self._planner.warm()
         await self._feed.wait_synced()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sort())
