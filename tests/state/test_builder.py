@@ -92,7 +92,7 @@ class TestSharing:
 
     def test_tables_cannot_be_written_to(self):
         with pytest.raises(TypeError):
-            state(*machine("web-1")).snapshot().nodes["x"] = node("x")  # type: ignore[index]
+            state(*machine("web-1")).snapshot().nodes["x"] = node("x")  # type: ignore[index]  # that is the point
 
 
 class TestReadYourWrites:
