@@ -33,6 +33,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     with_metadata,
 )
+from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -194,7 +195,9 @@ def launch_failed(
                 claim=claim,
                 notices=(_insufficient_capacity(claim, error),),
                 facts=(_disrupted(claim, "insufficient_capacity"),),
-                exhausted=exhausted_offerings(error, instance_types),
+                exhausted=exhausted_offerings(
+                    error, instance_types, Requirements.from_specs(claim.spec.requirements)
+                ),
                 delete="insufficient_capacity",
             )
         case NodeClassNotReadyError():
@@ -217,13 +220,26 @@ def launch_failed(
 
 
 def exhausted_offerings(
-    error: InsufficientCapacityError, instance_types: Iterable[InstanceType]
+    error: InsufficientCapacityError,
+    instance_types: Iterable[InstanceType],
+    requirements: Requirements,
 ) -> tuple[OfferingKey, ...]:
     """Return every offering that a stock-out reaches, out of the types that were asked for.
 
     A zone or region without capacity has none for any type under the same capacity type; which
-    types share a family's quota only the provider knows, who then names them all.
+    types share a family's quota only the provider knows, who then names them all. An error that
+    names nothing is about all that the claim could have become: else the next plan would ask for
+    the same, again and again.
     """
+    if not error.offerings:
+        return tuple(
+            OfferingKey(
+                instance_type=item.name, zone=offering.zone, capacity_type=offering.capacity_type
+            )
+            for item in instance_types
+            for offering in item.offerings
+            if offering.available and offering.requirements.intersects(requirements)
+        )
     if error.scope not in {ExhaustedScope.ZONE, ExhaustedScope.REGION}:
         return error.offerings
     where = {

@@ -32,7 +32,7 @@ from karpenter_core.lifecycle.launch import (
     restamped,
 )
 from karpenter_core.state.events import CallFinished, CallStarted
-from karpenter_core.testing.builders import EPOCH, instance_type
+from karpenter_core.testing.builders import EPOCH, instance_type, requirement_spec
 from karpenter_core.testing.machines import node_claim, state
 
 LATER = EPOCH + timedelta(seconds=30)
@@ -164,6 +164,15 @@ def test_a_wider_stock_out_reaches_further(scope, count):
     step = launch_failed(node_claim(), error, now=LATER, instance_types=types)
     assert len(step.exhausted) == count
     assert {key.capacity_type for key in step.exhausted} == {"spot"}
+
+
+def test_a_stock_out_that_names_nothing_is_about_all_the_claim_could_become():
+    """Else the next plan asks for the same again, once a second."""
+    claim = node_claim(requirements=(requirement_spec(ZONE, "In", "zone-b"),))
+    types = (instance_type("m-4x"), instance_type("c-4x"))
+    step = launch_failed(claim, InsufficientCapacityError("no"), now=LATER, instance_types=types)
+    assert {key.instance_type for key in step.exhausted} == {"m-4x", "c-4x"}
+    assert {key.zone for key in step.exhausted} == {"zone-b"}
 
 
 def test_an_unready_node_class_deletes_the_claim():
