@@ -7,6 +7,7 @@ facts follow only when the writes have succeeded, so that a retry counts nothing
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast, final
 
 from prometheus_client import Counter, Gauge, Histogram, Summary
@@ -42,7 +43,13 @@ class Hands:
         feed: Feed,
         publish: Callable[[Notice], None],
         metrics: Metrics,
+        owns_nodes: bool = True,
     ) -> None:
+        """`owns_nodes` is False when Nodes live in another cluster than their NodeClaims.
+
+        That cluster's garbage collector would delete a Node whose owner it cannot find.
+        """
+        self._owns_nodes = owns_nodes
         self.writer = writer
         self.feed = feed
         self.publish = publish
@@ -73,6 +80,8 @@ class Hands:
         Raises:
             ConflictError: somebody wrote in between.
         """
+        if not self._owns_nodes:
+            wanted = replace(wanted, owner=None)
         patch = wanted.merge_patch(node)
         if patch is None:
             return node

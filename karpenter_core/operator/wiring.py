@@ -43,6 +43,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         feed=process.feed,
         publish=process.recorder.publish,
         metrics=process.metrics,
+        owns_nodes=process.ports.workload is None,
     )
     catalogue = CatalogueController(feed=process.feed, providers=providers, runtime=runtime)
     evictions = EvictionQueue(hands=hands, runtime=runtime)

@@ -131,7 +131,8 @@ class Harness:
     """An embedded cluster with our CRDs, and as many controller processes as a test wants.
 
     `plugins` makes the plug-in objects of each process anew, by name; `arguments` are those of
-    `karpenter run`.
+    `karpenter run`. With `split`, NodePools and NodeClaims live in `cluster`, and pods and nodes in
+    a `workload` cluster of their own, which knows nothing of our kinds.
     """
 
     def __init__(
@@ -140,9 +141,16 @@ class Harness:
         *,
         folder: Path,
         arguments: Sequence[str] = (),
+        split: bool = False,
         **cluster: Any,
     ) -> None:
         self.cluster: Final = EmbeddedCluster(**cluster)
+        # Another seed, so that no two objects of the two clusters have the same UID.
+        self.workload: Final = (
+            EmbeddedCluster(**{**cluster, "seed": cluster.get("seed", 0) + 1})
+            if split
+            else self.cluster
+        )
         self._plugins = plugins
         self._folder = folder
         self._arguments = tuple(arguments)
@@ -150,6 +158,8 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         await self.cluster.__aenter__()
+        if self.workload is not self.cluster:
+            await self.workload.__aenter__()
         models = [*core_models()]
         for provider in load_plugins(extra=self._plugins(), entry_points=()).providers.values():
             models.extend(provider.info.node_classes)
@@ -165,6 +175,8 @@ class Harness:
         for running in self._processes:
             if running.is_alive:
                 await running.kill()
+        if self.workload is not self.cluster:
+            await self.workload.__aexit__(kind, error, trace)
         await self.cluster.__aexit__(kind, error, trace)
 
     def start(
@@ -176,6 +188,10 @@ class Harness:
         settings = load_settings((*self._arguments, *arguments), {}, plugin_options=specs)
         name = name or f"controller-{len(self._processes)}"
         cables = [Cable(self.cluster.transport()), Cable(self.cluster.transport())]
+        workload = None
+        if self.workload is not self.cluster:
+            workload = Cable(self.workload.transport())
+            cables.append(workload)
         ports = Ports(
             clock=self.cluster.clock,
             new_id=CountedIds(name),
@@ -183,6 +199,7 @@ class Harness:
             planner=InlinePlanner(),
             objects=cables[0],
             lease=cables[1],
+            workload=workload,
             identity=name,
             cache_folder=self._folder,
             jitter=random.Random(len(self._processes)).random,  # noqa: S311 - the same each time
@@ -208,12 +225,12 @@ class Harness:
 
     def pods(self, phase: str = "") -> list[Json]:
         """Return the pods, those of one phase if given."""
-        found = self.cluster.list(PODS)
+        found = self.workload.list(PODS)
         return [pod for pod in found if not phase or pod["status"].get("phase") == phase]
 
     def nodes(self) -> list[Json]:
         """Return the Nodes."""
-        return self.cluster.list(NODES)
+        return self.workload.list(NODES)
 
     def claims(self) -> list[Json]:
         """Return the NodeClaims."""

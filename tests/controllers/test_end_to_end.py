@@ -26,6 +26,25 @@ def test_fifty_pods_get_nodes_and_the_nodes_go_with_them(tmp_path):
     play(tmp_path, story)
 
 
+def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
+    """Two kubeconfigs; a Node is not owned by an object that its cluster has never heard of."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.workload.apply([deployment("web", 5)])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 5, seconds=30)
+        assert scene.cluster.list(NODES) == []
+        assert len(scene.claims()) == len(scene.nodes()) > 0
+        assert all("ownerReferences" not in node["metadata"] for node in scene.nodes())
+
+        scene.workload.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
+        assert cloud(scene, tmp_path)["instances"] == []
+
+    play(tmp_path, story, split=True)
+
+
 def test_two_runs_of_one_story_take_the_same_turns(tmp_path):
     """Same names, same writes, same instants."""
 
