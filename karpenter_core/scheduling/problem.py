@@ -30,9 +30,11 @@ __all__ = [
     "Packing",
     "PlanCost",
     "PlannedNodeClaim",
+    "PodVolumes",
     "PoolRejection",
     "PreferencePolicy",
     "Problem",
+    "ReservationPolicy",
     "SchedulingPlan",
     "SolveOptions",
     "Unschedulable",
@@ -73,8 +75,26 @@ class ExistingNode:
     """Pods bound or reserved here, for topology, ports and volumes; their requests are taken."""
     host_ports: tuple[HostPort, ...] = ()
     volume_limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many volumes of a CSI driver the node attaches; absent: any number."""
+    volumes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """What is attached, or will be, by CSI driver: `namespace/name` of the volume claims."""
+    closed: bool = False
+    """Takes no more pods (it is going away); the pods that it has still count for topology."""
     claim_name: str = ""
     node_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PodVolumes:
+    """What the volumes of one pod ask of a node.
+
+    `alternatives` are label requirements of which one must hold, in the order in which they are
+    tried; empty: none. They narrow the node, never the pod's own affinity, so topology counts as
+    if they were not there. `attached` are the volume claims (`namespace/name`) by CSI driver.
+    """
+
+    alternatives: tuple[Requirements, ...] = ()
+    attached: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,6 +119,17 @@ class PreferencePolicy(StrEnum):
     IGNORE = "Ignore"
 
 
+class ReservationPolicy(StrEnum):
+    """Whether a pod may do without a reservation that is only taken for the moment.
+
+    Strict (provisioning): the pod waits for the next pass rather than pay for other capacity or
+    go to a lighter pool. Fallback (simulations): reservations are used as far as they go.
+    """
+
+    STRICT = "Strict"
+    FALLBACK = "Fallback"
+
+
 class MinValuesPolicy(StrEnum):
     """Whether a claim may have fewer distinct values than its pool asks for."""
 
@@ -113,6 +144,7 @@ class SolveOptions:
     packing: Packing = Packing.VALUE
     preferences: PreferencePolicy = PreferencePolicy.RESPECT
     min_values: MinValuesPolicy = MinValuesPolicy.STRICT
+    reservations: ReservationPolicy = ReservationPolicy.STRICT
     max_instance_types: int = 600  # upstream default
     currency: str = DEFAULT_CURRENCY
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -132,7 +164,8 @@ class Problem:
     """One scheduling pass: what must be placed, and where it could go.
 
     `pools` are usable (ready, managed, not deleting, dynamic), in any order; a pool without a
-    catalogue is skipped. `pool_usage` is what each pool's nodes and claims hold already (with
+    catalogue is skipped. Pods of `nodes` that are also among `pods` (their nodes are going) count
+    nowhere until they are placed. `pool_usage` is what each pool's nodes and claims hold already (with
     `nodes`), for limits.
     """
 
@@ -145,6 +178,12 @@ class Problem:
     well_known: frozenset[str] = frozenset()
     """Labels beyond the core's that every node is known to have (from the providers)."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    volumes: Mapping[str, PodVolumes] = field(default_factory=dict[str, PodVolumes])
+    """By UID, of the pods that have any that matter."""
+    namespaces: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, "Mapping[str, str]"]
+    )
+    """Labels of every namespace, for the namespace selectors of pod (anti-)affinity."""
 
 
 class Constraint(StrEnum):
@@ -240,4 +279,7 @@ class SchedulingPlan:
     )
     unschedulable: Mapping[str, Unschedulable] = field(default_factory=dict[str, "Unschedulable"])
     cost: PlanCost = field(default_factory=PlanCost)
+    sequence: tuple[str, ...] = ()
+    """UIDs of the placed pods in an order in which each one passes the filters of the Kubernetes
+    scheduler, given those before it."""
     partial: bool = False
