@@ -78,6 +78,7 @@ async def _build(
 ) -> OfflineCluster:
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, Observed, Synced
+    from karpenter_core.state.pod_volumes import VolumesUnsupported
     from karpenter_core.state.problem import scheduling_problem
 
     reader = _ObjectReader(providers.node_class_models())
@@ -98,6 +99,10 @@ async def _build(
             now=_latest(entries),
             well_known=labels.well_known,
             aliases=_aliases(labels),
+            unsupported_volumes=VolumesUnsupported(
+                topology_keys=labels.unsupported_topology_keys,
+                provisioners=labels.unsupported_provisioners,
+            ),
         ),
         snapshot=snapshot,
         skipped=reader.skipped,

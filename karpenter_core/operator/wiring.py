@@ -25,6 +25,7 @@ from karpenter_core.scheduling.problem import (
     PreferencePolicy,
     SolveOptions,
 )
+from karpenter_core.state.pod_volumes import VolumesUnsupported
 
 if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Controller
@@ -69,6 +70,10 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         ),
         well_known=labels.well_known,
         aliases={**ALIASES, **labels.aliases},
+        unsupported_volumes=VolumesUnsupported(
+            topology_keys=labels.unsupported_topology_keys,
+            provisioners=labels.unsupported_provisioners,
+        ),
     )
     return (
         catalogue,

@@ -138,6 +138,13 @@ class LabelClasses:
         default_factory=dict[str, "Mapping[str, str]"],
     )
     """By key: another spelling of a value to the canonical one."""
+    unsupported_topology_keys: frozenset[str] = frozenset()
+    """Labels no node of this provider carries although StorageClasses may ask for them.
+
+    A pod with an unbound claim of such a class is not served.
+    """
+    unsupported_provisioners: frozenset[str] = frozenset()
+    """CSI drivers (never in-tree names) whose volumes no node of this provider can mount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

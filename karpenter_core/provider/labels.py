@@ -23,10 +23,14 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
     restricted: set[str] = set()
     aliases: dict[str, str] = {}
     values: dict[str, dict[str, str]] = {}
+    topology_keys: set[str] = set()
+    provisioners: set[str] = set()
     said: dict[tuple[str, str], str] = {}
     for name, labels in classes.items():
         well_known |= labels.well_known
         restricted |= labels.restricted_domains
+        topology_keys |= labels.unsupported_topology_keys
+        provisioners |= labels.unsupported_provisioners
         for alias, key in labels.aliases.items():
             _agree(aliases, alias, key, ("", alias), name, said)
         for key, spellings in labels.value_aliases.items():
@@ -37,6 +41,8 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
         restricted_domains=frozenset(restricted),
         aliases=aliases,
         value_aliases=values,
+        unsupported_topology_keys=frozenset(topology_keys),
+        unsupported_provisioners=frozenset(provisioners),
     )
 
 

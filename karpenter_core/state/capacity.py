@@ -17,13 +17,14 @@ from karpenter_core.scheduling.problem import DaemonPod, ExistingNode
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
 from karpenter_core.scheduling.taints import first_untolerated
+from karpenter_core.state.pod_volumes import Volumes
 from karpenter_core.state.usage import is_launched, listed_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.api.records import HostPort, PodShape, PodView, Resources
+    from karpenter_core.api.records import HostPort, NodeView, PodShape, PodView, Resources
     from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -87,7 +88,9 @@ _Room: TypeAlias = "tuple[Resources, Resources, Requirements | None]"
 class Capacity:
     """Turns machines into `ExistingNode`s for one pass."""
 
-    __slots__ = ("_aliases", "_daemons", "_rooms", "_snapshot", "_well_known", "daemons")
+    __slots__ = (
+        "_aliases", "_daemons", "_rooms", "_snapshot", "_volumes", "_well_known", "daemons",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -95,8 +98,10 @@ class Capacity:
         *,
         well_known: frozenset[str],
         aliases: Mapping[str, str] = ALIASES,
+        volumes: Volumes | None = None,
     ) -> None:
         self._snapshot = snapshot
+        self._volumes = volumes or Volumes(snapshot, aliases=aliases)
         self._well_known = well_known
         self._aliases = aliases
         self._rooms: dict[tuple[object, ...], _Room] = {}
@@ -111,6 +116,7 @@ class Capacity:
         pods = (*machine.pods, *waiting)
         capacity, available, requirements = self._room(machine)
         taken = merge(pod.shape.requests for pod in waiting)
+        # A claim without a node says nothing of its drivers, so it may attach any number.
         csi = None if machine.node is None else self._snapshot.csi_nodes.get(machine.node.name)
         return ExistingNode(
             name=machine.name,
@@ -124,8 +130,26 @@ class Capacity:
             pods=pods,
             host_ports=_host_ports(pods),
             volume_limits={} if csi is None else csi.limits,
+            volumes=self._volumes.attached(pods),
             claim_name="" if machine.claim is None else machine.claim.name,
             node_name="" if machine.node is None else machine.node.name,
+        )
+
+    def closed_node(self, node: NodeView, pods: Iterable[PodView]) -> ExistingNode:
+        """Return a Node that takes no more pods: what it has still counts for topology."""
+        pods = tuple(pods)
+        return ExistingNode(
+            name=node.name,
+            labels={HOSTNAME: node.name, **node.labels},
+            taints=node.taints,
+            available={},
+            capacity={},
+            initialized=False,
+            pods=pods,
+            host_ports=_host_ports(pods),
+            volumes=self._volumes.attached(pods),
+            closed=True,
+            node_name=node.name,
         )
 
     def takes(self, machine: StateNode, waiting: Iterable[PodView]) -> bool:

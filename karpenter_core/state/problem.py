@@ -13,15 +13,16 @@ from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.machines import has_lost_node
 from karpenter_core.state.placements import NOMINATION_WINDOW, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
-from karpenter_core.state.pod_volumes import volume_error
+from karpenter_core.state.pod_volumes import Volumes, VolumesUnsupported
 from karpenter_core.state.usage import pool_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime, timedelta
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.problem import ExistingNode
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
@@ -63,6 +64,7 @@ def scheduling_problem(
     now: datetime,
     well_known: frozenset[str] = frozenset(),
     aliases: Mapping[str, str] = ALIASES,
+    unsupported_volumes: VolumesUnsupported | None = None,
     nomination_window: timedelta = NOMINATION_WINDOW,
 ) -> ProvisioningInput:
     """Ask for places for the pods that wait and for those whose nodes are going.
@@ -70,9 +72,12 @@ def scheduling_problem(
     A pod that was given a place keeps it while the place is good: the claim is under way, or the
     scheduler still has time to bind it. It is not asked about again, and its place is taken.
     """
-    candidates, ignored = _sorted_out(snapshot, well_known, aliases)
+    volumes = Volumes(snapshot, aliases=aliases, unsupported=unsupported_volumes)
+    candidates, ignored = _sorted_out(snapshot, volumes, well_known, aliases)
     candidates.extend(leaving_pods(snapshot, now))
-    capacity = Capacity(snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases)
+    capacity = Capacity(
+        snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
+    )
     places, homeless = _kept_places(
         snapshot, capacity, candidates, now=now, nomination_window=nomination_window
     )
@@ -89,13 +94,16 @@ def scheduling_problem(
         pods=tuple(homeless),
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
-        nodes=tuple(
-            capacity.existing_node(machine, places.get(machine, ())) for machine in machines
+        nodes=(
+            *(capacity.existing_node(machine, places.get(machine, ())) for machine in machines),
+            *_closed_nodes(snapshot, capacity, machines, places),
         ),
         daemons=capacity.daemons,
         pool_usage=pool_usage(snapshot),
         well_known=well_known,
         aliases=aliases,
+        volumes={pod.uid: asked for pod in homeless if (asked := volumes.of(pod)) is not None},
+        namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
     )
     return ProvisioningInput(
         problem=problem,
@@ -132,8 +140,31 @@ def leaving_pods(snapshot: Snapshot, now: datetime) -> tuple[PodView, ...]:
     )
 
 
+def _closed_nodes(
+    snapshot: Snapshot,
+    capacity: Capacity,
+    machines: Iterable[StateNode],
+    places: Mapping[StateNode, Iterable[PodView]],
+) -> list[ExistingNode]:
+    """Return every other Node that has pods: topology counts them until they are gone.
+
+    Those are Nodes on their way out, and Nodes of ours that do not say yet whose they are. A pod
+    that has been given another place counts there.
+    """
+    open_nodes = {machine.node.name for machine in machines if machine.node is not None}
+    moving = {pod.uid for pods in places.values() for pod in pods}
+    closed: list[ExistingNode] = []
+    for name, node in sorted(snapshot.nodes.items()):
+        if name in open_nodes:
+            continue
+        pods = [pod for pod in snapshot.pods_by_node.get(name, ()) if pod.uid not in moving]
+        if pods:
+            closed.append(capacity.closed_node(node, pods))
+    return closed
+
+
 def _sorted_out(
-    snapshot: Snapshot, well_known: frozenset[str], aliases: Mapping[str, str]
+    snapshot: Snapshot, volumes: Volumes, well_known: frozenset[str], aliases: Mapping[str, str]
 ) -> tuple[list[PodView], list[IgnoredPod]]:
     """Part the pending pods into those to ask about and those to ignore; shapes are judged once."""
     good: list[PodView] = []
@@ -147,7 +178,7 @@ def _sorted_out(
             verdict = ("the pod asks for a node of no NodePool" if silent else error, silent)
             verdicts[id(pod.shape)] = verdict
         reason, silent = verdict
-        reason = reason or volume_error(pod, snapshot)
+        reason = reason or volumes.error(pod)
         if reason:
             ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
         else:

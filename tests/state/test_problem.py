@@ -9,19 +9,15 @@ import pytest
 
 from karpenter_core.api.labels import NODE_POOL, ZONE
 from karpenter_core.api.records import (
-    CSINodeView,
     DaemonSetView,
+    NamespaceView,
     NodeSelectorRequirement,
     NodeSelectorTerm,
-    PersistentVolumeClaimView,
-    PersistentVolumeView,
-    StorageClassView,
-    VolumeView,
 )
 from karpenter_core.lifecycle.claims import build_node_claim
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided
+from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided, Removed
 from karpenter_core.state.problem import scheduling_problem, usable_pools
 from karpenter_core.state.usage import exceeded_limits, pool_status_resources, pool_usage
 from karpenter_core.testing.builders import (
@@ -165,42 +161,6 @@ class TestPods:
         assert names(ask(state(POOL, pod("a", shape=shape))).problem.pods) == ["a"]
 
 
-class TestVolumes:
-    def ask(self, *objects):
-        shape = msgspec.structs.replace(
-            pod_shape(), volumes=(VolumeView(name="data", claim_name="data"),)
-        )
-        question = ask(state(POOL, pod("a", shape=shape), *objects))
-        return question.ignored[0].reason if question.ignored else ""
-
-    def claim(self, **options):
-        return PersistentVolumeClaimView(uid="c", namespace="default", name="data", **options)
-
-    def test_a_missing_claim_is_named(self):
-        assert 'persistentvolumeclaim "default/data" not found' in self.ask()
-
-    def test_a_deleted_or_lost_claim_is_no_use(self):
-        assert "being deleted" in self.ask(self.claim(deletion_timestamp=EPOCH))
-        assert "non-existent" in self.ask(self.claim(phase="Lost"))
-
-    def test_a_bound_claim_needs_its_volume(self):
-        bound = self.claim(volume_name="pv", bind_completed=True)
-        assert 'persistentvolume "pv"' in self.ask(bound)
-        assert self.ask(bound, PersistentVolumeView(uid="v", name="pv")) == ""
-        assert "not bound yet" in self.ask(
-            self.claim(volume_name="pv"), PersistentVolumeView(uid="v", name="pv")
-        )
-
-    def test_an_unbound_claim_needs_a_class_that_waits_for_a_node(self):
-        assert "must define a storage class" in self.ask(self.claim())
-        wants = self.claim(storage_class="fast")
-        assert 'storageclass "fast"' in self.ask(wants)
-        immediate = StorageClassView(uid="s", name="fast", volume_binding_mode="Immediate")
-        assert "before a node is chosen" in self.ask(wants, immediate)
-        waits = StorageClassView(uid="s", name="fast", volume_binding_mode="WaitForFirstConsumer")
-        assert self.ask(wants, waits) == ""
-
-
 class TestPools:
     def test_only_usable_pools_take_part(self):
         """Managed, dynamic, Ready, not deleting, with instance types."""
@@ -309,11 +269,6 @@ class TestExistingCapacity:
         assert found.shape.requests["cpu"] == 2000
         assert found.shape.required_node_terms == template.required_node_terms
 
-    def test_volume_limits_come_from_the_csi_node(self):
-        csi = CSINodeView(uid="c", name="web", limits={"ebs.csi.aws.com": 25})
-        (existing,) = ask(state(POOL, *machine("web"), csi)).problem.nodes
-        assert existing.volume_limits == {"ebs.csi.aws.com": 25}
-
     def test_a_claim_without_instance_offers_what_all_its_types_do(self):
         """Element-wise minimum over the listed types, less the daemons of each."""
         claim = node_claim("new", requirements=[listing("c-4x", "r-2x")])
@@ -339,6 +294,77 @@ class TestExistingCapacity:
         claim = node_claim("new", requirements=[listing("c-4x")], requests={"cpu": "3"})
         (existing,) = ask(state(POOL, claim, catalogues={})).problem.nodes
         assert existing.available == {"cpu": 3000}
+
+
+class TestClosedNodes:
+    """Nodes that take no more pods, while what they have still counts for topology (14.3)."""
+
+    def closed(self, builder, now=EPOCH):
+        return {
+            item.name: names(item.pods) for item in ask(builder, now).problem.nodes if item.closed
+        }
+
+    def test_what_stays_on_a_leaving_node_counts_and_nothing_goes_there(self):
+        """Daemons and pods that no budget lets go; the ones that move are asked about too."""
+        builder = state(
+            POOL,
+            *machine("web"),
+            pod("held", node_name="web", labels={"app": "held"}),
+            pod("moves", node_name="web"),
+            disruption_budget("none", labels={"app": "held"}, max_unavailable="0"),
+        )
+        assert self.closed(builder) == {}
+        builder.fold(DeletionMarked(names=("web",), cause="drifted/1"))
+        question = ask(builder).problem
+        (found,) = question.nodes
+        assert (found.closed, found.node_name, found.available) == (True, "web", {})
+        assert sorted(names(found.pods)) == ["held", "moves"]
+        assert found.labels[ZONE] == "zone-a"
+        assert names(question.pods) == ["moves"]
+
+    def test_a_pod_that_was_given_another_place_counts_there_alone(self):
+        builder = state(
+            POOL,
+            *machine("old"),
+            node_claim("new", requirements=[listing("c-4x")]),
+            pod("a", cpu="1", node_name="old"),
+            pod("ds", node_name="old", owner_kind="DaemonSet"),
+        )
+        builder.fold(DeletionMarked(names=("old",), cause="drifted/1"))
+        builder.fold(PodsDecided(placed={"uid-default-a": "new"}, at=EPOCH))
+        assert self.closed(builder) == {"old": ["ds"]}
+        assert [names(item.pods) for item in ask(builder).problem.nodes if not item.closed] == [
+            ["a"]
+        ]
+
+    def test_a_leaving_node_without_pods_is_not_told_of(self):
+        builder = state(POOL, *machine("web"))
+        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        assert ask(builder).problem.nodes == ()
+
+    def test_a_node_that_does_not_say_yet_whose_it_is_counts_without_being_capacity(self):
+        young = node("young", labels={NODE_POOL: "default", ZONE: "zone-b"})
+        builder = state(POOL, young, pod("a", node_name="young"))
+        assert self.closed(builder) == {"young": ["a"]}
+
+    def test_pods_of_nodes_that_are_gone_count_nowhere(self):
+        """Neither where the Node was lost nor where it was never seen."""
+        its_node, claim = machine("web")
+        builder = state(POOL, its_node, claim, pod("a", node_name="web"), pod("b", node_name="x"))
+        builder.fold(Removed(its_node))
+        assert ask(builder).problem.nodes == ()
+
+    def test_pods_at_their_end_count_nowhere(self):
+        builder = state(POOL, *machine("web"), pod("a", node_name="web", phase="Succeeded"))
+        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        assert self.closed(builder) == {}
+
+
+def test_the_labels_of_every_namespace_are_told():
+    """Case 269."""
+    team = NamespaceView(uid="n1", name="web", labels={"team": "a"})
+    bare = NamespaceView(uid="n2", name="db")
+    assert ask(state(POOL, team, bare)).problem.namespaces == {"web": {"team": "a"}, "db": {}}
 
 
 class TestKeptPlaces:

@@ -22,6 +22,7 @@ from karpenter_core.controllers.provisioning.outcome import PassRecorder
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.objects import Kind
+from karpenter_core.state.pod_volumes import VolumesUnsupported
 from karpenter_core.state.problem import scheduling_problem
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class ProvisioningOptions:
     solve: SolveOptions = field(default_factory=SolveOptions)
     well_known: frozenset[str] = frozenset()
     aliases: Mapping[str, str]
+    unsupported_volumes: VolumesUnsupported = field(default_factory=VolumesUnsupported)
 
     @property
     def nomination_window(self) -> timedelta:
@@ -134,6 +136,7 @@ class Provisioner:
             now=self._runtime.clock.now(),
             well_known=self._options.well_known,
             aliases=self._options.aliases,
+            unsupported_volumes=self._options.unsupported_volumes,
             nomination_window=self._options.nomination_window,
         )
         self._recorder.ignore(asked.ignored)

@@ -1,0 +1,17 @@
+"""What the providers say about labels, put together."""
+
+from __future__ import annotations
+
+from karpenter_core.provider.contract import LabelClasses
+from karpenter_core.provider.labels import merge_label_classes
+
+
+def test_what_any_provider_cannot_serve_counts_for_the_process():
+    first = LabelClasses(unsupported_provisioners=frozenset({"a.csi.example.com"}))
+    second = LabelClasses(
+        unsupported_provisioners=frozenset({"b.csi.example.com"}),
+        unsupported_topology_keys=frozenset({"example.com/rack"}),
+    )
+    merged = merge_label_classes({"first": first, "second": second})
+    assert merged.unsupported_provisioners == {"a.csi.example.com", "b.csi.example.com"}
+    assert merged.unsupported_topology_keys == {"example.com/rack"}

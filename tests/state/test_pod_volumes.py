@@ -1,0 +1,391 @@
+"""What the volumes of pods bring into a scheduling problem."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.api.records import (
+    CSINodeView,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
+    StorageClassView,
+    VolumeView,
+)
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.state.events import DeletionMarked, Observed, PodsDecided, Removed
+from karpenter_core.state.pod_volumes import VolumesUnsupported
+from karpenter_core.state.problem import scheduling_problem
+from karpenter_core.testing.builders import EPOCH, node_pool, node_term, pod, pod_shape
+from karpenter_core.testing.machines import machine, node_claim, ready, state
+
+POOL = ready(node_pool("default"))
+EBS = "ebs.csi.aws.com"
+WAITS = "WaitForFirstConsumer"
+
+
+def mounting(*claims: str, ephemeral: bool = False):
+    """A shape whose pods mount these claims, or volumes of these names made for each pod."""
+    volumes = tuple(
+        VolumeView(name=name, ephemeral=True)
+        if ephemeral
+        else VolumeView(name=name, claim_name=name)
+        for name in claims
+    )
+    return msgspec.structs.replace(pod_shape(), volumes=volumes)
+
+
+def claim(name="data", **options):
+    return PersistentVolumeClaimView(
+        uid=f"uid-claim-{name}", namespace="default", name=name, **options
+    )
+
+
+def bound(name="data", volume="pv"):
+    return claim(name, volume_name=volume, phase="Bound", bind_completed=True)
+
+
+def volume(name="pv", *terms, **options):
+    return PersistentVolumeView(uid=f"uid-{name}", name=name, node_terms=terms, **options)
+
+
+def storage_class(name="fast", *terms, binding=WAITS, provisioner=EBS):
+    return StorageClassView(
+        uid=f"uid-{name}",
+        name=name,
+        provisioner=provisioner,
+        volume_binding_mode=binding,
+        allowed_topologies=terms,
+    )
+
+
+def zone(*names: str):
+    return node_term((ZONE, "In", *names))
+
+
+def zones(*names: str):
+    return Requirements((Requirement.of(ZONE, "In", names),))
+
+
+def ask(*objects, **options):
+    return scheduling_problem(state(POOL, *objects).snapshot(), now=EPOCH, **options)
+
+
+def reason(question):
+    (ignored,) = question.ignored
+    assert not ignored.silent
+    return ignored.reason
+
+
+def asked_volumes(question, name="a"):
+    return question.problem.volumes.get(f"uid-default-{name}")
+
+
+def alternatives(*objects, claims=("data",)):
+    question = ask(pod("a", shape=mounting(*claims)), *objects)
+    assert question.ignored == ()
+    found = asked_volumes(question)
+    return () if found is None else found.alternatives
+
+
+class TestValidation:
+    """Cases 270, 271 and 283 to 285: a pod whose volumes cannot be used is left out."""
+
+    def test_a_missing_claim_leaves_out_its_pod_and_no_other(self):
+        """Case 270."""
+        question = ask(pod("a", shape=mounting("data")), pod("b"))
+        assert 'persistentvolumeclaim "default/data" not found' in reason(question)
+        assert [item.name for item in question.problem.pods] == ["b"]
+
+    @pytest.mark.parametrize(
+        ("objects", "words"),
+        [
+            ([claim(storage_class="fast")], 'storageclass "fast" of "default/data" not found'),
+            ([bound()], 'persistentvolume "pv" of "default/data" not found'),
+            ([claim()], "must define a storage class"),
+            ([claim(storage_class="")], "must define a storage class"),
+            (
+                [claim(storage_class="fast"), storage_class(binding="Immediate")],
+                "before a node is chosen",
+            ),
+            ([claim(deletion_timestamp=EPOCH)], "being deleted"),
+            (
+                [bound(), volume(deletion_timestamp=EPOCH)],
+                'persistentvolume "pv" of "default/data" is being deleted',
+            ),
+            ([claim(phase="Lost", volume_name="pv")], "non-existent"),
+            ([claim(volume_name="pv"), volume()], "not bound yet"),
+        ],
+    )
+    def test_what_cannot_be_mounted_is_said(self, objects, words):
+        """Cases 270, 271, 284 and 285."""
+        assert words in reason(ask(pod("a", shape=mounting("data")), *objects))
+
+    @pytest.mark.parametrize(
+        "objects",
+        [
+            [bound(), volume()],
+            [msgspec.structs.replace(bound(), storage_class=""), volume()],
+            [msgspec.structs.replace(bound(), storage_class="gone"), volume()],
+            [claim(storage_class="fast"), storage_class()],
+            [claim(storage_class="fast"), storage_class(binding=None)],
+        ],
+    )
+    def test_what_can_be_mounted_passes(self, objects):
+        """Cases 271 and 285: a bound claim needs no class; a missing binding mode is accepted."""
+        assert ask(pod("a", shape=mounting("data")), *objects).ignored == ()
+
+    @pytest.mark.parametrize(
+        "objects",
+        [
+            [claim(storage_class="fast"), storage_class(provisioner="other.csi.example.com")],
+            [bound(), volume(driver="other.csi.example.com")],
+        ],
+    )
+    def test_a_driver_that_the_provider_cannot_serve_leaves_the_pod_out(self, objects):
+        """Case 283: by the class of an unbound claim, by the volume of a bound one."""
+        unsupported = VolumesUnsupported(provisioners=frozenset({"other.csi.example.com"}))
+        asking = pod("a", shape=mounting("data"))
+        assert "is not supported" in reason(ask(asking, *objects, unsupported_volumes=unsupported))
+        assert ask(asking, *objects).ignored == ()
+
+    def test_a_topology_key_that_no_node_has_leaves_the_pod_out(self):
+        """Case 283; a bound claim is past its class."""
+        unsupported = VolumesUnsupported(topology_keys=frozenset({"example.com/rack"}))
+        racks = storage_class("fast", node_term(("example.com/rack", "In", "r1")))
+        asking = pod("a", shape=mounting("data"))
+        unbound = claim(storage_class="fast")
+        words = reason(ask(asking, unbound, racks, unsupported_volumes=unsupported))
+        assert 'topology key "example.com/rack" is not supported' in words
+        of_class = msgspec.structs.replace(bound(), storage_class="fast")
+        assert ask(asking, of_class, volume(), racks, unsupported_volumes=unsupported).ignored == ()
+
+    def test_a_topology_that_cannot_be_read_leaves_out_its_pod_and_no_other(self):
+        odd = volume("pv", node_term(("size", "Gt", "large")))
+        question = ask(pod("a", shape=mounting("data")), pod("b"), bound(), odd)
+        assert 'persistentvolume "pv"' in reason(question)
+        assert [item.name for item in question.problem.pods] == ["b"]
+
+    def test_every_volume_of_a_pod_is_judged(self):
+        question = ask(pod("a", shape=mounting("data", "logs")), bound(), volume())
+        assert '"default/logs" not found' in reason(question)
+
+
+class TestAlternatives:
+    """Section 8.2: where a pod's volumes are, or may be made."""
+
+    def test_an_unbound_claim_goes_where_its_class_allows(self):
+        """Cases 272 and 277."""
+        unbound = claim(storage_class="fast")
+        assert alternatives(unbound, storage_class("fast", zone("z3"))) == (zones("z3"),)
+        both = storage_class("fast", zone("z1"), zone("z2"))
+        assert alternatives(unbound, both) == (zones("z1"), zones("z2"))
+        assert alternatives(unbound, storage_class("fast")) == ()
+
+    def test_an_ephemeral_volume_is_the_claim_named_after_pod_and_volume(self):
+        """Case 272."""
+        made = claim("a-scratch", storage_class="fast")
+        question = ask(
+            pod("a", shape=mounting("scratch", ephemeral=True)),
+            made,
+            storage_class("fast", zone("z3")),
+        )
+        found = asked_volumes(question)
+        assert found.alternatives == (zones("z3"),)
+        assert found.attached == {EBS: {"default/a-scratch"}}
+
+    def test_a_bound_volume_is_where_it_is(self):
+        """Cases 273 and 275; the class no longer matters."""
+        of_class = msgspec.structs.replace(bound(), storage_class="fast")
+        elsewhere = storage_class("fast", zone("z1"))
+        found = alternatives(of_class, volume("pv", zone("z3"), zone("z2")), elsewhere)
+        assert found == (zones("z3"), zones("z2"))
+
+    def test_deprecated_zone_labels_mean_the_canonical_ones(self):
+        old = node_term(("failure-domain.beta.kubernetes.io/zone", "In", "z1"))
+        assert alternatives(bound(), volume("pv", old)) == (zones("z1"),)
+
+    def test_the_host_of_a_local_volume_does_not_matter_but_that_of_others_does(self):
+        """Case 274."""
+        host = node_term((HOSTNAME, "In", "gone"))
+        assert alternatives(bound(), volume("pv", host, is_local=True)) == ()
+        both = node_term((HOSTNAME, "In", "gone"), (ZONE, "In", "z1"))
+        assert alternatives(bound(), volume("pv", both, is_local=True)) == (zones("z1"),)
+        attached = volume("pv", host, driver=EBS)
+        (found,) = alternatives(bound(), attached)
+        assert found == Requirements((Requirement.of(HOSTNAME, "In", ("gone",)),))
+
+    def test_a_term_that_names_only_the_host_of_a_local_volume_stays_as_an_open_one(self):
+        """Case 276."""
+        host = node_term((HOSTNAME, "In", "gone"))
+        found = alternatives(bound(), volume("pv", zone("nowhere"), host, is_local=True))
+        assert found == (zones("nowhere"), Requirements())
+
+    def test_terms_without_expressions_are_passed_over(self):
+        assert alternatives(bound(), volume("pv", node_term(), zone("z1"))) == (zones("z1"),)
+
+    def test_only_combinations_that_some_node_can_meet_are_tried(self):
+        """Case 278: in the order of the volumes and their terms."""
+        found = alternatives(
+            bound("data", "one"),
+            bound("logs", "two"),
+            volume("one", zone("z1"), zone("z2"), zone("z3")),
+            volume("two", zone("z3"), zone("z2")),
+            claims=("data", "logs"),
+        )
+        assert found == (zones("z2"), zones("z3"))
+
+    def test_volumes_that_are_apart_ask_for_what_no_node_has(self):
+        """The pod stays a pod to be scheduled, and is told that none can hold it."""
+        (found,) = alternatives(
+            bound("data", "one"),
+            bound("logs", "two"),
+            volume("one", zone("z1")),
+            volume("two", zone("z2")),
+            claims=("data", "logs"),
+        )
+        assert found.get(ZONE).operator == "DoesNotExist"
+
+    def test_equal_combinations_are_tried_once(self):
+        found = alternatives(
+            bound("data", "one"),
+            bound("logs", "two"),
+            volume("one", zone("z1"), zone("z1", "z2")),
+            volume("two", zone("z1")),
+            claims=("data", "logs"),
+        )
+        assert found == (zones("z1"),)
+
+    def test_pods_of_one_class_share_their_alternatives(self):
+        """Comparing them is then free, however many pods there are."""
+        shape = mounting("scratch", ephemeral=True)
+        names = [f"db-{n}" for n in range(5)]
+        question = ask(
+            *(pod(name, shape=shape) for name in names),
+            *(claim(f"{name}-scratch", storage_class="fast") for name in names),
+            storage_class("fast", zone("z1"), zone("z2")),
+        )
+        shared = {id(found.alternatives) for found in question.problem.volumes.values()}
+        assert len(question.problem.volumes) == 5
+        assert len(shared) == 1
+
+    def test_pods_without_claims_are_not_listed(self):
+        assert ask(pod("a")).problem.volumes == {}
+
+    def test_pods_of_leaving_nodes_bring_their_volumes(self):
+        builder = state(
+            POOL,
+            *machine("web"),
+            pod("a", shape=mounting("data"), node_name="web"),
+            bound(),
+            volume("pv", zone("z1"), driver=EBS),
+        )
+        builder.fold(DeletionMarked(names=("web",), cause="drifted/1"))
+        question = scheduling_problem(builder.snapshot(), now=EPOCH)
+        found = asked_volumes(question)
+        assert (found.alternatives, found.attached) == ((zones("z1"),), {EBS: {"default/data"}})
+
+
+class TestAttached:
+    """Section 8.3: which claims each driver attaches."""
+
+    def attached(self, *objects):
+        found = asked_volumes(ask(pod("a", shape=mounting("data")), *objects))
+        return {} if found is None else found.attached
+
+    def test_the_driver_is_that_of_the_volume_or_of_the_class(self):
+        """Cases 279 and 287; in-tree kinds are translated when they are read."""
+        assert self.attached(bound(), volume(driver=EBS)) == {EBS: {"default/data"}}
+        unbound = claim(storage_class="fast")
+        assert self.attached(unbound, storage_class()) == {EBS: {"default/data"}}
+
+    def test_a_volume_that_no_driver_attaches_counts_for_nothing(self):
+        """Case 281: NFS, and local volumes."""
+        assert self.attached(bound(), volume()) == {}
+
+    def test_a_bound_volume_counts_by_itself_not_by_its_class(self):
+        of_class = msgspec.structs.replace(bound(), storage_class="fast")
+        assert self.attached(of_class, volume(), storage_class()) == {}
+
+    def test_a_claim_that_is_mounted_twice_is_attached_once(self):
+        """Case 280, within one pod and on one node."""
+        question = ask(
+            *machine("web"),
+            pod("a", shape=mounting("data", "data")),
+            pod("b", shape=mounting("data"), node_name="web"),
+            pod("c", shape=mounting("data"), node_name="web"),
+            bound(),
+            volume(driver=EBS),
+        )
+        assert asked_volumes(question).attached == {EBS: {"default/data"}}
+        assert question.problem.nodes[0].volumes == {EBS: {"default/data"}}
+
+    def test_what_bound_pods_attach_is_told_per_driver(self):
+        """Case 306: however often the claim of the machine is updated."""
+        builder = state(
+            POOL,
+            *machine("web"),
+            pod("a", shape=mounting("data", "logs"), node_name="web"),
+            pod("b", shape=mounting("more"), node_name="web"),
+            bound("data", "one"),
+            claim("logs", storage_class="other"),
+            bound("more", "two"),
+            volume("one", driver=EBS),
+            volume("two", driver=EBS),
+            storage_class("other", provisioner="efs.csi.aws.com"),
+        )
+        expected = {EBS: {"default/data", "default/more"}, "efs.csi.aws.com": {"default/logs"}}
+        for _ in range(2):
+            (found,) = scheduling_problem(builder.snapshot(), now=EPOCH).problem.nodes
+            assert found.volumes == expected
+            for part in machine("web"):
+                builder.fold(Observed(part))
+
+    def test_a_pod_that_leaves_takes_its_volumes_along(self):
+        """Those that another pod shares stay."""
+        leaving = pod("a", shape=mounting("data", "logs"), node_name="web")
+        builder = state(
+            POOL,
+            *machine("web"),
+            leaving,
+            pod("b", shape=mounting("logs"), node_name="web"),
+            bound("data", "one"),
+            bound("logs", "two"),
+            volume("one", driver=EBS),
+            volume("two", driver=EBS),
+        )
+        builder.fold(Removed(leaving))
+        (found,) = scheduling_problem(builder.snapshot(), now=EPOCH).problem.nodes
+        assert found.volumes == {EBS: {"default/logs"}}
+
+    @pytest.mark.parametrize(
+        "objects",
+        [
+            [],
+            [claim()],
+            [claim(storage_class="")],
+            [claim(storage_class="gone")],
+            [bound()],
+        ],
+    )
+    def test_bound_pods_whose_claims_are_odd_count_without_them(self, objects):
+        """Case 286."""
+        running = pod("a", shape=mounting("data"), node_name="web")
+        (found,) = ask(*machine("web"), running, *objects).problem.nodes
+        assert found.volumes == {}
+        assert [item.name for item in found.pods] == ["a"]
+
+    def test_pods_that_wait_for_a_machine_have_their_volumes_counted_there(self):
+        waiting = pod("a", shape=mounting("data"))
+        builder = state(POOL, *machine("web"), waiting, bound(), volume(driver=EBS))
+        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+        (found,) = scheduling_problem(builder.snapshot(), now=EPOCH).problem.nodes
+        assert found.volumes == {EBS: {"default/data"}}
+
+    def test_limits_are_those_of_the_csi_node_and_a_claim_without_node_has_none(self):
+        """Cases 279 and 282."""
+        limits = CSINodeView(uid="c", name="web", limits={EBS: 25})
+        question = ask(*machine("web"), node_claim("young", stage="Launched"), limits)
+        found = {item.name: item.volume_limits for item in question.problem.nodes}
+        assert found == {"web": {EBS: 25}, "young": {}}
