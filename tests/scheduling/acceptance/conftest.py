@@ -1,0 +1,51 @@
+"""Every case is played under each packing; where the default packing may differ is listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from karpenter_core.scheduling.problem import Packing
+from tests.scheduling.acceptance.catalogues import default_pool
+from tests.scheduling.acceptance.cluster import Cluster
+
+HERE = Path(__file__).parent
+DIFFERENCES = HERE / "packing_differences.yaml"
+"""Cases that assert packing, not validity: test to reason, for the default packing."""
+
+
+@pytest.fixture(params=[Packing.FIRST_FIT, Packing.VALUE], ids=lambda packing: packing.value)
+def packing(request):
+    """How plans are packed."""
+    return request.param
+
+
+@pytest.fixture
+def empty_cluster(packing):
+    """A cluster without pools."""
+    return Cluster(packing)
+
+
+@pytest.fixture
+def cluster(empty_cluster):
+    """A cluster with the default pool, which sells the default types."""
+    empty_cluster.apply(default_pool())
+    return empty_cluster
+
+
+def differences():
+    """Read the reviewed list."""
+    return yaml.safe_load(DIFFERENCES.read_text(encoding="utf-8")) or {}
+
+
+def pytest_collection_modifyitems(items):
+    """Expect the listed cases to fail under the default packing, and only there."""
+    listed = differences()
+    for item in items:
+        if HERE not in item.path.parents or item.originalname not in listed:
+            continue
+        if item.callspec.params.get("packing") is Packing.VALUE:
+            reason = f"asserts packing: {listed[item.originalname]}"
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
