@@ -52,7 +52,7 @@ from karpenter_core.testing.machines import MANAGED_KINDS, ready, with_claim_con
 from tests.scheduling.acceptance.catalogues import DEFAULT_TYPES, FAKE_WELL_KNOWN
 from tests.scheduling.acceptance.provider import FakeProvider
 from tests.scheduling.acceptance.workloads import TEST, template
-from tests.verifier import _may_run, violations
+from tests.verifier import may_run, violations
 
 __all__ = ["Cluster", "Pass"]
 
@@ -406,7 +406,7 @@ class Cluster:
         labels = {HOSTNAME: to.name, **to.labels}
         if not machine.initialized:
             labels[INITIALIZED_LABEL] = "true"
-        assert list(_may_run(of, labels, taints)) == []
+        assert list(may_run(of, labels, taints)) == []
         self.bind(of, to)
         after = self.snapshot.state_nodes_by_node[to.name]
         over = {

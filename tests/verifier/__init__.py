@@ -1,0 +1,107 @@
+"""An independent judge of scheduling plans.
+
+Shares no code with `karpenter_core.scheduling`: plain dictionaries and loops, written from
+Kubernetes' rules. It looks at every machine a planned claim may become (every listed type with
+every offering that the claim allows) as a node with labels, and asks whether each pod may run
+there; it adds up requests, daemons, ports, volumes, limits and reservations; and it replays the
+pods in the plan's order against everything that looks at other pods.
+"""
+
+from __future__ import annotations
+
+from tests.verifier.alone import hosts_alone
+from tests.verifier.contents import (
+    claim_machines,
+    existing_node,
+    limits,
+    may_run,
+    planned_claim,
+    pool_of,
+    reservations,
+)
+from tests.verifier.places import claim_place, existing_place
+from tests.verifier.replay import Replay
+from tests.verifier.rules import hard_spreads
+
+__all__ = ["hosts_alone", "may_run", "violations"]
+
+
+def violations(problem, plan, *, strict_min_values=True):
+    """Return everything that is wrong with a plan, as texts; empty when it is valid."""
+    found = list(_bookkeeping(problem, plan))
+    nodes = {node.name: node for node in problem.nodes}
+    for name, pods in plan.existing.items():
+        texts = existing_node(problem, nodes[name], pods)
+        found += (f"node {name}: {text}" for text in texts)
+    launched = {}
+    for number, claim in enumerate(plan.claims):
+        by_type = claim_machines(problem, claim)
+        launched[number] = [machine for listed in by_type.values() for machine in listed]
+        texts = planned_claim(problem, claim, by_type, strict_min_values=strict_min_values)
+        found += (f"claim {number} ({claim.pool}): {text}" for text in texts)
+    found += limits(problem, plan)
+    found += reservations(problem, launched)
+    if _order_matters(problem) or plan.sequence:
+        found += _order(plan)
+        found += _replay(problem, plan, launched)
+    return found
+
+
+def _bookkeeping(problem, plan):
+    placed = [pod.uid for pod in _placed(plan)] + list(plan.unschedulable)
+    if sorted(placed) != sorted(pod.uid for pod in problem.pods):
+        yield f"pods are not each in one place: {sorted(placed)}"
+    if not all(claim.pods for claim in plan.claims):
+        yield "a claim without pods"
+    total = sum(claim.cheapest.price_per_hour for claim in plan.claims)
+    if abs(total - plan.cost.hourly) > 1e-6:
+        yield f"cost {plan.cost.hourly} is not the sum {total}"
+
+
+def _placed(plan):
+    on_claims = [pod for claim in plan.claims for pod in claim.pods]
+    return on_claims + [pod for pods in plan.existing.values() for pod in pods]
+
+
+def _order(plan):
+    placed = sorted(pod.uid for pod in _placed(plan))
+    if sorted(plan.sequence) != placed:
+        yield f"the sequence {sorted(plan.sequence)} is not what was placed: {placed}"
+
+
+def _order_matters(problem):
+    """Whether any constraint looks at other pods; without one, any order is as good."""
+    pods = [*problem.pods, *(pod for node in problem.nodes for pod in node.pods)]
+    return any(
+        pod.shape.pod_affinity or pod.shape.pod_anti_affinity or hard_spreads(pod.shape)
+        for pod in pods
+    )
+
+
+def _replay(problem, plan, launched):
+    gone = {pod.uid for pod in problem.pods}
+    existing = {node.name: existing_place(node, gone) for node in problem.nodes}
+    claims = [
+        claim_place(
+            number, claim, launched[number], pool_of(problem, claim).spec.template.spec.taints
+        )
+        for number, claim in enumerate(plan.claims)
+        if launched[number]
+    ]
+    hosts = {
+        pod.uid: (place, pod)
+        for place, pods in (
+            *((existing[name], pods) for name, pods in plan.existing.items()),
+            *zip(claims, (c.pods for n, c in enumerate(plan.claims) if launched[n]), strict=True),
+        )
+        for pod in pods
+    }
+    replay = Replay(problem, [*existing.values(), *claims])
+    placed = {}
+    for place, pod in hosts.values():
+        placed.setdefault(place, []).append(pod)
+    yield from replay.unfixed(placed)
+    for uid in plan.sequence:
+        if uid in hosts:
+            place, pod = hosts[uid]
+            yield from replay.place(pod, place)

@@ -1,0 +1,276 @@
+"""What is on a node: labels, taints, room, ports and volumes, and what claims count against."""
+
+from __future__ import annotations
+
+from tests.verifier.places import machines, node_options, pool_allows, pool_labels
+from tests.verifier.rules import (
+    CAPACITY_TYPE,
+    DEPRECATED,
+    HARD_EFFECTS,
+    INSTANCE_TYPE,
+    add,
+    meets,
+    over,
+    port_conflicts,
+    quantities,
+    requests,
+    selects_node,
+    tolerates_all,
+)
+
+# -- existing nodes --------------------------------------------------------------------------------
+
+
+def existing_node(problem, node, pods):
+    if node.closed and pods:
+        yield f"takes no more pods, and got {[pod.name for pod in pods]}"
+    for labels in node_options(node):
+        for pod in distinct(pods):
+            yield from may_run(pod, labels, node.taints)
+        yield from _volumes_mountable(problem, pods, labels)
+    used = dict.fromkeys(node.available, 0)
+    for pod in pods:
+        add(used, requests(pod.shape))
+    yield from over(used, node.available)
+    gone = {pod.uid for pod in problem.pods}
+    ports = list(node.host_ports)
+    for bound in node.pods:
+        if bound.uid not in gone:
+            ports += bound.shape.host_ports
+    yield from port_conflicts(ports, pods)
+    yield from _attach_limits(problem, node, pods)
+
+
+def _attach_limits(problem, node, pods):
+    attached = {driver: set(claims) for driver, claims in node.volumes.items()}
+    for pod in pods:
+        if pod.uid in problem.volumes:
+            for driver, claims in problem.volumes[pod.uid].attached.items():
+                attached.setdefault(driver, set()).update(claims)
+    grown = {driver for driver in attached if attached[driver] - node.volumes.get(driver, set())}
+    for driver in sorted(grown & set(node.volume_limits)):
+        if len(attached[driver]) > node.volume_limits[driver]:
+            yield (
+                f"{driver} attaches {len(attached[driver])} volumes, "
+                f"the limit is {node.volume_limits[driver]}"
+            )
+
+
+# -- planned claims --------------------------------------------------------------------------------
+
+
+def claim_machines(problem, claim):
+    """List what a claim may become, by type; offerings too small for its pods are left alone.
+
+    The provider knows the requests: of a type whose offerings give different machines it launches
+    one that holds them. When none does, all are returned, so that the shortage is reported.
+    """
+    types = {t.name: t for t in problem.catalogues[claim.pool].instance_types}
+    taints = pool_of(problem, claim).spec.template.spec.taints
+    wanted = {r.key: r for r in claim.requirements}
+    found = {}
+    for name in claim.instance_types:
+        listed = machines(types[name], claim.labels, wanted)
+        large = [m for m in listed if not list(_overfull(problem, claim.pods, m, taints))]
+        found[name] = large or listed
+    return found
+
+
+def pool_of(problem, claim):
+    return next(pool for pool in problem.pools if pool.name == claim.pool)
+
+
+def planned_claim(problem, claim, by_type, *, strict_min_values):
+    pool = pool_of(problem, claim)
+    for name, listed in by_type.items():
+        if not listed:
+            yield f"{name} cannot be bought under the claim's requirements"
+        for machine in listed:
+            texts = machine_faults(problem, pool, claim.pods, machine)
+            yield from (f"{name}: {text}" for text in texts)
+    yield from _written_down(claim, by_type)
+    if strict_min_values:
+        yield from _min_values(problem, pool, claim)
+
+
+def machine_faults(problem, pool, pods, machine):
+    """Yield what is wrong with putting pods on one machine of a pool."""
+    taints = pool.spec.template.spec.taints
+    for pod in distinct(pods):
+        yield from may_run(pod, machine.labels, taints)
+    yield from _overfull(problem, pods, machine, taints)
+    ports = [
+        port
+        for daemon in _daemons_on(problem, machine.labels, taints)
+        for port in daemon.shape.host_ports
+    ]
+    yield from port_conflicts(ports, pods)
+    yield from _volumes_mountable(problem, pods, machine.labels)
+    yield from _of_the_pool(problem, pool, machine.labels)
+
+
+def _of_the_pool(problem, pool, labels):
+    for key, value in pool_labels(pool).items():
+        if labels.get(key) != value:
+            yield f"the pool says {key}={value}, the machine {labels.get(key)}"
+    for requirement in pool.spec.template.spec.requirements:
+        key = DEPRECATED.get(requirement.key, requirement.key)
+        if key not in labels and key in problem.well_known:
+            continue  # the provider says nothing of it, so the node may get it yet
+        if not pool_allows(pool, key, labels.get(key)):
+            yield f"the pool requires {requirement}, the machine has {labels.get(key)}"
+
+
+def _overfull(problem, pods, machine, taints):
+    used = {}
+    for daemon in _daemons_on(problem, machine.labels, taints):
+        add(used, requests(daemon.shape))
+    for pod in pods:
+        add(used, requests(pod.shape))
+    yield from over(used, machine.room)
+
+
+def _daemons_on(problem, labels, taints):
+    return [
+        daemon
+        for daemon in problem.daemons
+        if tolerates_all(daemon.shape, taints) and selects_node(daemon.shape, labels)
+    ]
+
+
+def _written_down(claim, by_type):
+    """Check what the claim says of itself: order and price of its types, its requirements."""
+    prices = [min(m.price for m in listed) for listed in by_type.values() if listed]
+    if prices != sorted(prices):
+        yield "types are not sorted by price"
+    if prices and abs(prices[0] - claim.cheapest.price_per_hour) > 1e-9:
+        yield f"cheapest is {claim.cheapest.price_per_hour}, should be {prices[0]}"
+    if claim.cheapest.instance_type != claim.instance_types[0]:
+        yield "the cheapest type is not the first"
+    wanted = {r.key: r for r in claim.requirements}
+    if set(wanted[INSTANCE_TYPE].values) != set(claim.instance_types):
+        yield "requirement and list of instance types differ"
+
+
+def _min_values(problem, pool, claim):
+    types = {t.name: t for t in problem.catalogues[claim.pool].instance_types}
+    for spec in pool.spec.template.spec.requirements:
+        if not spec.min_values:
+            continue
+        values = set()
+        for name in claim.instance_types:
+            for requirement in types[name].requirements.values():
+                if requirement.key == spec.key and not requirement.complement:
+                    values |= set(requirement.values)
+        if len(values) < spec.min_values:
+            yield f"minValues {spec.min_values} of {spec.key} missed: {sorted(values)}"
+
+
+# -- one pod on one machine ------------------------------------------------------------------------
+
+
+def may_run(pod, labels, taints):
+    if not tolerates_all(pod.shape, taints):
+        hard = [(t.key, t.value, t.effect) for t in taints if t.effect in HARD_EFFECTS]
+        yield f"{pod.name} does not tolerate {hard}"
+    if not selects_node(pod.shape, labels):
+        yield f"{pod.name} does not select {labels}"
+
+
+def distinct(pods):
+    """Keep one pod of each shape: the others ask for the same."""
+    return {id(pod.shape): pod for pod in pods}.values()
+
+
+def _volumes_mountable(problem, pods, labels):
+    for pod in pods:
+        volumes = problem.volumes.get(pod.uid)
+        if volumes is None or not volumes.alternatives:
+            continue
+        if not any(
+            all(meets(requirement, labels) for requirement in alternative.values())
+            for alternative in volumes.alternatives
+        ):
+            alternatives = [str(alternative) for alternative in volumes.alternatives]
+            yield f"volumes of {pod.name} are not to be had here, but under {alternatives}"
+
+
+# -- what all claims share -------------------------------------------------------------------------
+
+
+def limits(problem, plan):
+    """Check that no pool exceeds its limits, even if the largest type of each claim launches."""
+    for pool in problem.pools:
+        limited = quantities(pool.spec.limits)
+        claims = [claim for claim in plan.claims if claim.pool == pool.name]
+        if not limited or not claims:
+            continue
+        types = {t.name: t for t in problem.catalogues[pool.name].instance_types}
+        used = dict(problem.pool_usage.get(pool.name, {}))
+        for claim in claims:
+            listed = [types[name] for name in claim.instance_types]
+            largest = {
+                name: max(_largest(instance_type, name) for instance_type in listed)
+                for name in limited
+                if name != "nodes"
+            }
+            add(used, {**largest, "nodes": 1})
+        for name, limit in limited.items():
+            if used.get(name, 0) > limit:
+                yield f"pool {pool.name}: {name} {used[name]} exceeds the limit {limit}"
+
+
+def _largest(instance_type, resource):
+    overrides = [o.capacity_override or {} for o in instance_type.offerings if o.available]
+    plain = instance_type.capacity.get(resource, 0)
+    return max([override.get(resource, plain) for override in overrides], default=plain)
+
+
+def reservations(problem, by_claim):
+    """Check that all claims which can only be reserved find an instance of a reservation.
+
+    `by_claim` lists the machines of each claim. A claim that may use one of several reservations is
+    content with any that is left: a matching of claims to instances.
+    """
+    supply = {}
+    for catalogue in problem.catalogues.values():
+        for instance_type in catalogue.instance_types:
+            for offering in instance_type.offerings:
+                if offering.capacity_type == "reserved":
+                    known = supply.get(_reservation(offering), offering.reservation_capacity)
+                    supply[_reservation(offering)] = min(known, offering.reservation_capacity)
+    wishes = {
+        number: {_reservation(machine.offering) for machine in listed}
+        for number, listed in by_claim.items()
+        if listed and all(m.labels.get(CAPACITY_TYPE) == "reserved" for m in listed)
+    }
+    holders = {name: [] for name in supply}
+    for number, wished in wishes.items():
+        if not _reserve(number, wishes, supply, holders, set()):
+            yield f"claim {number}: nothing is left of reservations {sorted(wished)} for it"
+
+
+def _reserve(number, wishes, supply, holders, tried):
+    for name in sorted(wishes[number] - tried):
+        tried.add(name)
+        if len(holders[name]) < supply[name]:
+            holders[name].append(number)
+            return True
+        for other in list(holders[name]):
+            if _reserve(other, wishes, supply, holders, tried):
+                holders[name].remove(other)
+                holders[name].append(number)
+                return True
+    return False
+
+
+def _reservation(offering):
+    """Name a reservation: whatever reserved offerings say beyond zone and capacity type."""
+    return tuple(
+        sorted(
+            f"{r.key}={value}"
+            for r in offering.requirements.values()
+            if r.key not in {CAPACITY_TYPE, "topology.kubernetes.io/zone"} and not r.complement
+            for value in r.values
+        )
+    )

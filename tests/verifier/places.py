@@ -1,0 +1,197 @@
+"""Where pods are: existing nodes, and planned claims as every node they may become.
+
+A machine is one way in which a claim can be launched: a listed type, one of its offerings that the
+claim allows, and a value for each label that the type leaves open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+
+from tests.verifier.rules import DEPRECATED, HOSTNAME, allows, holds
+
+SIMULATED = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
+_MOST_OPTIONS = 4096
+
+
+@dataclass(eq=False)
+class Machine:
+    """One node that a claim may become."""
+
+    labels: dict
+    offering: object
+    instance_type: object
+
+    @property
+    def price(self):
+        return self.offering.price.amount
+
+    @property
+    def capacity(self):
+        return {**self.instance_type.capacity, **(self.offering.capacity_override or {})}
+
+    @property
+    def room(self):
+        """What daemons and pods may use: less what the system keeps, less huge pages."""
+        overhead = {
+            **self.instance_type.overhead.total(),
+            **(self.offering.overhead_override or {}),
+        }
+        capacity = self.capacity
+        room = {name: amount - overhead.get(name, 0) for name, amount in capacity.items()}
+        huge = sum(amount for name, amount in capacity.items() if name.startswith("hugepages-"))
+        if huge:
+            room["memory"] = max(room.get("memory", 0) - huge, 0)
+        return room
+
+
+def machines(instance_type, labels, wanted):
+    """List the nodes a type may become under labels and requirements (by key) of a claim."""
+    known = {r.key: r for r in instance_type.requirements.values()}
+    found = []
+    for offering in instance_type.offerings:
+        if not offering.available:
+            continue
+        sold = {r.key: r for r in offering.requirements.values()}
+        if not all(_offering_allowed(r, wanted.get(key)) for key, r in sold.items()):
+            continue
+        fixed = {**labels, **SIMULATED}
+        fixed |= {key: min(r.values) for key, r in sold.items() if r.values and not r.complement}
+        choices = {
+            key: [v for v in sorted(r.values) if allows(wanted.get(key), v)]
+            for key, r in known.items()
+            if not r.complement and r.values and key not in fixed and key not in sold
+        }
+        found += [
+            Machine({**fixed, **dict(zip(choices, values, strict=True))}, offering, instance_type)
+            for values in product(*choices.values())
+        ]
+    return found
+
+
+def _offering_allowed(sold, wanted):
+    """An offering is one machine, so what it says of a label is a single value or none at all."""
+    if wanted is None:
+        return True
+    if sold.complement or not sold.values:
+        return wanted.complement == bool(wanted.values)
+    return all(allows(wanted, value) for value in sold.values)
+
+
+@dataclass(eq=False)
+class Place:
+    """A node, or what will be one: everything it may look like, and the pods on it so far."""
+
+    name: str
+    options: list
+    """The labels it may have: one dictionary, or one for each machine."""
+    taints: tuple
+    pods: list = field(default_factory=list)
+    planned: bool = False
+    closed: bool = False
+
+    def __post_init__(self):
+        self._domains = {}
+
+    def domains(self, key):
+        """Return the values that a label may take here; None is among them when it may lack."""
+        known = self._domains.get(key)
+        if known is None:
+            known = self._domains[key] = frozenset(labels.get(key) for labels in self.options)
+        return known
+
+
+def existing_place(node, gone):
+    """Make a place of an existing node; `gone` are the UIDs that are being placed anew."""
+    return Place(
+        name=f"node {node.name}",
+        options=node_options(node),
+        taints=node.taints,
+        pods=[
+            pod
+            for pod in node.pods
+            if pod.uid not in gone
+            and pod.phase not in {"Succeeded", "Failed"}
+            and pod.deletion_timestamp is None
+        ],
+        closed=node.closed,
+    )
+
+
+def node_options(node):
+    """List the labels an existing node may have: one way, unless it is a claim still open."""
+    labels = {HOSTNAME: node.name, **node.labels}
+    if node.requirements is None:
+        return [labels]
+    finite = {
+        r.key: [v for v in sorted(r.values) if allows(r, v)]
+        for r in node.requirements.values()
+        if not r.complement and r.values
+    }
+    options = [labels]
+    for key, values in sorted(finite.items(), key=lambda item: len(item[1])):
+        if len(options) * len(values) > _MOST_OPTIONS:
+            raise AssertionError(f"{node.name} may be too many things")
+        options = [{**option, key: value} for option in options for value in values]
+    return options
+
+
+def claim_place(number, claim, listed, taints):
+    """Make a place of a planned claim; `listed` are its machines."""
+    name = f"claim {number} ({claim.pool})"
+    return Place(
+        name=name,
+        options=[{**machine.labels, HOSTNAME: name} for machine in listed],
+        taints=taints,
+        planned=True,
+    )
+
+
+def pool_labels(pool):
+    """Labels that every node of a pool gets."""
+    spec = pool.spec.template.spec
+    reference = spec.node_class_ref
+    return {
+        "karpenter.sh/nodepool": pool.name,
+        f"{reference.group}/{reference.kind.lower()}": reference.name,
+        **pool.spec.template.metadata.labels,
+    }
+
+
+def universe(problem):
+    """Return `key -> {value -> [taints]}`: the domains that pools can make, and behind what."""
+    found = {}
+    for pool in problem.pools:
+        if pool.name not in problem.catalogues:
+            continue
+        values = _imaginable(pool, problem.catalogues[pool.name])
+        for key, of_key in values.items():
+            for value in sorted(of_key):
+                if pool_allows(pool, key, value):
+                    behind = found.setdefault(key, {}).setdefault(value, [])
+                    behind.append(pool.spec.template.spec.taints)
+    return found
+
+
+def _imaginable(pool, catalogue):
+    """Collect the label values that a pool or its types speak of."""
+    values = {}
+    for requirement in pool.spec.template.spec.requirements:
+        if requirement.operator == "In":
+            key = DEPRECATED.get(requirement.key, requirement.key)
+            values.setdefault(key, set()).update(requirement.values)
+    for instance_type in catalogue.instance_types:
+        for requirement in instance_type.requirements.values():
+            if not requirement.complement:
+                values.setdefault(requirement.key, set()).update(requirement.values)
+    return values | {key: {value} for key, value in pool_labels(pool).items()}
+
+
+def pool_allows(pool, key, value):
+    """Whether a pool's requirements let a label (None: absent) have this value."""
+    return all(
+        holds(requirement.operator, requirement.values, value)
+        for requirement in pool.spec.template.spec.requirements
+        if DEPRECATED.get(requirement.key, requirement.key) == key
+    )

@@ -1,0 +1,289 @@
+"""Replay a plan in its order: each pod must pass the filters that look at other pods.
+
+Topology spread and pod (anti-)affinity as the Kubernetes scheduler counts them, on the true labels
+of nodes. Two things come from upstream instead, on the side of caution or because its cases demand
+it. Domains that pools could make count as empty ones, so no plan fills a zone while another, that
+is not there yet, would be due (hostnames: the minimum is 0). And a pod may be the first one of its
+affinity also when others of its kind run where its own node selector does not let it go.
+"""
+
+from __future__ import annotations
+
+from tests.verifier.places import universe
+from tests.verifier.rules import (
+    HOSTNAME,
+    hard_spreads,
+    holds,
+    label_of,
+    selects_node,
+    spread_selects,
+    term_matches,
+    term_selects,
+    tolerates_all,
+)
+
+ALL_EFFECTS = {"NoSchedule", "NoExecute", "PreferNoSchedule"}
+
+
+class Replay:
+    """The cluster as it fills up."""
+
+    def __init__(self, problem, places):
+        self.problem = problem
+        self.places = places
+        self._universe = universe(problem)
+        self._known = {}
+        self._objectors = [
+            (place, pod) for place in places for pod in place.pods if pod.shape.pod_anti_affinity
+        ]
+
+    # -- fixed domains -----------------------------------------------------------------------------
+
+    def unfixed(self, placed):
+        """Say which claims leave open what constraints count; `placed` are pods by place."""
+        owned = {}
+        for pods in placed.values():
+            for pod in pods:
+                for key, selects in self._constraints(pod.shape):
+                    owned.setdefault((key, id(pod.shape)), (pod, selects))
+        keys = {key for key, _ in owned if key != HOSTNAME}
+        for place, pods in placed.items():
+            for key in sorted(keys):
+                values = place.domains(key)
+                if place.planned and len(values) > 1:
+                    yield from self._why_fixed(place, pods, key, owned)
+
+    def _why_fixed(self, place, pods, key, owned):
+        values = sorted(str(value) for value in place.domains(key))
+        for (of_key, _), (owner, selects) in owned.items():
+            if of_key != key:
+                continue
+            for pod in pods:
+                if pod.shape is owner.shape:
+                    yield f"{place.name}: {key} not fixed: {pod.name} cares, it may be {values}"
+                    return
+                if selects(pod.shape, place):
+                    yield (
+                        f"{place.name}: {key} not fixed: {owner.name} counts {pod.name}, "
+                        f"it may be {values}"
+                    )
+                    return
+
+    def _constraints(self, shape):
+        """Yield the key of each hard constraint, and whether it counts a shape at a place."""
+        for spread in hard_spreads(shape):
+            yield spread.topology_key, self._counting(spread, shape)
+        for term in (*shape.pod_affinity, *shape.pod_anti_affinity):
+            yield term.topology_key, self._meant(term, shape)
+
+    def _counting(self, spread, owner):
+        return lambda shape, place: (
+            self._spread_selects(spread, owner, shape) and self._included(spread, owner, place)
+        )
+
+    def _meant(self, term, owner):
+        return lambda shape, _: self._term_selects(term, owner, shape)
+
+    # -- the turn of one pod -----------------------------------------------------------------------
+
+    def place(self, pod, place):
+        """Yield what is wrong with putting a pod here now, and put it."""
+        for spread in hard_spreads(pod.shape):
+            yield from (f"{pod.name}: {text}" for text in self._spread(spread, pod, place))
+        for texts in (self._affinity, self._anti_affinity, self._inverse):
+            yield from (f"{pod.name}: {text}" for text in texts(pod, place))
+        place.pods.append(pod)
+        if pod.shape.pod_anti_affinity:
+            self._objectors.append((place, pod))
+
+    # -- topology spread ---------------------------------------------------------------------------
+
+    def _spread(self, spread, pod, place):
+        key, shape = spread.topology_key, pod.shape
+        here = place.domains(key)
+        if None in here:
+            yield f"spread over {key}: {place.name} has no such label"
+            return
+        counts = self._spread_counts(spread, shape, place)
+        own = 1 if self._spread_selects(spread, shape, shape) else 0
+        worst = max(sorted(here), key=lambda domain: counts.get(domain, 0))
+        skews = [
+            counts.get(worst, 0) + own - self._minimum(spread, shape, counts, potential)
+            for potential in self._potentials(spread, pod, place)
+        ]
+        if min(skews) > spread.max_skew:
+            yield (
+                f"spread over {key}: skew {min(skews)} in {worst} exceeds {spread.max_skew}, "
+                f"counts {dict(sorted(counts.items()))}, own {own}"
+            )
+
+    def _spread_counts(self, spread, shape, host):
+        """Count per domain of the nodes that are there; unlike others, empty ones count as 0.
+
+        A node takes part when the constraint's policies let it, and when it has the keys of all the
+        pod's constraints. A claim takes part when all of its machines would.
+        """
+        counts = {}
+        keys = [s.topology_key for s in hard_spreads(shape)]
+        for place in self.places:
+            if place.planned and not place.pods and place is not host:
+                continue
+            if any(None in place.domains(key) for key in keys):
+                continue
+            if not self._included(spread, shape, place):
+                continue
+            count = sum(1 for pod in place.pods if self._spread_selects(spread, shape, pod.shape))
+            if place.closed and not count:
+                continue  # it is going, and nothing on it counts
+            for domain in place.domains(spread.topology_key):
+                counts[domain] = counts.get(domain, 0) + count
+        return counts
+
+    def _spread_selects(self, spread, owner, shape):
+        return self._remembered(
+            (id(spread), id(owner), id(shape)), lambda: spread_selects(spread, owner, shape)
+        )
+
+    def _included(self, spread, shape, place):
+        return self._remembered(
+            (id(spread), id(shape), id(place)), lambda: self._is_included(spread, shape, place)
+        )
+
+    @staticmethod
+    def _is_included(spread, shape, place):
+        if spread.node_affinity_policy == "Honor" and not all(
+            selects_node(shape, labels) for labels in place.options
+        ):
+            return False
+        return spread.node_taints_policy != "Honor" or tolerates_all(shape, place.taints)
+
+    def _potentials(self, spread, pod, place):
+        """Yield the domains that could be made, as each term that lets the pod here sees them."""
+        key, shape = spread.topology_key, pod.shape
+        reachable = [
+            value
+            for value, behind in self._universe.get(key, {}).items()
+            if spread.node_taints_policy != "Honor"
+            or any(tolerates_all(shape, taints, ALL_EFFECTS) for taints in behind)
+        ]
+        terms = [
+            term
+            for term in shape.required_node_terms
+            if all(term_matches(term, labels) for labels in place.options)
+        ] or [None]
+        for term in terms:
+            yield [value for value in reachable if _may_select(shape, term, key, value)]
+
+    @staticmethod
+    def _minimum(spread, shape, counts, potential):
+        if spread.topology_key == HOSTNAME:
+            return 0
+        domains = {*counts, *potential}
+        if spread.min_domains is not None and len(domains) < spread.min_domains:
+            return 0
+        return min((counts.get(domain, 0) for domain in domains), default=0)
+
+    # -- pod affinity ------------------------------------------------------------------------------
+
+    def _affinity(self, pod, place):
+        """All terms must hold, by pods that match every one of them."""
+        terms = pod.shape.pod_affinity
+        if not terms:
+            return
+        matching = [
+            other
+            for other in self.places
+            if any(self._matches_all(terms, pod.shape, p.shape) for p in other.pods)
+        ]
+        missing = []
+        for term in terms:
+            key = term.topology_key
+            here = place.domains(key)
+            if None in here:
+                yield f"affinity over {key}: {place.name} has no such label"
+                return
+            there = {
+                next(iter(other.domains(key))) for other in matching if len(other.domains(key)) == 1
+            }
+            if not here <= there:
+                missing.append(key)
+        if not missing:
+            return
+        if self._matches_all(terms, pod.shape, pod.shape) and not any(
+            self._reachable(pod.shape, other, term.topology_key)
+            for other in matching
+            for term in terms
+        ):
+            return
+        yield (
+            f"affinity over {', '.join(missing)}: no matching pod in its domain, "
+            f"they are on {[other.name for other in matching]}"
+        )
+
+    def _matches_all(self, terms, owner, shape):
+        return all(self._term_selects(term, owner, shape) for term in terms)
+
+    @staticmethod
+    def _reachable(shape, place, key):
+        """Whether a pod's node selector lets it into a domain of this place, as far as one knows."""
+        return any(
+            value is not None
+            and any(
+                _may_select(shape, term, key, value) for term in shape.required_node_terms or [None]
+            )
+            for value in place.domains(key)
+        )
+
+    # -- pod anti-affinity -------------------------------------------------------------------------
+
+    def _anti_affinity(self, pod, place):
+        for term in pod.shape.pod_anti_affinity:
+            for other, neighbour in self._neighbours(place, term.topology_key):
+                if self._term_selects(term, pod.shape, neighbour.shape):
+                    yield (
+                        f"anti-affinity over {term.topology_key}: "
+                        f"{neighbour.name} on {other.name} is in the same domain"
+                    )
+                    break
+
+    def _inverse(self, pod, place):
+        """Nobody who is there already may object."""
+        for other, neighbour in self._objectors:
+            for term in neighbour.shape.pod_anti_affinity:
+                key = term.topology_key
+                if self._term_selects(term, neighbour.shape, pod.shape) and (
+                    (place.domains(key) & other.domains(key)) - {None}
+                ):
+                    yield (
+                        f"anti-affinity over {key}: {neighbour.name} on {other.name} "
+                        f"does not want it in its domain"
+                    )
+
+    def _neighbours(self, place, key):
+        """Yield the pods that may be in the same domain, with their places."""
+        here = place.domains(key) - {None}
+        for other in self.places:
+            if other.pods and here & other.domains(key):
+                yield from ((other, pod) for pod in other.pods)
+
+    def _term_selects(self, term, owner, shape):
+        return self._remembered(
+            (id(term), id(owner), id(shape)),
+            lambda: term_selects(term, owner, shape, self.problem.namespaces),
+        )
+
+    def _remembered(self, question, answer):
+        if question not in self._known:
+            self._known[question] = answer()
+        return self._known[question]
+
+
+def _may_select(shape, term, key, value):
+    """Whether node selector and a term (None: there are none) let one label have a value."""
+    labels = {key: value}
+    wanted = {k: v for k, v in shape.node_selector.items() if label_of(labels, k) is not None}
+    if not all(label_of(labels, k) == v for k, v in wanted.items()):
+        return False
+    expressions = [] if term is None else term.match_expressions
+    of_key = [e for e in expressions if label_of(labels, e.key) is not None]
+    return all(holds(expression.operator, expression.values, value) for expression in of_key)
