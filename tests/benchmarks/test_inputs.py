@@ -1,0 +1,120 @@
+"""Benchmarks are worth something only on the same inputs: these are their checksums."""
+
+import json
+from hashlib import sha256
+
+import pytest
+
+from benchmarks import mixes
+from benchmarks.inputs import load
+from karpenter_core.scheduling.problem import PreferencePolicy
+
+REFERENCE = {
+    1: (500, 512, "fbfcf9f0f7d8d3d3"),
+    50: (39300, 63888, "28e736426f3b0cd8"),
+    100: (70650, 137892, "a0d7166f1902613c"),
+    500: (324400, 676592, "5ce9cc12908595ad"),
+    1000: (663350, 1341084, "cc1ba9248979f878"),
+    1500: (1015400, 2071108, "b5f8d7f36ddb2c7f"),
+    2000: (1319500, 2769052, "f9b5a4e4591c9e27"),
+    5000: (3309000, 6708012, "4c21e72ce166a9fd"),
+    10000: (6628950, 13375332, "b77b3beb7a5d56f2"),
+    20000: (13399850, 26928028, "5f8dbaee853fd607"),
+}
+"""Pods -> total milli-CPUs, total MiB, digest: what the reference's generator of pods makes."""
+
+
+def _digest(document):
+    return sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("count", REFERENCE)
+def test_diverse_mix_is_the_references(count):
+    assert mixes.checksum(mixes.diverse(count)) == REFERENCE[count]
+
+
+def test_preferences_ask_for_what_the_references_do():
+    pod = mixes.preferences(2)[0]
+
+    assert (pod.cpu_milli, pod.memory_mib) == (100, 4096)
+
+
+@pytest.mark.parametrize(
+    ("case", "pods", "digest"),
+    [
+        ("diverse-500/fake400", 500, "fd902593ee49ec86"),
+        ("generic-500/real/on-demand", 500, "34bd8f82d74e2a48"),
+        ("deployments-2000/real/daemons", 48_100, "f73fd2677d36af7f"),
+        ("tangled-3/real", 93, "c3b28217f77fde88"),
+        ("ignore-4000/fake400", 4000, "e6af7af2a9ce040d"),
+    ],
+)
+def test_cases_never_change(case, pods, digest):
+    asked = load(case)
+
+    assert (len(asked.problem.pods), _digest(asked.document())) == (pods, digest)
+
+
+def test_reference_catalogue_is_linear_in_price():
+    types = load("diverse-1/fake400").instance_types
+
+    assert [t.name for t in (types[0], types[-1])] == ["fake-it-0", "fake-it-399"]
+    assert {len(t.offerings) for t in types} == {5}
+    assert types[399].capacity == {"cpu": 400_000, "memory": 800 * 2**30, "pods": 4000}
+    assert types[0].allocatable() == {"cpu": 900, "memory": 2038 * 2**20, "pods": 10}
+    assert types[1].offerings[0].price.amount == pytest.approx(0.2 + 0.4294967296)
+
+
+def test_realistic_catalogue_has_the_structure_of_a_clouds():
+    types = load("diverse-1/real").instance_types
+    offerings = [offering for t in types for offering in t.offerings]
+
+    assert (len(types), len({t.name for t in types})) == (800, 800)
+    assert {o.zone for o in offerings} == {"test-zone-1", "test-zone-2", "test-zone-3"}
+    assert {o.capacity_type for o in offerings} == {"spot", "on-demand"}
+    assert 4200 < len(offerings) < 4800
+
+
+def test_pods_of_one_template_share_their_shape():
+    pods = load("deployments-5/real").problem.pods
+
+    assert len({id(pod.shape) for pod in pods}) == 5
+    assert len({pod.uid for pod in pods}) == len(pods)
+
+
+def test_options_reach_the_problem():
+    bare = load("diverse-10/real").problem
+    full = load("diverse-10/real/daemons/nodes/on-demand").problem
+
+    assert (len(bare.daemons), len(bare.nodes)) == (0, 0)
+    assert (len(full.daemons), len(full.nodes)) == (4, 1000)
+    assert sum(d.shape.requests["cpu"] for d in full.daemons) == 500
+    assert sum(d.shape.requests["memory"] for d in full.daemons) == 768 * 2**20
+    assert full.pools[0].spec.template.spec.requirements[0].values == ("on-demand",)
+
+
+def test_running_nodes_hold_no_more_than_they_have():
+    nodes = load("diverse-10/real/nodes").problem.nodes
+    keepers = [{pod.shape.labels.get("app") for pod in node.pods} for node in nodes]
+
+    assert all(amount >= 0 for node in nodes for amount in node.available.values())
+    assert all(
+        sum(pod.shape.labels.get("app") == "nginx" for pod in node.pods) <= 1 for node in nodes
+    )
+    assert sum("nginx" in apps for apps in keepers) > 500
+
+
+def test_preference_cases_differ_in_policy_only():
+    respect, ignore = load("respect-10/fake400"), load("ignore-10/fake400")
+
+    assert respect.options.preferences is PreferencePolicy.RESPECT
+    assert ignore.options.preferences is PreferencePolicy.IGNORE
+    assert respect.document()["pods"] == ignore.document()["pods"]
+
+
+@pytest.mark.parametrize(
+    "case", ["diverse-10", "strange-10/real", "diverse-10/real/odd", "openb/aws"]
+)
+def test_unknown_cases_are_refused(case):
+    with pytest.raises(ValueError, match=case):
+        load(case)
