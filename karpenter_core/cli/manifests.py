@@ -6,6 +6,7 @@ Each object keeps where it came from, so that a refusal names file, document and
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["DAEMON_SET_PODS", "Entry", "read_entries"]
+__all__ = ["BOUND_PODS", "DAEMON_SET_PODS", "Entry", "read_entries"]
 
 DAEMON_SET_PODS: Final = "daemonSetPods"
 """Key of the pods that one node of each kind would run."""
+
+BOUND_PODS: Final = "boundPods"
+"""Key of the pods that are on a node already."""
+
+STDIN: Final = "-"
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -28,7 +34,7 @@ _KINDS: Final = {
     "nodeClasses": ("", ""),
     "nodes": ("v1", "Node"),
     "pods": ("v1", "Pod"),
-    "boundPods": ("v1", "Pod"),
+    BOUND_PODS: ("v1", "Pod"),
     DAEMON_SET_PODS: ("v1", "Pod"),
     "daemonSets": ("apps/v1", "DaemonSet"),
     "namespaces": ("v1", "Namespace"),
@@ -38,8 +44,16 @@ _KINDS: Final = {
     "storageClasses": ("storage.k8s.io/v1", "StorageClass"),
     "csiNodes": ("storage.k8s.io/v1", "CSINode"),
     "volumeAttachments": ("storage.k8s.io/v1", "VolumeAttachment"),
+    "services": ("v1", "Service"),
+    "replicationControllers": ("v1", "ReplicationController"),
+    "replicaSets": ("apps/v1", "ReplicaSet"),
+    "statefulSets": ("apps/v1", "StatefulSet"),
+    "deployments": ("apps/v1", "Deployment"),
+    "jobs": ("batch/v1", "Job"),
 }
 """Keys of one JSON object that holds a whole cluster, and what their lists hold."""
+
+_BY_LOWER_CASE: Final = {key.lower(): key for key in _KINDS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +65,40 @@ class Entry:
     key: str = ""
 
     @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return str(self.manifest["apiVersion"]).rpartition("/")[0]
+
+    @property
+    def kind(self) -> str:
+        """The kind."""
+        return str(self.manifest["kind"])
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata; empty when there is none."""
+        return cast("dict[str, Any]", self.manifest.get("metadata") or {})
+
+    @property
+    def name(self) -> str:
+        """The name; empty when it has none."""
+        return str(self.metadata.get("name") or "")
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, as written."""
+        return str(self.metadata.get("namespace") or "")
+
+    @property
     def title(self) -> str:
         """Kind and name, as messages say them."""
-        metadata: Any = self.manifest.get("metadata")
-        fields = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
-        namespace, name = fields.get("namespace"), fields.get("name", "")
-        return (
-            f'{self.manifest.get("kind", "object")} "{f"{namespace}/" if namespace else ""}{name}"'
-        )
+        return f'{self.kind} "{f"{self.namespace}/" if self.namespace else ""}{self.name}"'
 
 
 def read_entries(paths: Iterable[Path]) -> list[Entry]:
     """Read all objects of files and folders (their YAML and JSON files, by name, recursively).
+
+    The path `-` is the standard input.
 
     Raises:
         BadInputError: a file cannot be read, or something in it is no object.
@@ -73,39 +109,82 @@ def read_entries(paths: Iterable[Path]) -> list[Entry]:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
     if not files:
         raise BadInputError(f"{path}: no YAML or JSON file in this folder")
     return files
 
 
 def _read_file(file: Path) -> Iterator[Entry]:
+    is_stdin = str(file) == STDIN
+    name = "standard input" if is_stdin else str(file)
     try:
-        text = file.read_text(encoding="utf-8")
+        raw = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
+        text = raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise BadInputError(f"{file}: cannot be read: {reason}") from error
-    for number, document in enumerate(_documents(file, text), start=1):
+        raise BadInputError(f"{name}: cannot be read: {reason}") from error
+    for number, document in enumerate(_documents(name, text), start=1):
         if document is not None:
-            yield from _objects(document, f"{file}, document {number}")
+            yield from _objects(document, f"{name}, document {number}")
 
 
-def _documents(file: Path, text: str) -> list[Any]:
-    if file.suffix == ".json":
+def _documents(name: str, text: str) -> list[Any]:
+    """Read what a file holds; JSON is read as such whatever the file is called."""
+    is_json = name.lower().endswith(".json")
+    if is_json or text.lstrip().startswith(("{", "[")):
         try:
-            return [json.loads(text)]
+            return list(_json_documents(text))
         except json.JSONDecodeError as error:
-            raise BadInputError(f"{file}: line {error.lineno}: is not JSON: {error.msg}") from error
+            if is_json:
+                message = (
+                    f"{name}: line {error.lineno}: is not JSON: {error.msg} (column {error.colno})"
+                )
+                raise BadInputError(message) from error
+    return _yaml_documents(name, text)
+
+
+def _json_documents(text: str) -> Iterator[Any]:
+    """Read JSON documents that follow one another, as `jq` writes them."""
+    decoder = json.JSONDecoder()
+    position = 0
+    while True:
+        document, end = decoder.raw_decode(text, _next_token(text, position))
+        yield document
+        position = _next_token(text, end)
+        if position == len(text):
+            return
+
+
+def _next_token(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
+
+
+def _yaml_documents(name: str, text: str) -> list[Any]:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return list(yaml.load_all(text, Loader=loader))
+        return list(yaml.load_all(text, Loader=_yaml_loader()))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" line {mark.line + 1}:"
         problem = getattr(error, "problem", None) or str(error)
-        raise BadInputError(f"{file}:{line} is not YAML: {problem}") from error
+        raise BadInputError(f"{name}:{line} is not YAML: {problem}") from error
+
+
+def _yaml_loader() -> Any:
+    """Return a loader that leaves dates as text, as Kubernetes' own readers of YAML do."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    left_alone = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in found if tag not in left_alone]
+        for first, found in base.yaml_implicit_resolvers.items()
+    }
+    return type("ManifestLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
 def _objects(document: Any, where: str) -> Iterator[Entry]:
@@ -116,7 +195,7 @@ def _objects(document: Any, where: str) -> Iterator[Entry]:
     kind = manifest.get("kind")
     if isinstance(kind, str) and kind.endswith("List") and "items" in manifest:
         item_kind = kind.removesuffix("List")
-        version = str(manifest.get("apiVersion", ""))
+        version = str(manifest.get("apiVersion", "")) if item_kind else ""
         for number, item in enumerate(_items(manifest["items"], where, "items")):
             place = f"{where}, items[{number}]"
             yield _entry(item, place, api_version=version, kind=item_kind)
@@ -124,19 +203,31 @@ def _objects(document: Any, where: str) -> Iterator[Entry]:
     if kind is not None:
         yield _entry(manifest, where)
         return
-    unknown = sorted(key for key in manifest if key not in _KINDS)
-    if unknown:
-        raise BadInputError(
-            f'{where}: field "{unknown[0]}": unknown; an object needs apiVersion and kind, a '
-            f"cluster has the keys {', '.join(_KINDS)}"
-        )
+    yield from _cluster(manifest, where)
+
+
+def _cluster(manifest: dict[str, Any], where: str) -> Iterator[Entry]:
+    """Read an object whose keys hold lists; the case of a key does not matter."""
+    lists: dict[str, list[Any]] = {}
+    for written, value in manifest.items():
+        key = _BY_LOWER_CASE.get(str(written).lower())
+        if key is None:
+            raise BadInputError(
+                f'{where}: field "{written}": unknown; an object needs apiVersion and kind, a '
+                f"cluster has the keys {', '.join(_KINDS)}"
+            )
+        if key in lists:
+            raise BadInputError(f'{where}: field "{written}": is there twice (as {key})')
+        lists[key] = _items(value, where, str(written))
     for key, (version, item_kind) in _KINDS.items():
-        for number, item in enumerate(_items(manifest.get(key) or [], where, key)):
+        for number, item in enumerate(lists.get(key, ())):
             place = f"{where}, {key}[{number}]"
             yield _entry(item, place, key=key, api_version=version, kind=item_kind)
 
 
 def _items(value: Any, where: str, field: str) -> list[Any]:
+    if value is None:
+        return []
     if not isinstance(value, list):
         raise BadInputError(f'{where}: field "{field}": must be a list')
     return cast("list[Any]", value)
@@ -146,12 +237,14 @@ def _entry(item: Any, where: str, *, key: str = "", api_version: str = "", kind:
     """Return one object; members of typed lists may leave out what the list says."""
     if not isinstance(item, dict):
         raise BadInputError(f"{where}: is no Kubernetes object but a {type(item).__name__}")
-    manifest = {"apiVersion": api_version, "kind": kind, **cast("dict[str, Any]", item)}
-    for field in ("apiVersion", "kind"):
-        manifest[field] = manifest[field] or {"apiVersion": api_version, "kind": kind}[field]
+    manifest = dict(cast("dict[str, Any]", item))
+    for field, implied in (("apiVersion", api_version), ("kind", kind)):
+        manifest[field] = manifest.get(field) or implied
         if not manifest[field] or not isinstance(manifest[field], str):
             raise BadInputError(f'{where}: field "{field}": missing')
+    if key and kind and manifest["kind"] != kind:
+        raise BadInputError(f'{where}: field "kind": must be {kind}, not {manifest["kind"]}')
     for field in ("metadata", "spec", "status"):
-        if not isinstance(manifest.get(field, {}) or {}, dict):
+        if not isinstance(manifest.get(field) or {}, dict):
             raise BadInputError(f'{where}: field "{field}": must be an object')
     return Entry(where=where, manifest=manifest, key=key)

@@ -1,39 +1,31 @@
-"""`karpenter plan --offline`: what would be launched for the pods in some files, and why not more.
+"""`karpenter plan`: what would be launched for pods that wait, and why some stay pending.
 
-The JSON is a contract that other tools read; apart from `timings` it is the same, byte for byte,
-on every run and in any process.
+The JSON is a contract that other tools read (`docs/reference/plan.md`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from rich.table import Table
-    from rich.text import Text
-
-    from karpenter_core.cli.offline import OfflineCluster
-    from karpenter_core.scheduling.problem import (
-        PlannedNodeClaim,
-        SchedulingPlan,
-        Unschedulable,
-    )
+    from karpenter_core.cli.cluster import Cluster
+    from karpenter_core.operator.settings import Settings
+    from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
 
 __all__ = ["plan", "register"]
 
-_SHOWN_PODS: Final = 20
-
 
 class Output(StrEnum):
-    """How the plan is shown."""
+    """How results are shown."""
 
     TABLE = "table"
     JSON = "json"
@@ -79,210 +71,72 @@ def plan(
 ) -> None:
     """Show which nodes would be launched for pending pods, and why some pods stay pending."""
     import json
-    import sys
 
+    from karpenter_core.cli.document import plan_document
+    from karpenter_core.cli.tables import print_plan
     from karpenter_core.errors import SettingsError
 
     if not offline:
         raise SettingsError("plan: only --offline, with files, is supported by this version")
-    document, cluster = _solve(
-        files,
-        instance_types_file=instance_types_file,
-        ignore_preferences=ignore_preferences,
-        packing=packing,
-    )
-    for kind, count in sorted(cluster.skipped.items()):
-        print(f"karpenter: {count} objects of kind {kind} ignored", file=sys.stderr)
-    if output is Output.JSON:
-        json.dump(document, sys.stdout, indent=2)
-        print()
-    else:
-        _print_tables(document)
-
-
-def _solve(
-    files: list[Path],
-    *,
-    instance_types_file: Path | None,
-    ignore_preferences: bool,
-    packing: PackingMode,
-) -> tuple[dict[str, Any], OfflineCluster]:
-    from karpenter_core.cli.offline import read_cluster
-    from karpenter_core.scheduling.problem import Packing, PreferencePolicy, SolveOptions
-    from karpenter_core.scheduling.solve import solve
-
     started = time.perf_counter()
-    cluster = asyncio.run(read_cluster(files, instance_types_file=instance_types_file))
+    cluster = asyncio.run(_read_offline(files, instance_types_file, ignore_preferences, packing))
     read = time.perf_counter()
-    options = SolveOptions(
-        packing=Packing(packing.value),
-        preferences=PreferencePolicy.IGNORE if ignore_preferences else PreferencePolicy.RESPECT,
-    )
-    solved = solve(cluster.input.problem, options)
+    solved = _solve(cluster)
     done = time.perf_counter()
-    document = _document(cluster, solved)
+    document = plan_document(cluster, solved)
     document["timings"] = {
         "readSeconds": round(read - started, 6),
         "solveSeconds": round(done - read, 6),
     }
-    return document, cluster
+    _print_notes(cluster)
+    if output is Output.JSON:
+        json.dump(document, sys.stdout, indent=2)
+        print()
+    else:
+        print_plan(document)
 
 
-def _document(cluster: OfflineCluster, solved: SchedulingPlan) -> dict[str, Any]:
-    """Write a plan as the JSON contract has it."""
-    existing: dict[str, list[str]] = {
-        name: [pod.key for pod in pods] for name, pods in cluster.input.waiting.items()
-    }
-    for name, pods in solved.existing.items():
-        existing.setdefault(name, []).extend(pod.key for pod in pods)
-    return {
-        "nodeClaims": [_claim(claim) for claim in solved.claims],
-        "existingNodes": {name: existing[name] for name in sorted(existing)},
-        "unschedulable": dict(sorted(_pending(cluster, solved).items())),
-        "cost": {
-            "hourly": solved.cost.hourly,
-            "lowerBound": solved.cost.lower_bound,
-            "firstFit": solved.cost.first_fit,
-        },
-    }
+async def _read_offline(
+    files: list[Path],
+    instance_types_file: Path | None,
+    ignore_preferences: bool,
+    packing: PackingMode,
+) -> Cluster:
+    from karpenter_core.cli.offline import read_offline
+    from karpenter_core.operator.settings import Settings
+
+    options = _options(Settings(), ignore_preferences=ignore_preferences, packing=packing)
+    return await read_offline(files, instance_types_file=instance_types_file, options=options)
 
 
-def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
-    return {
-        "nodePool": claim.pool,
-        "pods": [pod.key for pod in claim.pods],
-        "instanceTypes": list(claim.instance_types),
-        "cheapest": {
-            "instanceType": claim.cheapest.instance_type,
-            "zone": claim.cheapest.zone,
-            "capacityType": claim.cheapest.capacity_type,
-            "price": claim.cheapest.price_per_hour,
-        },
-        "requirements": [
-            {
-                "key": spec.key,
-                "operator": spec.operator,
-                "values": list(spec.values),
-                **({} if spec.min_values is None else {"minValues": spec.min_values}),
-            }
-            for requirement in claim.requirements
-            for spec in requirement.to_specs()
-        ],
-    }
+def _options(
+    settings: Settings, *, ignore_preferences: bool, packing: PackingMode | None
+) -> Callable[[int], SolveOptions]:
+    """Return how to solve, given the most instance types that a claim may name."""
+    from dataclasses import replace
+
+    from karpenter_core.operator.wiring import solve_options
+    from karpenter_core.scheduling.problem import Packing, PreferencePolicy
+
+    def options(most: int) -> SolveOptions:
+        found = solve_options(settings, max_instance_types=most)
+        if ignore_preferences:
+            found = replace(found, preferences=PreferencePolicy.IGNORE)
+        return found if packing is None else replace(found, packing=Packing(packing.value))
+
+    return options
 
 
-def _pending(cluster: OfflineCluster, solved: SchedulingPlan) -> dict[str, Any]:
-    """Return why pods stay pending: those the plan left, and those nobody may be asked about."""
-    pools = [pool.name for pool in cluster.input.problem.pools]
-    by_uid = {pod.uid: pod for pod in cluster.input.problem.pods}
-    pending = {by_uid[uid].key: _reasons(why) for uid, why in solved.unschedulable.items()}
-    for ignored in cluster.input.ignored:
-        constraint = "volume" if ignored.pod.shape.volumes else "requirement"
-        reason = {"constraint": constraint, "detail": ignored.reason, "closest": "", "remedy": ""}
-        pending[ignored.pod.key] = {
-            "message": ignored.reason,
-            "pools": dict.fromkeys(pools, reason),
-        }
-    for pod in cluster.snapshot.pods.values():
-        if pod.shape.scheduling_gates and pod.is_active and not pod.node_name:
-            gates = ", ".join(pod.shape.scheduling_gates)
-            pending[pod.key] = {"message": f"held by scheduling gates: {gates}", "pools": {}}
-    return pending
+def _solve(cluster: Cluster) -> SchedulingPlan:
+    from karpenter_core.scheduling.solve import solve
+
+    return solve(cluster.input.problem, cluster.options)
 
 
-def _reasons(why: Unschedulable) -> dict[str, Any]:
-    return {
-        "message": why.message,
-        "pools": {
-            name: {
-                "constraint": rejection.constraint.value,
-                "detail": rejection.detail,
-                "closest": rejection.closest,
-                "remedy": rejection.remedy,
-            }
-            for name, rejection in why.pools.items()
-        },
-    }
-
-
-# -- tables ----------------------------------------------------------------------------------------
-
-
-def _print_tables(document: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    claims: list[dict[str, Any]] = document["nodeClaims"]
-    if claims:
-        console.print(_claims_table(claims))
-    if document["existingNodes"]:
-        console.print(_existing_table(document["existingNodes"]))
-    if document["unschedulable"]:
-        console.print(_pending_table(document["unschedulable"]))
-    cost: dict[str, Any] = document["cost"]
-    placed = sum(len(claim["pods"]) for claim in claims)
-    kept = sum(len(pods) for pods in document["existingNodes"].values())
-    console.print(
-        f"{len(claims)} nodes to launch for {placed} pods at {cost['hourly']:.4f} per hour "
-        f"(first-fit: {cost['firstFit']:.4f}); {kept} pods on nodes that are there; "
-        f"{len(document['unschedulable'])} pods stay pending",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def _table(title: str, *headings: str, numbers: Sequence[str] = ()) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
-def _claims_table(claims: list[dict[str, Any]]) -> Table:
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for claim in claims:
-        cheapest: dict[str, Any] = claim["cheapest"]
-        key = (claim["nodePool"], *cheapest.values(), len(claim["instanceTypes"]))
-        groups.setdefault(key, []).append(len(claim["pods"]))
-    table = _table(
-        "Nodes to launch", "pool", "cheapest offering",
-        numbers=("types", "nodes", "pods", "price/h", "sum/h"),
-    )  # fmt: skip
-    for (pool, name, zone, kind, price, types), pods in groups.items():
-        offering = _plain(f"{name} {zone} {kind}")
-        counts = (types, len(pods), sum(pods))
-        sums = (f"{price:.4f}", f"{price * len(pods):.4f}")
-        table.add_row(_plain(pool), offering, *map(str, counts), *sums)
-    return table
-
-
-def _existing_table(existing: dict[str, list[str]]) -> Table:
-    table = _table("Nodes that are there", "node", numbers=("pods",))
-    for name, pods in existing.items():
-        table.add_row(_plain(name), str(len(pods)))
-    return table
-
-
-def _pending_table(pending: dict[str, Any]) -> Table:
-    reasons: dict[str, list[str]] = {}
-    for pod, why in pending.items():
-        reasons.setdefault(why["message"], []).append(pod)
-    table = _table("Pods that stay pending", "pods", "why")
-    for message, pods in reasons.items():
-        shown = pods[:_SHOWN_PODS]
-        more = len(pods) - len(shown)
-        names = [*shown, *([f"and {more} more"] if more else [])]
-        table.add_row(_plain("\n".join(names)), _plain(message))
-    return table
-
-
-def _plain(text: str) -> Text:
-    """Show text as it is: brackets in it are no markup."""
-    from rich.text import Text
-
-    return Text(text)
+def _print_notes(cluster: Cluster) -> None:
+    notes: list[Any] = [*cluster.notes]
+    notes += [
+        f'NodePool "{name}" is not used: {why}' for name, why in cluster.unusable_pools.items()
+    ]
+    for note in notes:
+        print(f"karpenter: note: {note}", file=sys.stderr)

@@ -183,7 +183,7 @@ def test_lists_folders_and_other_kinds_are_read(run, plan, tmp_path):
     (folder / "notes.txt").write_text("not read")
 
     assert plan(folder)["nodeClaims"][0]["pods"] == ["shop/a", "shop/b"]
-    assert "1 objects of kind ConfigMap ignored" in run(folder).err
+    assert "ignored: 1 of kind ConfigMap" in run(folder).err
 
 
 def test_pools_of_foreign_clouds_are_planned_with_the_given_catalogue(plan, tmp_path):
@@ -273,7 +273,7 @@ def broken(field, value):
         ("- 1", "document 1: is no Kubernetes object but a list"),
         ("kind: Pod", 'document 1: field "apiVersion": missing'),
         ("pots: []", 'document 1: field "pots": unknown'),
-        ("pods: {}\nnodes: x", 'document 1: field "nodes": must be a list'),
+        ("pods: null\nnodes: x", 'document 1: field "nodes": must be a list'),
         (
             "apiVersion: karpenter.sh/v1\nkind: NodePoool\nmetadata: {name: x}",
             'document 1: field "kind": unknown kind "NodePoool"',

@@ -1,0 +1,239 @@
+"""What pools may buy, asked of the providers by commands that only look.
+
+Nothing can be changed from here: the doors by which a provider would write are closed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    FencedError,
+    KarpenterError,
+    SettingsError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from datetime import timedelta
+
+    from karpenter_core.api.nodeclaim import NodeClassRef
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.contract import ProviderContext
+    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.scheduling.problem import Catalogue
+
+__all__ = ["INSTANCE_TYPES_FILE", "PlacedPool", "Seller", "most_types", "open_providers"]
+
+INSTANCE_TYPES_FILE: Final = "--instance-types-file"
+
+PlacedPool: TypeAlias = "tuple[str, NodePool]"
+"""Where a pool was read, for messages, and the pool."""
+
+
+@asynccontextmanager
+async def open_providers(
+    plugins: Plugins,
+    *,
+    settings: Mapping[str, str | int | bool | timedelta],
+    instance_types_file: Path | None,
+) -> AsyncGenerator[Providers]:
+    """Start the providers with these settings (by flag; others have their defaults).
+
+    Raises:
+        KarpenterError: what a provider refused to start for.
+    """
+    from prometheus_client import CollectorRegistry
+
+    from karpenter_core.operator.clock import SystemClock
+    from karpenter_core.provider.executor import InlineExecutor
+    from karpenter_core.provider.facade import Providers
+
+    given = dict(settings)
+    if instance_types_file is not None:
+        given[INSTANCE_TYPES_FILE.lstrip("-")] = str(instance_types_file)
+    providers = Providers(
+        plugins,
+        executor=InlineExecutor(),
+        clock=SystemClock(),
+        fence=_Closed(),
+        registry=CollectorRegistry(),
+    )
+    with tempfile.TemporaryDirectory(prefix="karpenter-plan-") as folder:
+        await providers.start(lambda name: _context(providers, name, Path(folder), given))
+        try:
+            yield providers
+        finally:
+            await providers.stop()
+
+
+def most_types(providers: Providers) -> int:
+    """Return how many instance types a claim may name at most."""
+    return min((info.max_instance_types for info in providers.infos().values()), default=600)
+
+
+def _context(
+    providers: Providers,
+    name: str,
+    folder: Path,
+    given: Mapping[str, str | int | bool | timedelta],
+) -> ProviderContext:
+    from prometheus_client import CollectorRegistry
+
+    from karpenter_core.operator.clock import SystemClock
+    from karpenter_core.operator.settings import flag_name
+    from karpenter_core.provider.contract import ClusterFacts, ProviderContext
+
+    specs = providers.setting_specs().get(name, ())
+    return ProviderContext(
+        settings={flag_name(spec): given.get(flag_name(spec), spec.default) for spec in specs},
+        clock=SystemClock(),
+        cache_folder=folder,
+        metrics=CollectorRegistry(),
+        cluster=ClusterFacts(),
+        nodes=_Closed(),
+        read_nodes=_no_nodes,
+        wake=lambda _name: None,
+    )
+
+
+def _no_nodes() -> Mapping[str, NodeView]:
+    return {}
+
+
+@final
+class _Closed:
+    """The outside world of a plan: it may be looked at, not changed."""
+
+    def check(self) -> None:
+        raise FencedError("planning changes nothing")
+
+    async def create(self, manifest: Mapping[str, object]) -> NodeView:
+        raise KarpenterError(f"planning creates no Node ({sorted(manifest)})")
+
+    async def patch(self, name: str, patch: Mapping[str, object]) -> NodeView:
+        raise KarpenterError(f"planning changes no Node ({name}: {sorted(patch)})")
+
+    async def patch_status(self, name: str, patch: Mapping[str, object]) -> NodeView:
+        raise KarpenterError(f"planning changes no Node ({name}: {sorted(patch)})")
+
+    async def delete(self, name: str) -> None:
+        raise KarpenterError(f"planning deletes no Node ({name})")
+
+
+@final
+class Seller:
+    """Asks the right provider what each pool may buy.
+
+    With an instance types file every pool buys from that file, whatever kind of NodeClass it
+    refers to. A NodeClass that is not there is taken for one without any wishes.
+    """
+
+    def __init__(self, providers: Providers, *, with_file: bool) -> None:
+        self._providers: Final = providers
+        self._models: Final = providers.node_class_models()
+        self._file_reader: Final = _reader_of_catalogues(providers) if with_file else ""
+
+    def owners(self, pools: Iterable[NodePool]) -> dict[tuple[str, str], str]:
+        """Return which provider serves each kind of NodeClass, by group and kind.
+
+        With an instance types file the reader of that file serves kinds that nobody else does.
+        """
+        owners = {
+            (model.resource.group, model.resource.kind): name
+            for name, info in self._providers.infos().items()
+            for model in info.node_classes
+        }
+        if self._file_reader:
+            for pool in pools:
+                ref = pool.spec.template.spec.node_class_ref
+                owners.setdefault((ref.group, ref.kind), self._file_reader)
+        return owners
+
+    async def catalogues(
+        self,
+        pools: Sequence[PlacedPool],
+        node_classes: Iterable[NodeClass],
+        *,
+        is_lenient: bool,
+    ) -> tuple[dict[str, Catalogue], dict[str, str]]:
+        """Return the catalogue of each pool by name and, if lenient, what was wrong with others.
+
+        Raises:
+            BadInputError: a pool refers to a NodeClass that nobody can make anything of.
+            CloudProviderError: a provider cannot say what it sells.
+        """
+        from karpenter_core.controllers.catalogue.controller import catalogue_version
+        from karpenter_core.scheduling.problem import Catalogue
+
+        known = {
+            (found.resource.group, found.resource.kind, found.name): found for found in node_classes
+        }
+        listed: dict[tuple[str, str, str], Catalogue] = {}
+        catalogues: dict[str, Catalogue] = {}
+        problems: dict[str, str] = {}
+        for where, pool in pools:
+            ref = pool.spec.template.spec.node_class_ref
+            key = (ref.group, ref.kind, ref.name)
+            try:
+                if key not in listed:
+                    node_class = self._seen_by_provider(where, pool, ref, known.get(key))
+                    types = await self._providers.list_instance_types(pool, node_class)
+                    listed[key] = Catalogue(version=catalogue_version(types), instance_types=types)
+                catalogues[pool.name] = listed[key]
+            except (BadInputError, CloudProviderError) as error:
+                if not is_lenient:
+                    raise
+                problems[pool.name] = str(error)
+        return catalogues, problems
+
+    def _seen_by_provider(
+        self, where: str, pool: NodePool, ref: NodeClassRef, known: NodeClass | None
+    ) -> NodeClass:
+        """Return the NodeClass as the provider that is asked knows it."""
+        field = f'{where}: NodePool "{pool.name}": spec.template.spec.nodeClassRef'
+        if self._file_reader:
+            own = self._providers.infos()[self._file_reader].node_classes
+            is_own = known is not None and isinstance(known, tuple(own))
+            return known if is_own and known is not None else _blank(own[0], ref, field)
+        if known is not None:
+            return known
+        model = self._models.get((ref.group, ref.kind))
+        if model is None:
+            served = ", ".join(f"{kind}.{group}" for group, kind in sorted(self._models)) or "none"
+            raise BadInputError(
+                f"{field}: no loaded provider serves {ref.kind}.{ref.group} (served: {served}); "
+                f"{INSTANCE_TYPES_FILE} gives such pools a catalogue"
+            )
+        return _blank(model, ref, field)
+
+
+def _blank(model: type[NodeClass], ref: NodeClassRef, field: str) -> NodeClass:
+    """Make a NodeClass of this name without any wishes."""
+    resource = model.resource
+    blank = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": ref.name, "uid": f"{resource.kind.lower()}/{ref.name}"},
+        "spec": {},
+    }
+    try:
+        return model.model_validate(blank)
+    except ValueError as error:
+        raise BadInputError(f'{field}: {ref.kind} "{ref.name}" is needed and not there') from error
+
+
+def _reader_of_catalogues(providers: Providers) -> str:
+    for name in providers.names:
+        specs = providers.setting_specs().get(name, ())
+        if any(spec.flag == INSTANCE_TYPES_FILE for spec in specs):
+            return name
+    raise SettingsError(f"{INSTANCE_TYPES_FILE}: no loaded provider reads such a file")

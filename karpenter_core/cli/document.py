@@ -1,0 +1,135 @@
+"""A plan as the JSON that other tools read; `docs/reference/plan.md` is its contract.
+
+Apart from `timings`, which the command adds, it is the same, byte for byte, on every run and in
+any process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.cli.cluster import Cluster
+    from karpenter_core.scheduling.problem import (
+        CheapestOffering,
+        PlannedNodeClaim,
+        SchedulingPlan,
+        Unschedulable,
+    )
+    from karpenter_core.state.problem import IgnoredPod
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = [
+    "constraint_of_ignored", "hold", "offering", "plan_document", "waiting_pods",
+]  # fmt: skip
+
+
+def plan_document(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
+    """Write a plan as the contract has it, without `timings`."""
+    existing = {name: [pod.key for pod in pods] for name, pods in cluster.input.waiting.items()}
+    for name, pods in plan.existing.items():
+        existing.setdefault(name, []).extend(pod.key for pod in pods)
+    return {
+        "nodeClaims": [_claim(claim) for claim in plan.claims],
+        "existingNodes": {name: existing[name] for name in sorted(existing)},
+        "unschedulable": dict(sorted(_unschedulable(cluster, plan).items())),
+        "cost": {
+            "hourly": plan.cost.hourly,
+            "lowerBound": plan.cost.lower_bound,
+            "firstFit": plan.cost.first_fit,
+        },
+    }
+
+
+def offering(cheapest: CheapestOffering) -> dict[str, Any]:
+    """Write the cheapest way to launch a claim."""
+    return {
+        "instanceType": cheapest.instance_type,
+        "zone": cheapest.zone,
+        "capacityType": cheapest.capacity_type,
+        "price": cheapest.price_per_hour,
+    }
+
+
+def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
+    return {
+        "nodePool": claim.pool,
+        "pods": [pod.key for pod in claim.pods],
+        "instanceTypes": list(claim.instance_types),
+        "cheapest": offering(claim.cheapest),
+        "requirements": [
+            {"key": spec.key, "operator": spec.operator, "values": list(spec.values)}
+            for requirement in claim.requirements
+            for spec in requirement.to_specs()
+        ],
+    }
+
+
+# -- pods that stay pending ------------------------------------------------------------------------
+
+
+def waiting_pods(snapshot: Snapshot) -> Iterator[PodView]:
+    """Go over the pods without a node that want one."""
+    return (pod for pod in snapshot.pods.values() if pod.is_active and not pod.node_name)
+
+
+def hold(pod: PodView) -> str:
+    """Say why a pod without a node is not the planner's business now; empty when it is."""
+    if pod.is_provisionable:
+        return ""
+    if pod.shape.scheduling_gates:
+        return f"held by scheduling gates: {', '.join(pod.shape.scheduling_gates)}"
+    if pod.nominated_node_name:
+        return f'the scheduler makes room for it on node "{pod.nominated_node_name}" (preemption)'
+    if pod.is_daemon:
+        return "a DaemonSet's pod belongs to one node; none is launched for it"
+    if pod.is_mirror:
+        return "a static pod belongs to one node; none is launched for it"
+    return (
+        f'scheduler "{pod.shape.scheduler_name}" has not reported it as unschedulable '
+        "(condition PodScheduled, reason Unschedulable)"
+    )
+
+
+def constraint_of_ignored(ignored: IgnoredPod) -> str:
+    """Return which constraint keeps a pod from being asked about: its volumes or its selectors."""
+    return "volume" if ignored.pod.shape.volumes else "requirement"
+
+
+def _unschedulable(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
+    """Return why pods stay pending: those the plan left, and those nobody may be asked about."""
+    pools = sorted(pool.name for pool in cluster.input.problem.pools)
+    pending: dict[str, Any] = {}
+    for pod in cluster.input.problem.pods:
+        why = plan.unschedulable.get(pod.uid)
+        if why is not None:
+            pending[pod.key] = _reasons(why)
+    for ignored in cluster.input.ignored:
+        constraint = constraint_of_ignored(ignored)
+        reason = {"constraint": constraint, "detail": ignored.reason, "closest": ""}
+        pending[ignored.pod.key] = {
+            "message": ignored.reason,
+            "pools": {name: dict(reason) for name in pools},
+        }
+    for pod in waiting_pods(cluster.snapshot):
+        reason = hold(pod)
+        if reason:
+            pending[pod.key] = {"message": reason, "pools": {}}
+    return pending
+
+
+def _reasons(why: Unschedulable) -> dict[str, Any]:
+    return {
+        "message": why.message,
+        "pools": {
+            name: {
+                "constraint": rejection.constraint.value,
+                "detail": rejection.detail,
+                "closest": rejection.closest,
+            }
+            for name, rejection in why.pools.items()
+        },
+    }
