@@ -49,17 +49,18 @@ def listed_types(claim: NodeClaim, catalogue: Catalogue | None) -> tuple[Instanc
 def pool_usage(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     """Return what each pool holds against its limits; machines on their way out do not count.
 
-    A claim that is not launched yet may become the largest of its types in every respect.
+    A Node belongs to the pool of its label, with a claim or without. A claim that is not launched
+    yet may become the largest of its types in every respect.
     """
     by_pool: dict[str, list[Mapping[str, int]]] = {}
     largest: dict[tuple[str, tuple[RequirementSpec, ...]], dict[str, int]] = {}
     for machine in snapshot.state_nodes:
         claim = machine.claim
-        if not machine.pool or claim is None or machine.marked_for_deletion:
+        if not machine.pool or machine.marked_for_deletion:
             continue
         parts = by_pool.setdefault(machine.pool, [])
         parts.append(machine.capacity)
-        if not is_launched(machine):
+        if claim is not None and not is_launched(machine):
             key = (machine.pool, claim.spec.requirements)
             if key not in largest:
                 types = listed_types(claim, snapshot.catalogues.get(machine.pool))

@@ -187,6 +187,12 @@ class TestPools:
         usage = pool_usage(builder.snapshot())
         assert (usage["default"]["cpu"], usage["default"]["nodes"]) == (8000, 2)
 
+    def test_a_node_counts_for_the_pool_of_its_label_without_a_claim_too(self):
+        """As upstream's scheduler counts: claims may be gone, or never have been."""
+        builder = state(POOL, node("alone", labels={NODE_POOL: "default"}, provider_id="x://a"))
+        usage = pool_usage(builder.snapshot())
+        assert (usage["default"]["cpu"], usage["default"]["nodes"]) == (4000, 1)
+
     def test_a_claim_under_way_counts_with_its_largest_type(self):
         claim = node_claim("new", requirements=[listing("c-2x", "r-4x")])
         usage = pool_usage(state(POOL, claim).snapshot())["default"]
