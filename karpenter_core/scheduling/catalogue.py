@@ -125,6 +125,14 @@ class CompiledCatalogue:
                 bits |= rows
         return bits
 
+    def defines(self, key: str) -> bool:
+        """Whether some type says something of a label."""
+        return key in self._values
+
+    def values_of(self, key: str) -> tuple[str, ...]:
+        """Return every value that some type may have for a label."""
+        return tuple(sorted(self._values.get(key, ())))
+
     def _defined(self, key: str) -> int:
         bits = self._absent.get(key, 0)
         for rows in self._values.get(key, {}).values():

@@ -1,15 +1,15 @@
 """Pods that a scheduler cannot tell apart are one class, placed as one.
 
-Members differ in name, UID and age only. What a class asks of a node is a ladder of rungs: the
-first has every preference, each next one gives up one thing, in upstream's order. A class whose
-rung fails goes on with the next; members are alike, so that equals the procedure pod by pod.
+Members differ in name, UID and age only. What a class asks is a ladder of rungs, one for each step
+of relaxation (`ladder`). A class whose rung fails goes on with the next; members are alike, so that
+equals the procedure pod by pod.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import (
     ALIASES,
@@ -19,53 +19,78 @@ from karpenter_core.api.labels import (
     WELL_KNOWN,
 )
 from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.ladder import ladder_of
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
-from karpenter_core.scheduling.problem import Constraint, PoolRejection, PreferencePolicy
-from karpenter_core.scheduling.requirements import Requirement, Requirements
-from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
+from karpenter_core.scheduling.problem import Constraint, PodVolumes, PoolRejection
+from karpenter_core.scheduling.problem import PreferencePolicy as Preferences
+from karpenter_core.scheduling.topology import Group, Groups, Kind
+from karpenter_core.scheduling.volumes import Attachments
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Generator, Iterable, Mapping
 
     from karpenter_core.api.records import (
         HostPort,
-        NodeSelectorTerm,
         PodShape,
         PodView,
         Resources,
         Toleration,
     )
+    from karpenter_core.scheduling.ladder import Step
     from karpenter_core.scheduling.problem import Problem, SolveOptions
+    from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = ["PodClass", "Rung", "classify_steps", "rungs_of"]
+__all__ = ["Ask", "PodClass", "Rung", "classify_steps"]
 
 PODS_PER_STEP: Final = 1000
-"""Pods classified between two yields: about two milliseconds, or five work units."""
+"""Pods looked at between two yields: one to three milliseconds, or two work units."""
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+_NO_VOLUMES: Final = PodVolumes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ask:
+    """What is asked of a node itself; interned, `index` is its identity.
+
+    One of `alternatives` must hold, tried in order (the zones a volume may be attached in).
+    """
+
+    index: int
+    alternatives: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rung:
-    """What is asked of a node at one step of relaxation; interned, `index` is its identity."""
+    """What a class asks at one step of relaxation: of the node, and of the pods around.
 
-    index: int
+    `strict` are its labels without preferences and volumes: the domains it may be in at all.
+    `owned` are the groups of its own constraints, `bound` all groups that restrict it.
+    """
+
+    ask: Ask
     requirements: Requirements
-    tolerations: tuple[Toleration, ...]
-    host_ports: tuple[HostPort, ...]
+    strict: Requirements
+    owned: tuple[Group, ...]
+    bound: tuple[Group, ...]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PodClass:
     """Pods that are alike to the scheduler, oldest first.
 
-    `blocked` says why none of them can be placed anywhere, whatever there is.
+    `blocked` says why none of them can be placed anywhere, whatever there is. `counted` are the
+    groups whose counts grow with every member. `volumes` are the volume claims that members share
+    with other pods, by driver (a volume of one pod alone is a resource).
     """
 
     shape: PodShape
     requests: Resources
     rungs: tuple[Rung, ...]
+    counted: tuple[Group, ...] = ()
+    shared_volumes: tuple[tuple[str, str], ...] = ()
     members: list[PodView] = field(default_factory=list["PodView"])
     blocked: PoolRejection | None = None
 
@@ -83,200 +108,204 @@ def pod_order(pod: PodView) -> tuple[datetime, str]:
 
 def classify_steps(
     problem: Problem, options: SolveOptions
-) -> Generator[int, None, tuple[PodClass, ...]]:
-    """Sort the pods of a problem into classes, in the order in which they are to be placed."""
-    aliases = {**ALIASES, **problem.aliases}
-    well_known = WELL_KNOWN | problem.well_known
-    reader = _LadderReader(
-        aliases=aliases,
-        respect_preferences=options.preferences is PreferencePolicy.RESPECT,
-        softens_taints=any(
+) -> Generator[int, None, tuple[tuple[PodClass, ...], Groups]]:
+    """Sort the pods of a problem into classes, in the order in which they are to be placed.
+
+    Returns the classes and every topology group of the pass.
+    """
+    reader = _Reader(problem, options)
+    drafts: dict[int, _Draft] = {}
+    for number, pod in enumerate(problem.pods, start=1):
+        if id(pod.shape) not in drafts:
+            drafts[id(pod.shape)] = reader.draft(pod.shape)
+        if number % PODS_PER_STEP == 0:
+            yield 2
+    reader.read_bound_pods()
+    yield 5
+    keys: dict[int, object] = {}
+    classes: dict[object, PodClass] = {}
+    volumes, attachments = problem.volumes, Attachments(problem)
+    for number, pod in enumerate(problem.pods, start=1):
+        shape = pod.shape
+        key = keys.get(id(shape))
+        if key is None:
+            key = keys[id(shape)] = reader.key(shape, drafts[id(shape)])
+        own = volumes.get(pod.uid) if volumes else None
+        whole = key if own is None else (key, own.alternatives, attachments.signature(own))
+        found = classes.get(whole)
+        if found is None:
+            found = classes[whole] = reader.make(
+                shape, drafts[id(shape)], own or _NO_VOLUMES, attachments
+            )
+        found.members.append(pod)
+        if number % PODS_PER_STEP == 0:
+            yield 2
+    for found in classes.values():
+        if len(found.members) > 1:
+            found.members.sort(key=pod_order)
+    ordered = sorted(classes.values(), key=lambda pod_class: pod_class.queue_order)
+    return tuple(ordered), reader.groups
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Draft:
+    """A shape read: its steps and the groups it owns at each, or why it cannot be placed."""
+
+    steps: tuple[Step, ...] = ()
+    owned: tuple[tuple[Group, ...], ...] = ()
+    inverse: tuple[Group, ...] = ()
+    blocked: PoolRejection | None = None
+
+
+@final
+class _Reader:
+    """Reads what shapes ask for, and interns it."""
+
+    def __init__(self, problem: Problem, options: SolveOptions) -> None:
+        self._aliases: Final = {**ALIASES, **problem.aliases}
+        self._well_known: Final = WELL_KNOWN | problem.well_known
+        self._respect: Final = options.preferences is Preferences.RESPECT
+        self._softens: Final = any(
             taint.effect == "PreferNoSchedule"
             for pool in problem.pools
             for taint in pool.spec.template.spec.taints
-        ),
-    )
-    by_shape: dict[int, PodClass] = {}
-    by_key: dict[object, PodClass] = {}
-    for number, pod in enumerate(problem.pods, start=1):
-        shape = pod.shape
-        found = by_shape.get(id(shape))
-        if found is None:
-            key = _class_key(shape)
-            found = by_key.get(key)
-            if found is None:
-                found = by_key[key] = _make_class(shape, reader, aliases, well_known)
-            by_shape[id(shape)] = found
-        found.members.append(pod)
-        if number % PODS_PER_STEP == 0:
-            yield 5
-    for found in by_key.values():
-        found.members.sort(key=pod_order)
-    return tuple(sorted(by_key.values(), key=lambda pod_class: pod_class.queue_order))
-
-
-def _class_key(shape: PodShape) -> object:
-    """Return everything a placement reads of a shape; equal keys are one class."""
-    return (
-        tuple(sorted(shape.requests.items())),
-        tuple(sorted(shape.node_selector.items())),
-        shape.required_node_terms,
-        shape.preferred_node_terms,
-        shape.tolerations,
-        tuple(sorted(shape.host_ports, key=str)),
-        _unsupported(shape),
-    )
-
-
-def _make_class(
-    shape: PodShape,
-    reader: _LadderReader,
-    aliases: Mapping[str, str],
-    well_known: AbstractSet[str],
-) -> PodClass:
-    requests = {PODS: 1, **{name: max(amount, 0) for name, amount in shape.requests.items()}}
-    blocked = _invalid(shape, aliases, well_known)
-    rungs: tuple[Rung, ...] = ()
-    if blocked is None:
-        try:
-            rungs = reader.read(shape)
-        except BadInputError as error:
-            blocked = PoolRejection(constraint=Constraint.REQUIREMENT, detail=str(error))
-    return PodClass(
-        shape=shape, requests=requests, rungs=rungs, blocked=blocked or _unsupported_reason(shape)
-    )
-
-
-class _LadderReader:
-    """Reads what shapes ask for, and interns it."""
-
-    def __init__(
-        self, *, aliases: Mapping[str, str], respect_preferences: bool, softens_taints: bool
-    ) -> None:
-        self._aliases: Final = aliases
-        self._respect_preferences: Final = respect_preferences
-        self._softens_taints: Final = softens_taints
-        self._interned: Final = dict[object, Rung]()
-
-    def read(self, shape: PodShape) -> tuple[Rung, ...]:
-        ports = tuple(sorted(shape.host_ports, key=str))
-        tolerations = shape.tolerations
-        ladder = rungs_of(
-            shape, aliases=self._aliases, respect_preferences=self._respect_preferences
         )
-        rungs = [self._intern(requirements, tolerations, ports) for requirements in ladder]
-        if self._softens_taints and PREFERENCE_TOLERATION not in tolerations:
-            rungs.append(self._intern(ladder[-1], (*tolerations, PREFERENCE_TOLERATION), ports))
-        return tuple(dict.fromkeys(rungs))
+        self._problem: Final = problem
+        self.groups: Final = Groups(_namespaces(problem), aliases=self._aliases)
+        self._asks: Final = dict[object, Ask]()
 
-    def _intern(
-        self,
-        requirements: Requirements,
-        tolerations: tuple[Toleration, ...],
-        ports: tuple[HostPort, ...],
-    ) -> Rung:
-        key = (requirements, tolerations, ports)
-        known = self._interned.get(key)
+    def draft(self, shape: PodShape) -> _Draft:
+        """Read one shape."""
+        blocked = self._invalid(shape)
+        if blocked is not None:
+            return _Draft(blocked=blocked)
+        try:
+            steps = ladder_of(
+                shape,
+                aliases=self._aliases,
+                respect_preferences=self._respect,
+                softens_taints=self._softens,
+            )
+        except BadInputError as error:
+            return _Draft(
+                blocked=PoolRejection(constraint=Constraint.REQUIREMENT, detail=str(error))
+            )
+        return _Draft(
+            steps=steps,
+            owned=tuple(
+                tuple(dict.fromkeys(owned)) for owned in self.groups.of_steps(shape, steps)
+            ),
+            inverse=self.groups.inverse_of(shape),
+            blocked=_unsupported(shape),
+        )
+
+    def read_bound_pods(self) -> None:
+        """Know the pods that others must keep away from, wherever they run."""
+        seen: set[int] = set()
+        for node in self._problem.nodes:
+            for pod in node.pods:
+                if pod.shape.pod_anti_affinity and id(pod.shape) not in seen:
+                    seen.add(id(pod.shape))
+                    self.groups.inverse_of(pod.shape)
+
+    def key(self, shape: PodShape, draft: _Draft) -> object:
+        """Return everything a placement reads of a shape; equal keys are one class."""
+        blocked = draft.blocked
+        return (
+            tuple(sorted(shape.requests.items())),
+            tuple(sorted(shape.node_selector.items())),
+            shape.required_node_terms,
+            shape.preferred_node_terms,
+            shape.tolerations,
+            tuple(sorted(shape.host_ports, key=str)),
+            draft.owned,
+            draft.inverse,
+            self.groups.selecting(shape),
+            None if blocked is None else (blocked.constraint, blocked.detail),
+        )
+
+    def make(
+        self, shape: PodShape, draft: _Draft, volumes: PodVolumes, attachments: Attachments
+    ) -> PodClass:
+        """Make a class of the pods of a shape with such volumes."""
+        selecting = self.groups.selecting(shape)
+        avoided_by = tuple(group for group in selecting if group.kind is Kind.INVERSE)
+        ports = tuple(sorted(shape.host_ports, key=str))
+        rungs: list[Rung] = []
+        for step, owned in zip(draft.steps, draft.owned, strict=True):
+            rungs.append(
+                Rung(
+                    ask=self._ask(step, volumes, ports),
+                    requirements=step.requirements,
+                    strict=step.strict,
+                    owned=owned,
+                    bound=tuple(dict.fromkeys((*owned, *avoided_by))),
+                )
+            )
+        return PodClass(
+            shape=shape,
+            requests={
+                PODS: 1,
+                **{name: max(amount, 0) for name, amount in shape.requests.items()},
+                **attachments.requests(volumes),
+            },
+            rungs=_distinct(rungs),
+            counted=(*(g for g in selecting if g.kind is not Kind.INVERSE), *draft.inverse),
+            shared_volumes=attachments.shared(volumes),
+            blocked=draft.blocked,
+        )
+
+    def _ask(self, step: Step, volumes: PodVolumes, ports: tuple[HostPort, ...]) -> Ask:
+        alternatives = (step.requirements,)
+        if volumes.alternatives:
+            alternatives = tuple(
+                dict.fromkeys(step.requirements.merge(one) for one in volumes.alternatives)
+            )
+        key = (alternatives, step.tolerations, ports)
+        known = self._asks.get(key)
         if known is None:
-            known = self._interned[key] = Rung(
-                index=len(self._interned),
-                requirements=requirements,
-                tolerations=tolerations,
+            known = self._asks[key] = Ask(
+                index=len(self._asks),
+                alternatives=alternatives,
+                tolerations=step.tolerations,
                 host_ports=ports,
             )
         return known
 
-
-def rungs_of(
-    shape: PodShape, *, aliases: Mapping[str, str] = ALIASES, respect_preferences: bool = True
-) -> tuple[Requirements, ...]:
-    """Return what a pod asks of a node's labels, step by step of relaxation.
-
-    Required terms are alternatives: all but the last are dropped from the front, before any
-    preference is given up; then preferred terms go, heaviest first. Each step has the heaviest
-    preference that is left as if it were required.
-
-    Raises:
-        BadInputError: required expressions cannot be read, or exclude each other.
-    """
-    base = [Requirement.of(k, "In", (v,), aliases=aliases) for k, v in shape.node_selector.items()]
-    terms = [_read(term, aliases) for term in shape.required_node_terms if term.match_expressions]
-    preferences: list[list[Requirement]] = []
-    if respect_preferences:
-        for preferred in sorted(shape.preferred_node_terms, key=lambda wish: -wish.weight):
-            try:
-                preferences.append(_read(preferred.term, aliases))
-            except BadInputError:
-                continue  # a wish nobody can read is given up at once
-    terms = terms or [[]]
-    steps = [(term, preferences[0] if preferences else []) for term in terms]
-    steps += [(terms[-1], preference) for preference in (*preferences[1:], [])]
-    met = (_all_of((*base, *term, *preference)) for term, preference in steps)
-    ladder = tuple(dict.fromkeys(requirements for requirements in met if requirements is not None))
-    if not ladder:
-        raise BadInputError("node selector and required node affinity exclude each other")
-    return ladder
+    def _invalid(self, shape: PodShape) -> PoolRejection | None:
+        """Say why a pod's node selector or node affinity cannot be honoured by anybody."""
+        terms = shape.required_node_terms
+        if terms and not any(term.match_expressions or term.match_fields for term in terms):
+            return _refusal("a node selector term without expressions matches no node")
+        if opts_out(shape, aliases=self._aliases):
+            return _refusal("the pod asks for nodes outside of every NodePool")
+        error = selector_error(shape, well_known=self._well_known, aliases=self._aliases)
+        return _refusal(error) if error else None
 
 
-def _read(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:
-    return [
-        Requirement.of(expression.key, expression.operator, expression.values, aliases=aliases)
-        for expression in term.match_expressions
-    ]
+def _distinct(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
+    kept: dict[object, Rung] = {}
+    for rung in rungs:
+        kept.setdefault((rung.ask.index, rung.strict, rung.bound), rung)
+    return tuple(kept.values())
 
 
-def _all_of(requirements: Sequence[Requirement]) -> Requirements | None:
-    """Return what all allow; None when two of them leave nothing.
-
-    Without this, two values that exclude each other would end as "the label must not exist".
-    """
-    met = Requirements()
-    for requirement in requirements:
-        if requirement.key in met and not met.get(requirement.key).admits(requirement):
-            return None
-        met = met.add(requirement)
-    return met
-
-
-def _invalid(
-    shape: PodShape, aliases: Mapping[str, str], well_known: AbstractSet[str]
-) -> PoolRejection | None:
-    """Say why a pod's node selector or required node affinity cannot be honoured by anybody."""
-    terms = shape.required_node_terms
-    if terms and not any(term.match_expressions or term.match_fields for term in terms):
-        return _refusal("a node selector term without expressions matches no node")
-    if opts_out(shape, aliases=aliases):
-        return _refusal("the pod asks for nodes outside of every NodePool")
-    error = selector_error(shape, well_known=well_known, aliases=aliases)
-    return _refusal(error) if error else None
+def _namespaces(problem: Problem) -> Mapping[str, Mapping[str, str]]:
+    """Return the labels of all namespaces; of one that nobody described, none."""
+    pods = (*problem.pods, *(pod for node in problem.nodes for pod in node.pods))
+    return {**{pod.namespace: dict[str, str]() for pod in pods}, **problem.namespaces}
 
 
 def _refusal(detail: str) -> PoolRejection:
     return PoolRejection(constraint=Constraint.REQUIREMENT, detail=detail)
 
 
-def _unsupported(shape: PodShape) -> tuple[Constraint, str] | None:
-    """Name the first thing a pod needs that this solver does not place yet.
-
-    Preferred pod (anti-)affinity and ScheduleAnyway spread are wishes and do not count.
-    """
-    for spread in shape.topology_spread:
-        if spread.when_unsatisfiable == "DoNotSchedule":
-            return Constraint.TOPOLOGY, f'topology spread over "{spread.topology_key}"'
-    for term in shape.pod_affinity:
-        return Constraint.AFFINITY, f'required pod affinity over "{term.topology_key}"'
-    for term in shape.pod_anti_affinity:
-        return Constraint.AFFINITY, f'required pod anti-affinity over "{term.topology_key}"'
-    for volume in shape.volumes:
-        return Constraint.VOLUME, f'volume "{volume.name}" on a PersistentVolumeClaim'
-    for claim in shape.resource_claims:
-        return Constraint.RESOURCE, f'resource claim "{claim}"'
-    return None
-
-
-def _unsupported_reason(shape: PodShape) -> PoolRejection | None:
-    unsupported = _unsupported(shape)
-    if unsupported is None:
+def _unsupported(shape: PodShape) -> PoolRejection | None:
+    """Refuse what is not simulated: dynamic resource allocation (upstream's default too)."""
+    if not shape.resource_claims:
         return None
-    constraint, what = unsupported
-    return PoolRejection(constraint=constraint, detail=f"{what} is not supported yet")
+    return PoolRejection(
+        constraint=Constraint.RESOURCE,
+        detail="pod has Dynamic Resource Allocation requirements that are not yet supported "
+        f"(resource claim {', '.join(shape.resource_claims)})",
+    )

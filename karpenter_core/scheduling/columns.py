@@ -26,7 +26,14 @@ Amounts: TypeAlias = NDArray[np.int64]
 class OpenNodes:
     """Nodes that pods can be put on in this pass, with what is left on each."""
 
-    def __init__(self, free: Amounts, signatures: Amounts, *, size: int = _FIRST_SIZE) -> None:
+    def __init__(
+        self,
+        free: Amounts,
+        signatures: Amounts,
+        *,
+        weights: NDArray[np.float64] | None = None,
+        size: int = _FIRST_SIZE,
+    ) -> None:
         resources, existing = free.shape
         size = max(size, existing)
         self.existing: Final = existing
@@ -38,6 +45,12 @@ class OpenNodes:
         self._signature = np.full(size, NO_ROW, dtype=np.int64)
         self._signature[:existing] = signatures
         self._row = np.full(size, NO_ROW, dtype=np.int64)
+        self._worth = np.zeros(size, dtype=np.float64)
+        self._weights: Final = np.zeros(resources) if weights is None else weights
+        self._worth[:existing] = self._weights @ free
+        self.signatures_in_use: Final = list(dict.fromkeys(signatures.tolist()))
+        """Every signature some node has or had, in the order of coming up."""
+        self._known: Final = set(self.signatures_in_use)
         self.log: Final = list[tuple[int, Columns, Amounts]]()
         """What was placed, in order: class, columns, pods put on each."""
 
@@ -61,6 +74,16 @@ class OpenNodes:
         """The row of the catalogue each claim is measured by; NO_ROW: any of its rows."""
         return self._row[: self.count]
 
+    @property
+    def worth(self) -> NDArray[np.float64]:
+        """What is left on each node, weighed."""
+        return self._worth[: self.count]
+
+    @property
+    def size(self) -> int:
+        """How many columns there is room for."""
+        return self._signature.shape[0]
+
     def open(self, count: int, *, signature: int, limit: Amounts, row: int = NO_ROW) -> Columns:
         """Add empty claims and return their columns."""
         start, end = self.count, self.count + count
@@ -69,7 +92,9 @@ class OpenNodes:
         self.count = end
         self._free[:, start:end] = limit[:, None]
         self._used[:, start:end] = 0
+        self._worth[start:end] = self._weights @ limit
         self._signature[start:end] = signature
+        self._use(signature)
         self._row[start:end] = row
         return np.arange(start, end, dtype=np.intp)
 
@@ -84,13 +109,25 @@ class OpenNodes:
         amounts = request[:, None] * counts[None, :]
         self._free[:, columns] -= amounts
         self._used[:, columns] += amounts
+        self._worth[columns] -= (self._weights @ request) * counts
         self.log.append((pod_class, columns, counts))
 
     def become(self, columns: Columns, signature: int, limit: Amounts | None) -> None:
         """Give nodes another signature; `limit` is what its machines hold, when that changed."""
         self._signature[columns] = signature
+        self._use(signature)
         if limit is not None:
             self._free[:, columns] = limit[:, None] - self._used[:, columns]
+            self._worth[columns] = self._weights @ self._free[:, columns]
+
+    def take(self, line: int, columns: Columns, amount: int) -> None:
+        """Take some of one resource without a pod (a volume that pods share)."""
+        self._free[line, columns] -= amount
+
+    def _use(self, signature: int) -> None:
+        if signature not in self._known:
+            self._known.add(signature)
+            self.signatures_in_use.append(signature)
 
     def _grow(self, needed: int) -> None:
         size = max(needed, 2 * self._signature.shape[0])
@@ -98,4 +135,5 @@ class OpenNodes:
         self._free = np.pad(self._free, ((0, 0), (0, extra)))
         self._used = np.pad(self._used, ((0, 0), (0, extra)))
         self._signature = np.pad(self._signature, (0, extra), constant_values=NO_ROW)
+        self._worth = np.pad(self._worth, (0, extra))
         self._row = np.pad(self._row, (0, extra), constant_values=NO_ROW)

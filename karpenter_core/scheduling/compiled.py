@@ -9,18 +9,25 @@ import numpy as np
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
 from karpenter_core.scheduling.classes import classify_steps
+from karpenter_core.scheduling.counts import Ties
+from karpenter_core.scheduling.domains import count_pods, find_axes
 from karpenter_core.scheduling.pools import compile_pool_steps, read_daemons
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.signatures import NodeSignature, Signatures
+from karpenter_core.scheduling.volumes import NO_LIMIT, Attachments, is_attach_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from karpenter_core.scheduling.catalogue import CatalogueCache
-    from karpenter_core.scheduling.classes import PodClass
+    from karpenter_core.scheduling.classes import PodClass, Rung
     from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.domains import Axis, FirstCounts
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions
+    from karpenter_core.scheduling.topology import Group
 
 __all__ = ["CompiledProblem", "compile_steps"]
 
@@ -45,32 +52,42 @@ class CompiledProblem:
     """In the order in which they are filled: initialised ones first, then by name."""
     node_free: Amounts
     node_signatures: Amounts
+    axes: tuple[Axis, ...] = ()
+    first_counts: FirstCounts
+    ties: tuple[tuple[Ties, ...], ...]
+    """For every class, for every rung: the topology groups that concern it."""
 
 
 def compile_steps(
     problem: Problem, options: SolveOptions, cache: CatalogueCache
 ) -> Generator[int, None, CompiledProblem]:
     """Compile a problem; yields units of work done."""
-    classes = yield from classify_steps(problem, options)
+    classes, groups = yield from classify_steps(problem, options)
     cache.retain({pool.name for pool in problem.pools})
     pools = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
     named = (*(c.requests for c in classes), *(daemon.requests for daemon in daemons))
-    resources = tuple(sorted({PODS, *(name for requests in named for name in requests)}))
-    pool_free = tuple(pool.free(resources) for pool in pools)
-    signatures = Signatures(pools, pool_free)
-    pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
+    shared = (resource for c in classes for resource, _ in c.shared_volumes)
+    resources = tuple(sorted({PODS, *(name for requests in named for name in requests), *shared}))
+    pool_free = tuple(_pool_free(pool, resources) for pool in pools)
+    yield 5
+    aliases = {**ALIASES, **problem.aliases}
     nodes = tuple(sorted(problem.nodes, key=lambda node: (not node.initialized, node.name)))
-    reader = _NodeReader(problem, classes)
+    axes = find_axes(groups, pools, nodes, classes, aliases)
+    signatures = Signatures(pools, pool_free, axes)
+    pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
+    reader = _NodeReader(problem, classes, (axis.key for axis in axes))
     node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
     node_signatures = np.zeros(len(nodes), dtype=np.int64)
     for number, node in enumerate(nodes):
         node_signatures[number] = signatures.of_node(reader.signature(node))
-        node_free[:, number] = [node.available.get(name, 0) for name in resources]
-        if min(node.available.values(), default=0) < 0:
+        node_free[:, number] = [_available(node, name) for name in resources]
+        if node.closed or min(node.available.values(), default=0) < 0:
             node_free[:, number] = -1  # nothing fits on an overdrawn node
         if number % NODES_PER_STEP == 0:
             yield 1
+    first_counts = count_pods(problem, groups, axes, nodes, signatures, node_signatures)
+    yield 5
     return CompiledProblem(
         options=options,
         resources=resources,
@@ -83,7 +100,69 @@ def compile_steps(
         nodes=nodes,
         node_free=node_free,
         node_signatures=node_signatures,
+        axes=axes,
+        first_counts=first_counts,
+        ties=_all_ties(classes, axes),
     )
+
+
+def _pool_free(pool: CompiledPool, resources: Sequence[str]) -> Amounts:
+    """Return what pods may use on each row; new nodes attach any number of volumes."""
+    free = pool.free(resources)
+    for line, name in enumerate(resources):
+        if is_attach_resource(name):
+            free[line] = NO_LIMIT
+    return free
+
+
+def _available(node: ExistingNode, resource: str) -> int:
+    if is_attach_resource(resource):
+        return Attachments.free(node, resource)
+    return node.available.get(resource, 0)
+
+
+def _all_ties(classes: Sequence[PodClass], axes: Sequence[Axis]) -> tuple[tuple[Ties, ...], ...]:
+    numbers = {axis.key: axis.number for axis in axes}
+    masks: dict[tuple[Requirements, int], NDArray[np.bool_] | None] = {}
+    return tuple(
+        tuple(_ties(pod_class, rung, axes, numbers, masks) for rung in pod_class.rungs)
+        for pod_class in classes
+    )
+
+
+def _ties(
+    pod_class: PodClass,
+    rung: Rung,
+    axes: Sequence[Axis],
+    numbers: Mapping[str, int],
+    masks: dict[tuple[Requirements, int], NDArray[np.bool_] | None],
+) -> Ties:
+    zonal: dict[int, tuple[Group, ...]] = {}
+    for group in rung.bound:
+        if not group.is_host:
+            axis = numbers[group.key]
+            zonal[axis] = (*zonal.get(axis, ()), group)
+    allowed: dict[int, NDArray[np.bool_] | None] = {}
+    for axis in zonal:
+        key = (rung.strict, axis)
+        if key not in masks:
+            masks[key] = _allowed(rung.strict, axes[axis])
+        allowed[axis] = masks[key]
+    counted = {numbers[group.key] for group in pod_class.counted if not group.is_host}
+    return Ties(
+        host=tuple(group for group in rung.bound if group.is_host),
+        zonal=dict(sorted(zonal.items())),
+        allowed=allowed,
+        counted_axes=tuple(sorted(counted - zonal.keys())),
+        grows=frozenset(group.index for group in pod_class.counted),
+    )
+
+
+def _allowed(strict: Requirements, axis: Axis) -> NDArray[np.bool_] | None:
+    if axis.key not in strict:
+        return None
+    asked = strict.get(axis.key)
+    return np.array([asked.has(name) for name in axis.names], dtype=np.bool_)
 
 
 def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
@@ -96,9 +175,12 @@ def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
 class _NodeReader:
     """Reads existing nodes: of their labels only those that somebody asks for."""
 
-    def __init__(self, problem: Problem, classes: Sequence[PodClass]) -> None:
-        rungs = (rung for pod_class in classes for rung in pod_class.rungs)
-        self._asked: Final = tuple(sorted({key for rung in rungs for key in rung.requirements}))
+    def __init__(
+        self, problem: Problem, classes: Sequence[PodClass], topology_keys: Iterable[str]
+    ) -> None:
+        asks = {rung.ask for pod_class in classes for rung in pod_class.rungs}
+        asked = {key for ask in asks for labels in ask.alternatives for key in labels}
+        self._asked: Final = tuple(sorted(asked.union(topology_keys)))
         self._aliases: Final = {**ALIASES, **problem.aliases}
         self._well_known: Final = WELL_KNOWN | problem.well_known
 

@@ -16,6 +16,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE
 from karpenter_core.scheduling.pools import SIMULATION_LABELS
 from karpenter_core.scheduling.problem import CheapestOffering, MinValuesPolicy, PlannedNodeClaim
 from karpenter_core.scheduling.requirements import Requirement, is_restricted_label
+from karpenter_core.scheduling.volumes import is_attach_resource
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -139,6 +140,8 @@ class Placement:
 
     pods: dict[int, list[PodView]] = field(default_factory=dict[int, "list[PodView]"])
     left: dict[int, list[PodView]] = field(default_factory=dict[int, "list[PodView]"])
+    sequence: list[str] = field(default_factory=list[str])
+    """UIDs of the placed pods, in the order of placing."""
 
 
 def place_steps(plan: FinishedPlan) -> Generator[int, None, Placement]:
@@ -156,6 +159,7 @@ def place_steps(plan: FinishedPlan) -> Generator[int, None, Placement]:
                 placement.left.setdefault(index, []).extend(members[start:end])
             else:
                 placement.pods.setdefault(column, []).extend(members[start:end])
+                placement.sequence.extend(pod.uid for pod in members[start:end])
             done += 1
             if done % _COLUMNS_PER_STEP == 0:
                 yield 1
@@ -230,7 +234,8 @@ def _draft(machine: Machine, compiled: CompiledProblem) -> _Draft:
     requests = {
         name: amount
         for number, name in enumerate(compiled.resources)
-        if (amount := int(machine.used[number]) + int(pool.daemon_overhead(name)[rows].min()))
+        if not is_attach_resource(name)
+        and (amount := int(machine.used[number]) + int(pool.daemon_overhead(name)[rows].min()))
     }
     return _Draft(
         requirements=tuple(requirements.get(key) for key in sorted(requirements)),

@@ -3,59 +3,65 @@
 One engine makes every kind of plan. What differs is the `Profile`: whether a new claim stays open
 to every type that can still hold it (first-fit), or is measured by one row of the catalogue that
 is chosen by what its room costs; and which open nodes are filled first.
+
+A class is placed as a whole wherever nothing changes from pod to pod; where its own topology
+constraints change with every pod, domain by domain in the order of their levels (`spread`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW, OpenNodes
-from karpenter_core.scheduling.problem import MinValuesPolicy
-from karpenter_core.scheduling.signatures import NO_MATCH
+from karpenter_core.scheduling.counts import Counts
+from karpenter_core.scheduling.opening import Opener
+from karpenter_core.scheduling.signatures import FLOATING, NO_MATCH, Pin
+from karpenter_core.scheduling.spread import spread_steps
+from karpenter_core.scheduling.topology import Kind
+from karpenter_core.scheduling.volumes import is_attach_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
     from numpy.typing import NDArray
 
-    from karpenter_core.scheduling.classes import Rung
+    from karpenter_core.scheduling.classes import Ask, PodClass, Rung
     from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.pools import CompiledPool
+    from karpenter_core.scheduling.counts import HostCaps, Ties
+    from karpenter_core.scheduling.opening import Opening, Profile
     from karpenter_core.scheduling.signatures import ClaimSignature
 
-__all__ = ["Engine", "Measure", "Profile"]
-
-_NEARLY_EQUAL: Final = 1.01
-"""Prices within one percent are taken for equal; the larger machine is chosen then."""
+__all__ = ["Engine", "Task"]
 
 _TOLERATED_RISE: Final = 1.05
 """Pods whose wishes make a claim's machine dearer than that (on-demand only …) get another one."""
 
-
-class Measure(StrEnum):
-    """How the row that measures a new claim is chosen."""
-
-    NONE = "none"
-    """Not at all: the claim stays open to every row."""
-    PODS = "pods"
-    """Lowest price per pod of the class at hand."""
-    DEMAND = "demand"
-    """Lowest price per share of everything that still waits."""
+_UNKNOWN: Final = -3
+_MOST_ROUNDS: Final = 20
+"""Rounds over classes that wait for others; a chain of affinities that long is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """How one plan is made."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """A class at one rung: what is being placed."""
 
-    measure: Measure
-    tight: bool
-    """Fill the planned claims with the least room first, instead of in the order of opening."""
+    index: int
+    pod_class: PodClass
+    rung: Rung
+    ties: Ties
+    request: Amounts
+    asked: tuple[int, ...]
+    """The lines of `request` that are not zero."""
+
+    @property
+    def ask(self) -> Ask:
+        """What is asked of the node."""
+        return self.rung.ask
 
 
 @final
@@ -65,97 +71,238 @@ class Engine:
     def __init__(self, compiled: CompiledProblem, profile: Profile) -> None:
         self.compiled: Final = compiled
         self.profile: Final = profile
-        self.nodes: Final = OpenNodes(compiled.node_free, compiled.node_signatures)
+        counts = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
+        self.demand: Final = (compiled.requests * counts).sum(axis=1)
+        """What the classes ask for that were not placed yet, per resource."""
+        self.weights: Final = self._weights(profile)
+        self.nodes: Final = OpenNodes(
+            compiled.node_free,
+            compiled.node_signatures,
+            weights=self.weights if profile.tight else None,
+        )
+        self.counts: Final = Counts(compiled)
         self.remaining: Final = tuple(dict(pool.remaining) for pool in compiled.pools)
         """What is left of each pool's limits."""
         self.left: Final = dict[int, int]()
         """Pods that found no place, by class."""
-        counts = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
-        self._demand = (compiled.requests * counts).sum(axis=1) if len(counts) else counts
-        self._weights: Final = 1.0 / np.maximum(self._demand, 1)
+        self._opener: Final = Opener(self)
+        self._tables: Final = dict[tuple[int, tuple[Pin, ...]], _Table]()
+        self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
+        self._present: Final = _present_volumes(compiled)
+
+    def _weights(self, profile: Profile) -> NDArray[np.float64]:
+        if profile.weights is not None:
+            return profile.weights
+        weights = 1.0 / np.maximum(self.demand, 1)
+        for line, name in enumerate(self.compiled.resources):
+            if is_attach_resource(name):
+                weights[line] = 0.0
+        return weights
 
     def steps(self) -> Generator[int, None, None]:
-        """Place every class; yields units of work done."""
-        for index, pod_class in enumerate(self.compiled.classes):
-            request = self.compiled.requests[:, index]
-            left = len(pod_class.members)
-            if pod_class.blocked is None:
-                for rung in pod_class.rungs:
-                    left = self._fill(index, rung, request, left)
-                    if left:
-                        left = yield from self._open(index, rung, request, left)
-                    if not left:
-                        break
-                    yield 1
+        """Place every class, then again those that may have waited for others."""
+        for opening in self.profile.mix:
+            self._opener.open_empty(opening)
+        for index in self.profile.order or range(len(self.compiled.classes)):
+            pod_class = self.compiled.classes[index]
+            left = yield from self._place_class(index, len(pod_class.members))
             if left:
                 self.left[index] = left
-            self._demand -= request * len(pod_class.members)
+            self.demand[:] -= self.compiled.requests[:, index] * len(pod_class.members)
             yield 1 + self.nodes.count // 1000
+        for _ in range(_MOST_ROUNDS):
+            waiting = [
+                i for i in self.left if any(t.host or t.zonal for t in self.compiled.ties[i])
+            ]
+            before = sum(self.left[index] for index in waiting)
+            for index in waiting:
+                left = yield from self._place_class(index, self.left[index])
+                if left:
+                    self.left[index] = left
+                else:
+                    del self.left[index]
+                yield 1
+            if sum(self.left.get(index, 0) for index in waiting) == before:
+                break
+
+    def _place_class(self, index: int, left: int) -> Generator[int, None, int]:
+        """Place pods of a class, rung after rung; return how many are left."""
+        pod_class = self.compiled.classes[index]
+        if pod_class.blocked is not None:
+            return left
+        request = self.compiled.requests[:, index]
+        asked = tuple(int(line) for line in np.flatnonzero(request))
+        for rung, ties in zip(pod_class.rungs, self.compiled.ties[index], strict=True):
+            task = Task(
+                index=index,
+                pod_class=pod_class,
+                rung=rung,
+                ties=ties,
+                request=request,
+                asked=asked,
+            )
+            if ties.zonal:
+                left -= yield from spread_steps(self, task, left)
+            else:
+                left -= yield from self.put_steps(task, left, self.pins(task))
+            if not left:
+                break
+            yield 1
+        return left
+
+    def pins(self, task: Task, domains: tuple[Pin, ...] = ()) -> tuple[Pin, ...]:
+        """Complete pins by those of the axes on which a class is only counted."""
+        counted = task.ties.counted_axes
+        if not counted:
+            return domains
+        axes = self.compiled.axes
+        soft = (Pin(axis, tuple(range(len(axes[axis].names))), soft=True) for axis in counted)
+        return (*domains, *soft)
+
+    def put_steps(self, task: Task, left: int, pins: tuple[Pin, ...]) -> Generator[int, None, int]:
+        """Put up to `left` pods on nodes that pins allow; return how many found a place."""
+        caps = self.counts.host_caps(task.ties, self.nodes.count)
+        if caps.first:
+            return (yield from self._put_together_steps(task, left, pins, caps))
+        placed = self._fill(task, left, pins, caps)
+        if placed < left and caps.new:
+            placed += yield from self._open_steps(task, left - placed, pins, caps.new)
+        return placed
+
+    def _put_together_steps(
+        self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps
+    ) -> Generator[int, None, int]:
+        """Put pods that want to be on one node, and are the first there, where most of them go."""
+        columns, rooms = self._rooms(task, left, pins, caps)
+        enough = columns[rooms >= left]
+        if len(enough):
+            self._place(task, enough[:1], _one(left), pins)
+            return left
+        best = int(rooms.argmax()) if len(columns) else -1
+        most = int(rooms[best]) if best >= 0 else 0
+        opening = self._opener.find(task, left, pins, caps.new, together=True)
+        if opening is not None and min(opening.pods, left) > most:
+            yield 1
+            return self._execute(task, opening, min(opening.pods, left), pins, count=1)
+        if not most:
+            return 0
+        self._place(task, columns[best : best + 1], rooms[best : best + 1], pins)
+        return most
 
     # -- open nodes ----------------------------------------------------------------------------
 
-    def _fill(self, index: int, rung: Rung, request: Amounts, left: int) -> int:
-        """Put as many pods as go on open nodes; return how many are left."""
-        nodes = self.nodes
-        if not nodes.count:
-            return left
-        met = self._met(rung)
-        room = self._room(request)
-        room[met[nodes.signature] == NO_MATCH] = 0
-        if rung.host_ports:
-            np.minimum(room, 1, out=room)
-        self._correct(room, met, request)
-        columns = self._ranked(np.flatnonzero(room > 0))
+    def _fill(self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps) -> int:
+        """Put as many pods as go on open nodes; return how many went."""
+        columns, rooms = self._rooms(task, left, pins, caps)
         if not len(columns):
+            return 0
+        if int(rooms[0]) >= left:
+            columns, counts = columns[:1], _one(left)
+            self._place(task, columns, counts, pins)
             return left
-        total = np.cumsum(room[columns])
+        total = np.cumsum(rooms)
         needed = int(np.searchsorted(total, left)) + 1
-        columns = columns[:needed]
-        counts = room[columns]
+        columns, counts = columns[:needed], rooms[:needed].copy()
         placed = min(int(total[len(columns) - 1]), left)
         counts[-1] -= int(total[len(columns) - 1]) - placed
-        nodes.place(index, columns, counts, request)
-        self._become(columns, met)
-        return left - placed
+        self._place(task, columns, counts, pins)
+        return placed
 
-    def _met(self, rung: Rung) -> Columns:
-        """Return what each signature in use becomes under a rung."""
-        signatures = self.compiled.signatures
-        used = np.flatnonzero(np.bincount(self.nodes.signature))
-        met = np.full(int(used[-1]) + 1, NO_MATCH, dtype=np.intp)
-        for number in used:
-            met[number] = signatures.meet(int(number), rung)
-        return met
+    def _rooms(
+        self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps
+    ) -> tuple[Columns, Amounts]:
+        """Return the nodes that take pods, best first, and how many each takes."""
+        nodes = self.nodes
+        none = np.empty(0, dtype=np.intp)
+        if not nodes.count:
+            return none, np.empty(0, dtype=np.int64)
+        table = self._table(task.ask, pins)
+        free, request = nodes.free, task.request
+        able = table.met[nodes.signature] >= 0
+        for line in task.asked:
+            able &= free[line] >= request[line]
+        if caps.open is not None:
+            able &= caps.open > 0
+        columns = np.flatnonzero(able)
+        if task.pod_class.shared_volumes and len(columns):
+            columns = self._attachable(task, columns)
+        if not len(columns):
+            return none, np.empty(0, dtype=np.int64)
+        rooms = free[task.asked[0], columns] // request[task.asked[0]]
+        for line in task.asked[1:]:
+            np.minimum(rooms, free[line, columns] // request[line], out=rooms)
+        if caps.open is not None:
+            np.minimum(rooms, caps.open[columns], out=rooms)
+        if task.ask.host_ports:
+            np.minimum(rooms, 1, out=rooms)
+        if table.uneven and self._correct(task, table, columns, rooms):
+            kept = rooms > 0
+            columns, rooms = columns[kept], rooms[kept]
+        if self.profile.tight and len(columns) > 1:
+            columns, rooms = self._ranked(columns, rooms, left)
+        return columns, rooms
 
-    def _room(self, request: Amounts) -> Amounts:
-        """Return how many requests each node takes at most, signatures aside."""
-        free = self.nodes.free
-        first, *rest = np.flatnonzero(request)
-        room = free[first] // request[first]
-        for line in rest:
-            np.minimum(room, free[line] // request[line], out=room)
-        np.maximum(room, 0, out=room)
-        return room
+    def _ranked(self, columns: Columns, rooms: Amounts, left: int) -> tuple[Columns, Amounts]:
+        """Order nodes: those that are there as they come, then planned ones, the fullest first."""
+        start = int(columns.searchsorted(self.nodes.existing))
+        if start and int(rooms[:start].sum()) >= left:
+            return columns[:start], rooms[:start]
+        planned = columns[start:]
+        worth = self.nodes.worth[planned]
+        if left == 1 and not start:
+            best = int(worth.argmin())
+            return columns[best : best + 1], rooms[best : best + 1]
+        order = np.argsort(worth, kind="stable")
+        if not start:
+            return columns[order], rooms[order]
+        order = np.concatenate((np.arange(start), order + start))
+        return columns[order], rooms[order]
 
-    def _correct(self, room: Amounts, met: Columns, request: Amounts) -> None:
-        """Make the room exact where the largest amounts alone do not tell."""
+    def _table(self, ask: Ask, pins: tuple[Pin, ...]) -> _Table:
+        """Return what every signature in use becomes."""
+        key = (ask.index, pins)
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = _Table()
+        used = self.nodes.signatures_in_use
+        if table.done < len(used):
+            signatures = self.compiled.signatures
+            fresh = used[table.done :]
+            table.reserve(max(fresh))
+            for number in fresh:
+                met = table.met[number] = signatures.meet(number, ask, pins)
+                if met != NO_MATCH:
+                    changes = met != number
+                    table.changes |= changes
+                    if signatures.is_claim(number):
+                        table.uneven |= changes or signatures.claim(met).is_ragged
+            table.done = len(used)
+        return table
+
+    def _correct(self, task: Task, table: _Table, columns: Columns, rooms: Amounts) -> bool:
+        """Make rooms exact where the largest amounts alone do not tell; say whether any changed."""
         nodes, signatures = self.nodes, self.compiled.signatures
-        planned = np.flatnonzero(room[nodes.existing :]) + nodes.existing
-        if not len(planned):
-            return
-        for number in np.flatnonzero(np.bincount(nodes.signature[planned])):
-            claim = signatures.claim(int(met[number]))
-            changed = met[number] != number
+        start = int(columns.searchsorted(nodes.existing))
+        planned, changed_any = columns[start:], False
+        numbers = nodes.signature[planned]
+        for number in np.unique(numbers):
+            met = int(table.met[number])
+            claim = signatures.claim(met)
+            changed = met != number
             if not changed and not claim.is_ragged:
                 continue
-            columns = planned[nodes.signature[planned] == number]
-            is_open = nodes.row[columns] == NO_ROW
+            changed_any = True
+            places = np.flatnonzero(numbers == number) + start
+            those = columns[places]
+            is_open = nodes.row[those] == NO_ROW
             if changed:
-                measured = columns[~is_open]
+                measured = places[~is_open]
                 refused = self._refused_rows(signatures.claim(int(number)), claim)
-                room[measured[refused[nodes.row[measured]]]] = 0
-            exact = claim.rooms(nodes.used[:, columns[is_open]], request)
-            room[columns[is_open]] = np.minimum(room[columns[is_open]], exact)
+                rooms[measured[refused[nodes.row[columns[measured]]]]] = 0
+            opened = places[is_open]
+            exact = claim.rooms(nodes.used[:, columns[opened]], task.request)
+            rooms[opened] = np.minimum(rooms[opened], exact)
+        return changed_any
 
     @staticmethod
     def _refused_rows(before: ClaimSignature, after: ClaimSignature) -> NDArray[np.bool_]:
@@ -163,14 +310,67 @@ class Engine:
         limit = before.prices_and_groups[0] * _TOLERATED_RISE
         return ~after.admissible_mask | (after.prices_and_groups[0] > limit)
 
-    def _ranked(self, columns: Columns) -> Columns:
-        """Order nodes: those that are there as they come, then planned ones by the profile."""
-        if not self.profile.tight:
-            return columns
-        existing = columns[columns < self.nodes.existing]
-        planned = columns[columns >= self.nodes.existing]
-        worth = self._weights @ self.nodes.free[:, planned]
-        return np.concatenate((existing, planned[np.argsort(worth, kind="stable")]))
+    def _attachable(self, task: Task, columns: Columns) -> Columns:
+        """Keep the nodes that have, or can still attach, the volumes that pods share."""
+        good = np.ones(len(columns), dtype=np.bool_)
+        needed: dict[int, Amounts] = {}
+        for resource, claim in task.pod_class.shared_volumes:
+            line = self.compiled.resources.index(resource)
+            present = self._present.get(claim)
+            absent = np.ones(len(columns), dtype=np.int64)
+            if present is not None:
+                there = columns < len(present)
+                absent[there] -= present[columns[there]]
+            needed[line] = needed.get(line, 0) + absent
+        for line, count in needed.items():
+            good &= self.nodes.free[line, columns] - task.request[line] >= count
+        return columns[good]
+
+    def _attach(self, task: Task, columns: Columns) -> None:
+        for resource, claim in task.pod_class.shared_volumes:
+            line = self.compiled.resources.index(resource)
+            present = self._present.setdefault(claim, np.zeros(self.nodes.existing, dtype=np.int64))
+            there = columns[columns < len(present)]
+            self.nodes.take(line, there[present[there] == 0], 1)
+            present[there] = 1
+
+    # -- placing -------------------------------------------------------------------------------
+
+    def _place(self, task: Task, columns: Columns, counts: Amounts, pins: tuple[Pin, ...]) -> None:
+        """Put pods on nodes, and count them."""
+        if task.pod_class.shared_volumes:
+            self._attach(task, columns)
+        self.nodes.place(task.index, columns, counts, task.request)
+        table = self._table(task.ask, pins)
+        if table.changes:
+            self._become(columns, table.met)
+        self._count(task, columns, counts)
+
+    def _count(self, task: Task, columns: Columns, counts: Amounts) -> None:
+        if not task.pod_class.counted:
+            return
+        if self._loose and task.rung.owned:
+            self._tie(task, columns)
+        self.counts.record(
+            task.pod_class.counted,
+            columns,
+            counts,
+            self.nodes.signature,
+            self.nodes.size,
+            self._loose,
+        )
+
+    def _tie(self, task: Task, columns: Columns) -> None:
+        """Take a domain for known once pods are there that were put for it."""
+        axes = {g.key for g in task.rung.owned if g.kind in {Kind.SPREAD, Kind.AFFINITY}}
+        for column in columns.tolist():
+            free = self._loose.get(column)
+            if free is None:
+                continue
+            for axis in [axis for axis in free if self.compiled.axes[axis].key in axes]:
+                del free[axis]
+            if not free:
+                del self._loose[column]
 
     def _become(self, columns: Columns, met: Columns) -> None:
         """Give nodes the signature that they have with the pods that joined."""
@@ -180,7 +380,7 @@ class Engine:
         if not changed.any():
             return
         columns, before = columns[changed], before[changed]
-        for number in np.flatnonzero(np.bincount(before)):
+        for number in np.unique(before):
             after = int(met[number])
             those = columns[before == number]
             nodes.become(those[those < nodes.existing], after, None)
@@ -192,161 +392,89 @@ class Engine:
 
     # -- new claims ----------------------------------------------------------------------------
 
-    def _open(
-        self, index: int, rung: Rung, request: Amounts, left: int
+    def _open_steps(
+        self, task: Task, left: int, pins: tuple[Pin, ...], cap: int
     ) -> Generator[int, None, int]:
-        """Open claims in the first pool that can, then the next; return how many pods are left."""
-        compiled = self.compiled
-        for number, pool in enumerate(compiled.pools):
-            signature = compiled.pool_signatures[number]
-            if signature != NO_MATCH:
-                signature = compiled.signatures.meet(signature, rung)
-            while left and signature != NO_MATCH:
-                opening = self._opening(
-                    pool, self.remaining[number], signature, rung, request, left
-                )
-                if opening is None:
-                    break
-                columns = self.nodes.open(
-                    opening.count,
-                    signature=opening.signature,
-                    limit=opening.limit,
-                    row=opening.row,
-                )
-                counts = np.full(opening.count, opening.pods, dtype=np.int64)
-                counts[-1] = min(opening.pods, left - opening.pods * (opening.count - 1))
-                self.nodes.place(index, columns, counts, request)
-                left -= int(counts.sum())
-                for name in self.remaining[number]:
-                    charge = 1 if name == NODES else opening.charge[name]
-                    self.remaining[number][name] -= charge * opening.count
-                yield 1
-            if not left:
+        """Open claims for pods; return how many went there."""
+        placed = 0
+        while placed < left:
+            opening = self._opener.find(task, left - placed, pins, cap)
+            if opening is None:
                 break
-        return left
+            placed += self._execute(task, opening, left - placed, pins, count=opening.count)
+            yield 1
+        return placed
 
-    def _opening(
-        self,
-        pool: CompiledPool,
-        remaining: Mapping[str, int],
-        signature: int,
-        rung: Rung,
-        request: Amounts,
-        left: int,
-    ) -> _Opening | None:
-        """Say which claims to open next for a class; None when the pool can make none."""
-        if remaining.get(NODES, 1) <= 0:
-            return None
-        signatures = self.compiled.signatures
-        if pool.limited:
-            signature = signatures.narrowed(signature, pool.within(remaining))
-            if signature == NO_MATCH:
-                return None
-        opening = None
-        if self.profile.measure is not Measure.NONE:
-            opening = self._measured_opening(signature, rung, request, left)
-        if opening is None:
-            opening = self._open_opening(signature, rung, request, left)
-        if opening is None:
-            return None
-        count = min(opening.count, remaining.get(NODES, opening.count))
-        for name in pool.limited:
-            count = min(count, _repetitions(pool, name, remaining[name], opening))
-        return replace(opening, count=count)
-
-    def _open_opening(
-        self, signature: int, rung: Rung, request: Amounts, left: int
-    ) -> _Opening | None:
-        """Open claims that may become any of their rows."""
-        signatures = self.compiled.signatures
-        claim = signatures.claim(signature)
-        fitting = claim.fitting(request)
-        if not fitting.any():
-            return None
-        missing = claim.min_values_missing(fitting)
-        if missing:
-            if self.compiled.options.min_values is MinValuesPolicy.STRICT:
-                return None
-            signature = signatures.relaxed(signature, missing)
-            claim = signatures.claim(signature)
-        pods = int(claim.rooms(np.zeros((len(request), 1), dtype=np.int64), request)[0])
-        if rung.host_ports:
-            pods = min(pods, 1)
-        if not pods:
-            return None
-        return _Opening(
-            count=-(-left // pods),
-            pods=pods,
-            signature=signature,
-            limit=claim.largest,
-            row=NO_ROW,
-            charge=_charge(claim, claim.rows[fitting]),
+    def _execute(
+        self, task: Task, opening: Opening, left: int, pins: tuple[Pin, ...], *, count: int
+    ) -> int:
+        count = min(count, -(-left // opening.pods))
+        columns = self.nodes.open(
+            count, signature=opening.signature, limit=opening.limit, row=opening.row
         )
+        if self.profile.late:
+            self._loosen(task, columns, opening, pins)
+        counts = np.full(count, opening.pods, dtype=np.int64)
+        counts[-1] = min(opening.pods, left - opening.pods * (count - 1))
+        self.nodes.place(task.index, columns, counts, task.request)
+        self._count(task, columns, counts)
+        remaining = self.remaining[opening.pool]
+        for name in remaining:
+            remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
+        return int(counts.sum())
 
-    def _measured_opening(
-        self, signature: int, rung: Rung, request: Amounts, left: int
-    ) -> _Opening | None:
-        """Open claims measured by the row whose room is cheapest."""
-        claim = self.compiled.signatures.claim(signature)
-        pool = claim.pool
-        if pool.limited and claim.has_min_values:
-            return None  # cutting the list to the limits could break minValues
-        asked = np.flatnonzero(request)
-        pods = np.minimum.reduce(claim.free[asked] // request[asked, None], axis=0)
-        pods[(np.minimum.reduce(claim.free, axis=0) < 0) | ~claim.admissible] = 0
-        if rung.host_ports:
-            np.minimum(pods, 1, out=pods)
-        candidates = np.flatnonzero(pods > 0)
-        if not len(candidates):
-            return None
-        held = np.minimum(pods[candidates], left)
-        if self.profile.measure is Measure.PODS:
-            worth = held.astype(np.float64)
-        else:
-            useful = np.minimum(claim.free[:, candidates], self._demand[:, None])
-            worth = self._weights @ useful
-        fee = self.compiled.options.node_fee_per_hour
-        score = (claim.prices[candidates] + fee) / worth
-        good = np.flatnonzero(score <= score.min() * _NEARLY_EQUAL)
-        best = candidates[good[np.lexsort((good, score[good], -held[good]))[0]]]
-        row, per_claim = int(claim.rows[best]), int(pods[best])
-        if pool.limited:
-            ceiling = {name: int(pool.catalogue.capacity(name)[row]) for name in pool.limited}
-            signature = self.compiled.signatures.narrowed(signature, pool.within(ceiling))
-        return _Opening(
-            count=max(left // per_claim, 1),
-            pods=per_claim,
-            signature=signature,
-            limit=claim.free[:, best],
-            row=row,
-            charge=_charge(claim, np.array([row], dtype=np.intp)),
-        )
+    def surely_opens(self, task: Task, pins: tuple[Pin, ...]) -> bool:
+        """Whether any number of new nodes takes pods of a class where pins allow."""
+        caps = self.counts.host_caps(task.ties, 0)
+        return caps.new > 0 and not caps.first and self._opener.surely_opens(task, pins)
+
+    def _loosen(
+        self, task: Task, columns: Columns, opening: Opening, pins: tuple[Pin, ...]
+    ) -> None:
+        """Remember the domains that a claim could be in, although it has one for our counts."""
+        signatures = self.compiled.signatures
+        free = {
+            pin.axis: pin.domains
+            for pin in pins
+            if len(pin.domains) > 1 and signatures.domain(pin.axis, opening.asked) == FLOATING
+        }
+        for column in columns.tolist() if free else ():
+            self._loose[column] = dict(free)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Opening:
-    """Claims to open at once: `pods` on each (fewer on the last), `charge` for each."""
-
-    count: int
-    pods: int
-    signature: int
-    limit: Amounts
-    row: int
-    charge: Mapping[str, int]
+def _one(count: int) -> Amounts:
+    return np.array([count], dtype=np.int64)
 
 
-def _charge(claim: ClaimSignature, rows: Columns) -> dict[str, int]:
-    """Return what a claim counts against limits: the largest of the rows it may become."""
-    capacity = claim.pool.catalogue.capacity
-    return {name: int(capacity(name)[rows].max()) for name in claim.pool.limited}
+class _Table:
+    """What each signature becomes when pods join, by number.
+
+    `changes`: some become another one; `uneven`: the rooms of some claims need correction.
+    """
+
+    __slots__ = ("changes", "done", "met", "uneven")
+
+    def __init__(self) -> None:
+        self.met: Columns = np.full(16, _UNKNOWN, dtype=np.intp)
+        self.done = 0
+        self.changes = False
+        self.uneven = False
+
+    def reserve(self, number: int) -> None:
+        """Make room for a signature."""
+        if number >= len(self.met):
+            extra = max(number + 1, 2 * len(self.met)) - len(self.met)
+            self.met = np.pad(self.met, (0, extra), constant_values=_UNKNOWN)
 
 
-def _repetitions(pool: CompiledPool, name: str, remaining: int, opening: _Opening) -> int:
-    """Return how often a claim can be opened before the limits leave it fewer rows (at least 1)."""
-    charge = opening.charge[name]
-    if charge <= 0:
-        return opening.count
-    largest = int(pool.catalogue.capacity(name).max())
-    if opening.row != NO_ROW:
-        return max(remaining // charge, 1)
-    return 1 + max((remaining - largest) // charge, 0)
+def _present_volumes(compiled: CompiledProblem) -> dict[str, Amounts]:
+    """Say on which existing nodes the volumes are that pods share."""
+    present: dict[str, Amounts] = {}
+    shared = {claim for c in compiled.classes for _, claim in c.shared_volumes}
+    if shared:
+        for column, node in enumerate(compiled.nodes):
+            for claims in node.volumes.values():
+                for claim in claims & shared:
+                    row = present.setdefault(claim, np.zeros(len(compiled.nodes), dtype=np.int64))
+                    row[column] = 1
+    return present

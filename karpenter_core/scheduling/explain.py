@@ -91,7 +91,7 @@ class _PoolQuestion:
         return self._limits_and_later(bits, merged)
 
     def _taints(self, rung: Rung) -> PoolRejection | None:
-        taint = first_untolerated(self.pool.taints, rung.tolerations)
+        taint = first_untolerated(self.pool.taints, rung.ask.tolerations)
         if taint is None:
             return None
         return PoolRejection(
@@ -158,13 +158,13 @@ class _PoolQuestion:
         )
 
     def _ports(self, bits: int, rung: Rung) -> tuple[int, PoolRejection | None]:
-        left = bits & self.pool.rows_without_port(rung.host_ports) if rung.host_ports else bits
+        left = bits & self.pool.rows_without_port(rung.ask.host_ports) if rung.ask.host_ports else bits
         if left:
             return left, None
         taken = [
             (daemon.name, port)
             for daemon, _ in self.pool.daemons
-            if (port := first_conflict(rung.host_ports, daemon.shape.host_ports)) is not None
+            if (port := first_conflict(rung.ask.host_ports, daemon.shape.host_ports)) is not None
         ]
         return 0, PoolRejection(
             constraint=Constraint.PORT,

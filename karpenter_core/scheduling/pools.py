@@ -25,7 +25,7 @@ from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import Taint
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.bitsets import bits_of_mask
-from karpenter_core.scheduling.classes import rungs_of
+from karpenter_core.scheduling.ladder import node_ladder
 from karpenter_core.scheduling.ports import first_conflict
 from karpenter_core.scheduling.problem import MinValuesPolicy
 from karpenter_core.scheduling.requirements import Requirement, Requirements
@@ -63,7 +63,7 @@ def read_daemons(problem: Problem) -> tuple[Daemon, ...]:
     daemons: list[Daemon] = []
     for daemon in sorted(problem.daemons, key=lambda daemon: daemon.name):
         try:
-            alternatives = rungs_of(daemon.shape, aliases=aliases, respect_preferences=False)
+            alternatives = node_ladder(daemon.shape, aliases=aliases)
         except BadInputError:
             continue
         daemons.append(
@@ -94,6 +94,7 @@ class CompiledPool:
     ) -> None:
         template = pool.spec.template
         self.name: Final = pool.name
+        self.weight: Final = pool.spec.weight or 0
         self.catalogue: Final = catalogue
         self.well_known: Final = well_known
         self.taints: Final = tuple(

@@ -2,8 +2,11 @@
 
 A planned claim's signature is its pool, its requirements, the host ports its pods took, and the
 rows of the catalogue it may use; an existing node's is the part of its labels anybody asks for,
-its taints and ports. `meet` says what a signature becomes when pods of a rung join (or that they
+its taints and ports. `meet` says what a signature becomes when pods with an ask join (or that they
 cannot), once per pair; everything computed from a signature is kept with it.
+
+A claim has no domain (zone …) until a pod joins that some topology group over that label restricts
+or counts; then it is *pinned* to one, so that all counts are exact.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.ports import first_conflict
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
@@ -25,14 +29,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from karpenter_core.api.records import HostPort, Taint
-    from karpenter_core.scheduling.classes import Rung
+    from karpenter_core.scheduling.classes import Ask
+    from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.pools import CompiledPool
-    from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = ["NO_MATCH", "ClaimSignature", "NodeSignature", "Signatures"]
+__all__ = [
+    "FLOATING",
+    "NOWHERE",
+    "NO_MATCH",
+    "ClaimSignature",
+    "NodeSignature",
+    "Pin",
+    "Signatures",
+]
 
 NO_MATCH: Final = -1
 """What `meet` answers when pods and node do not go together."""
+
+FLOATING: Final = -1
+"""The domain of a planned claim that may still be pinned to one."""
+
+NOWHERE: Final = -2
+"""The domain of a node without the label, or whose label is not known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The domains of an axis that a node may be in, in the order in which they are tried.
+
+    A soft pin is for pods that are counted, not restricted: a claim gets a domain where it can,
+    and nodes without one will do.
+    """
+
+    axis: int
+    domains: tuple[int, ...]
+    soft: bool = False
 
 
 @final
@@ -46,15 +77,19 @@ class NodeSignature:
     undecided: frozenset[str] | None = None
     """For a claim whose machine is not known yet: labels that may still appear."""
 
-    def admits(self, rung: Rung) -> bool:
-        """Whether pods of a rung may run here."""
-        if first_untolerated(self.taints, rung.tolerations) is not None:
+    def admits(self, ask: Ask) -> bool:
+        """Whether pods with an ask may run here."""
+        if first_untolerated(self.taints, ask.tolerations) is not None:
             return False
-        if first_conflict(rung.host_ports, self.host_ports) is not None:
+        if first_conflict(ask.host_ports, self.host_ports) is not None:
             return False
+        return any(self.shows(alternative) for alternative in ask.alternatives)
+
+    def shows(self, requirements: Requirements) -> bool:
+        """Whether the labels meet requirements, whatever is not decided yet."""
         if self.undecided is None:
-            return self.requirements.compatible(rung.requirements)
-        return self.requirements.guarantees(rung.requirements, undecided=self.undecided)
+            return self.requirements.compatible(requirements)
+        return self.requirements.guarantees(requirements, undecided=self.undecided)
 
 
 @final
@@ -163,6 +198,25 @@ class ClaimSignature:
         )
 
     @cached_property
+    def shapes(self) -> NDArray[np.intp]:
+        """Which of `rows` are worth measuring by: no cheaper admissible one has as much room."""
+        kept: list[int] = []
+        free, admissible = self.free, self.admissible
+        held = np.empty((free.shape[0], 0), dtype=np.int64)
+        for number in np.flatnonzero(admissible):
+            row = free[:, number]
+            if row.min() < 0 or (held >= row[:, None]).all(axis=0).any():
+                continue
+            kept.append(int(number))
+            held = np.concatenate((held, row[:, None]), axis=1)
+        return np.array(kept, dtype=np.intp)
+
+    @cached_property
+    def shape_free(self) -> NDArray[np.int64]:
+        """`free` of the `shapes`."""
+        return self.free[:, self.shapes]
+
+    @cached_property
     def admissible_mask(self) -> NDArray[np.bool_]:
         """`admissible`, over all rows of the catalogue."""
         mask = np.zeros(self.pool.catalogue.size, dtype=np.bool_)
@@ -210,18 +264,28 @@ class Signatures:
     """The signatures of one pass, by number."""
 
     def __init__(
-        self, pools: Sequence[CompiledPool], pool_free: Sequence[NDArray[np.int64]]
+        self,
+        pools: Sequence[CompiledPool],
+        pool_free: Sequence[NDArray[np.int64]],
+        axes: Sequence[Axis] = (),
     ) -> None:
+        self._axes: Final = tuple(axes)
+        self._domains: Final = tuple(dict[int, int]() for _ in axes)
+        self._fixings: Final = dict[tuple[int, int, int], int]()
         self._claims: Final = dict[int, ClaimSignature]()
         self._nodes: Final = dict[int, NodeSignature]()
         self._numbers: Final = dict[object, int]()
-        self._meetings: Final = dict[tuple[int, int], int]()
+        self._meetings: Final = dict[tuple[int, int, int], int]()
         self._pool_free: Final = {
             id(pool): free for pool, free in zip(pools, pool_free, strict=True)
         }
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def is_claim(self, number: int) -> bool:
+        """Whether a signature is a planned claim's."""
+        return number in self._claims
 
     def claim(self, number: int) -> ClaimSignature:
         """Return a planned claim's signature."""
@@ -293,51 +357,188 @@ class Signatures:
             min_values_relaxed=True,
         )
 
-    def meet(self, number: int, rung: Rung) -> int:
-        """Return what a node becomes when pods of a rung join; NO_MATCH when they cannot."""
-        key = (number, rung.index)
-        known = self._meetings.get(key)
+    def admits_labels(self, number: int, alternatives: tuple[Requirements, ...]) -> bool:
+        """Whether a node surely shows labels that one of some alternatives asks for."""
+        claim = self._claims.get(number)
+        if claim is None:
+            return any(self._nodes[number].shows(one) for one in alternatives)
+        return any(claim.requirements.compatible(one) for one in alternatives)
+
+    def taints(self, number: int) -> tuple[Taint, ...]:
+        """Return the taints of a node."""
+        claim = self._claims.get(number)
+        return self._nodes[number].taints if claim is None else claim.pool.taints
+
+    def domain(self, axis: int, number: int) -> int:
+        """Return the domain that a node is in: a number on the axis, FLOATING or NOWHERE."""
+        known = self._domains[axis].get(number)
         if known is None:
-            known = self._meetings[key] = self._meet(number, rung)
+            known = self._domains[axis][number] = self._domain(self._axes[axis], number)
         return known
 
-    def _meet(self, number: int, rung: Rung) -> int:
+    def _domain(self, axis: Axis, number: int) -> int:
         claim = self._claims.get(number)
-        if claim is not None:
-            return self._meet_claim(number, claim, rung)
-        node = self._nodes[number]
-        if not node.admits(rung):
-            return NO_MATCH
-        if not rung.host_ports:
-            return number
-        return self.of_node(replace(node, host_ports=_joined(node.host_ports, rung.host_ports)))
+        if claim is None:
+            value = self._nodes[number].requirements.single_value(axis.key)
+            return axis.index.get(value, NOWHERE) if value else NOWHERE
+        if axis.key not in claim.requirements:
+            return FLOATING if claim.pool.catalogue.defines(axis.key) else NOWHERE
+        asked = claim.requirements.get(axis.key)
+        if asked.complement or len(asked.values) > 1:
+            return FLOATING
+        return axis.index.get(next(iter(asked.values), ""), NOWHERE)
 
-    def _meet_claim(self, number: int, signature: ClaimSignature, rung: Rung) -> int:
-        pool = signature.pool
-        if first_untolerated(pool.taints, rung.tolerations) is not None:
+    def pinned(self, number: int, pins: tuple[Pin, ...]) -> int:
+        """Return what a node becomes when it must be in certain domains; NO_MATCH if it cannot."""
+        for position, pin in enumerate(pins):
+            domain = self.domain(pin.axis, number)
+            if domain in pin.domains:
+                continue
+            if domain != FLOATING:
+                if pin.soft and domain == NOWHERE:
+                    continue
+                return NO_MATCH
+            for choice in pin.domains:
+                fixed = self._fixed(number, pin.axis, choice)
+                if fixed != NO_MATCH:
+                    met = self.pinned(fixed, pins[position + 1 :])
+                    if met != NO_MATCH:
+                        return met
+            if not pin.soft:
+                return NO_MATCH
+        return number
+
+    def within(self, number: int, pins: tuple[Pin, ...]) -> int:
+        """Return what a planned claim becomes that may be in certain domains, not pinned yet."""
+        for pin in pins:
+            domain = self.domain(pin.axis, number)
+            if domain == FLOATING and len(pin.domains) == 1:
+                fixed = self._fixed(number, pin.axis, pin.domains[0])
+                if fixed == NO_MATCH:
+                    if pin.soft:
+                        continue
+                    return NO_MATCH
+                number = fixed
+            elif domain == FLOATING and not pin.soft:
+                if len(pin.domains) < len(self._axes[pin.axis].names):
+                    number = self._among(number, pin)
+                    if number == NO_MATCH:
+                        return NO_MATCH
+            elif domain not in pin.domains and not pin.soft:
+                return NO_MATCH
+        return number
+
+    def settled(self, number: int, pins: tuple[Pin, ...], row: int) -> int:
+        """Pin a planned claim where one of its rows is cheapest; NO_MATCH when it goes nowhere."""
+        for pin in pins:
+            if self.domain(pin.axis, number) != FLOATING:
+                continue
+            claim, axis = self._claims[number], self._axes[pin.axis]
+            group = claim.pool.catalogue.groups[int(claim.prices_and_groups[1][row])]
+            cheapest = axis.index.get(group.requirements.single_value(axis.key), NOWHERE)
+            choices = (cheapest, *pin.domains) if cheapest in pin.domains else pin.domains
+            for domain in choices:
+                fixed = self._fixed(number, pin.axis, domain)
+                if fixed != NO_MATCH and self._claims[fixed].bits >> row & 1:
+                    number = fixed
+                    break
+            else:
+                if not pin.soft:
+                    return NO_MATCH
+        return number
+
+    def _among(self, number: int, pin: Pin) -> int:
+        claim, on = self._claims[number], self._axes[pin.axis]
+        wanted = Requirement(
+            key=on.key, complement=False, values=frozenset(on.names[d] for d in pin.domains)
+        )
+        if not claim.requirements.get(on.key).admits(wanted):
             return NO_MATCH
-        if first_conflict(rung.host_ports, signature.host_ports) is not None:
+        return self._narrowed_to(claim, claim.requirements.add(wanted))
+
+    def _fixed(self, number: int, axis: int, domain: int) -> int:
+        key = (number, axis, domain)
+        known = self._fixings.get(key)
+        if known is None:
+            claim, on = self._claims[number], self._axes[axis]
+            wanted = Requirement(key=on.key, complement=False, values=frozenset({on.names[domain]}))
+            if not claim.requirements.get(on.key).admits(wanted):
+                known = NO_MATCH
+            else:
+                known = self._narrowed_to(claim, claim.requirements.add(wanted))
+            self._fixings[key] = known
+        return known
+
+    def meet(self, number: int, ask: Ask, pins: tuple[Pin, ...] = ()) -> int:
+        """Return what a node becomes when pods with an ask join; NO_MATCH when they cannot."""
+        for alternative in range(len(ask.alternatives)):
+            met = self.joined(number, ask, alternative)
+            if met != NO_MATCH and pins:
+                met = self.pinned(met, pins)
+            if met != NO_MATCH:
+                return met
+        return NO_MATCH
+
+    def joined(self, number: int, ask: Ask, alternative: int) -> int:
+        """Return what a node becomes by one alternative of an ask; NO_MATCH when it cannot."""
+        key = (number, ask.index, alternative)
+        known = self._meetings.get(key)
+        if known is None:
+            claim = self._claims.get(number)
+            requirements = ask.alternatives[alternative]
+            if claim is not None:
+                known = self._join_claim(number, claim, ask, requirements)
+            else:
+                known = self._join_node(number, self._nodes[number], ask, requirements)
+            self._meetings[key] = known
+        return known
+
+    def _join_node(
+        self, number: int, node: NodeSignature, ask: Ask, requirements: Requirements
+    ) -> int:
+        if not node.admits(ask) or not node.shows(requirements):
+            return NO_MATCH
+        if not ask.host_ports:
+            return number
+        return self.of_node(replace(node, host_ports=_union(node.host_ports, ask.host_ports)))
+
+    def _join_claim(
+        self, number: int, signature: ClaimSignature, ask: Ask, asked: Requirements
+    ) -> int:
+        pool = signature.pool
+        if first_untolerated(pool.taints, ask.tolerations) is not None:
+            return NO_MATCH
+        if first_conflict(ask.host_ports, signature.host_ports) is not None:
             return NO_MATCH
         # The template is asked too: "not in" of an earlier pod does not define a custom label.
         if not all(
-            known.compatible(rung.requirements, allow_undefined=pool.well_known)
+            known.compatible(asked, allow_undefined=pool.well_known)
             for known in (pool.requirements, signature.requirements)
         ):
             return NO_MATCH
-        requirements = signature.requirements.merge(rung.requirements)
-        if requirements == signature.requirements and not rung.host_ports:
+        requirements = signature.requirements.merge(asked)
+        if requirements == signature.requirements and not ask.host_ports:
             return number
+        return self._narrowed_to(signature, requirements, ask.host_ports)
+
+    def _narrowed_to(
+        self,
+        signature: ClaimSignature,
+        requirements: Requirements,
+        ports: tuple[HostPort, ...] = (),
+    ) -> int:
+        pool = signature.pool
         bits = signature.bits & pool.catalogue.matching(requirements) & pool.offered(requirements)
-        if rung.host_ports:
-            bits &= pool.rows_without_port(rung.host_ports)
+        if ports:
+            bits &= pool.rows_without_port(ports)
         return self.of_claim(
             pool,
             requirements,
-            _joined(signature.host_ports, rung.host_ports),
+            _union(signature.host_ports, ports) if ports else signature.host_ports,
             bits,
             min_values_relaxed=signature.min_values_relaxed,
         )
 
 
-def _joined(first: tuple[HostPort, ...], second: tuple[HostPort, ...]) -> tuple[HostPort, ...]:
+def _union(first: tuple[HostPort, ...], second: tuple[HostPort, ...]) -> tuple[HostPort, ...]:
     return tuple(sorted({*first, *second}, key=str))

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.scheduling.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled import compile_steps
 from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
-from karpenter_core.scheduling.engine import Engine, Measure, Profile
+from karpenter_core.scheduling.engine import Engine
 from karpenter_core.scheduling.explain import explain
+from karpenter_core.scheduling.opening import Measure, Profile
 from karpenter_core.scheduling.problem import (
     Packing,
     PlanCost,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["solve", "solve_steps"]
 
-_FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False)
+_FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
 _VALUE: Final = (
     Profile(measure=Measure.PODS, tight=True),
     Profile(measure=Measure.DEMAND, tight=True),
@@ -83,6 +84,7 @@ def solve_steps(
             if column in placement.pods
         },
         unschedulable=unschedulable,
+        sequence=tuple(placement.sequence),
         cost=PlanCost(hourly=best.reported_cost(), first_fit=first_fit.reported_cost()),
     )
 

@@ -652,30 +652,7 @@ def test_pools_that_can_make_nothing_say_so():
         )
 
 
-# -- what is not placed yet ------------------------------------------------------------------------
-
-
-def test_what_is_not_supported_yet_is_said():
-    """Spread, affinity, volumes: pending with a clear reason, never ignored."""
-    import msgspec
-
-    from karpenter_core.api.records import AffinityTerm, TopologySpread, VolumeView
-
-    plain = pod_shape()
-    spread = TopologySpread(topology_key=ZONE, max_skew=1, when_unsatisfiable="DoNotSchedule")
-    soft = TopologySpread(topology_key=ZONE, max_skew=1, when_unsatisfiable="ScheduleAnyway")
-    term = AffinityTerm(topology_key=HOSTNAME)
-    for change, constraint in (
-        ({"topology_spread": (spread,)}, Constraint.TOPOLOGY),
-        ({"pod_affinity": (term,)}, Constraint.AFFINITY),
-        ({"pod_anti_affinity": (term,)}, Constraint.AFFINITY),
-        ({"volumes": (VolumeView(name="data", claim_name="data"),)}, Constraint.VOLUME),
-    ):
-        asking = pod(shape=msgspec.structs.replace(plain, **change))
-        why = provision(asking, nodes=[existing_node("old")]).reason().pools["default"]
-        assert why.constraint is constraint
-        assert "is not supported yet" in why.detail
-    assert provision(pod(shape=msgspec.structs.replace(plain, topology_spread=(soft,)))).nodes == 1
+# -- explanations ----------------------------------------------------------------------------------
 
 
 def test_the_first_constraint_that_fails_is_the_reason():

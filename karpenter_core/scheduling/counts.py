@@ -1,0 +1,225 @@
+"""What topology groups count while a plan is made, and how many pods more they allow where.
+
+The rules are those of the Kubernetes scheduler, as caps: on nodes for the host name, on domains
+for any other key. `spec/scheduling.md` 14.4 and 14.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.scheduling.domains import counts_on
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.scheduling.columns import Amounts, Columns
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.topology import Group
+
+__all__ = ["NO_CAP", "Counts", "DomainCaps", "HostCaps", "Ties"]
+
+NO_CAP: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ties:
+    """The groups that concern a class at a rung, sorted by what they count on.
+
+    `grows` are the indices of the groups whose counts grow with the class itself; `zonal` has the
+    restricting groups of each axis, `allowed` the domains the class may be in at all (None: all).
+    """
+
+    host: tuple[Group, ...]
+    zonal: Mapping[int, tuple[Group, ...]]
+    allowed: Mapping[int, NDArray[np.bool_] | None]
+    counted_axes: tuple[int, ...]
+    grows: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class HostCaps:
+    """Pods that each open node takes at most (None: any number), and that a new one takes.
+
+    `first`: none has a pod yet that affinity asks for; whoever comes first chooses one node.
+    """
+
+    open: Amounts | None
+    new: int
+    first: bool
+
+
+@dataclass(slots=True)
+class DomainCaps:
+    """Pods that each domain of an axis takes now.
+
+    `growing` are the groups that make it change with every pod placed; `first`: affinity has no
+    target yet, the first pod chooses the domain.
+    """
+
+    caps: Amounts
+    growing: list[Group] = field(default_factory=list["Group"])
+    first: bool = False
+
+
+@final
+class Counts:
+    """The counts of one plan."""
+
+    def __init__(self, compiled: CompiledProblem) -> None:
+        self._signatures: Final = compiled.signatures
+        self._axes: Final = compiled.axes
+        self._numbers: Final = {axis.key: axis.number for axis in compiled.axes}
+        self.zonal: Final = [table.copy() for table in compiled.first_counts.zonal]
+        self.known: Final = [table.copy() for table in compiled.first_counts.known]
+        self.host: Final = {index: row.copy() for index, row in compiled.first_counts.host.items()}
+        self._filters: Final = dict[tuple[int, int], bool]()
+
+    def host_caps(self, ties: Ties, count: int) -> HostCaps:
+        """Return what host name groups allow on the open nodes (`count` of them) and on new ones."""
+        new, first = NO_CAP, False
+        caps: Amounts | None = None
+        for group in ties.host:
+            grows = group.index in ties.grows
+            row = self._host_row(group.index, count)
+            cap: Amounts | None = None
+            if group.kind is Kind.SPREAD:
+                if row is not None:
+                    left = group.max_skew - row
+                    cap = left if grows else np.where(left >= 0, NO_CAP, 0)
+                if grows:
+                    new = min(new, group.max_skew)
+            elif group.kind is Kind.AFFINITY:
+                if row is not None and row.any():
+                    cap, new = np.where(row > 0, NO_CAP, 0), 0
+                elif grows:
+                    first = True
+                else:
+                    cap, new = np.zeros(count, dtype=np.int64), 0
+            else:
+                if row is not None:
+                    cap = np.where(row == 0, 1 if grows else NO_CAP, 0)
+                elif grows:
+                    cap = np.ones(count, dtype=np.int64)
+                if grows:
+                    new = min(new, 1)
+            if cap is None and group.kind is Kind.SPREAD and grows:
+                cap = np.full(count, group.max_skew, dtype=np.int64)
+            if cap is not None:
+                caps = cap if caps is None else np.minimum(caps, cap)
+        return HostCaps(caps, new, first)
+
+    def domain_caps(self, ties: Ties, axis: int) -> DomainCaps:
+        """Return what the groups over one axis allow in its domains."""
+        size = len(self._axes[axis].names)
+        result = DomainCaps(np.full(size, NO_CAP, dtype=np.int64))
+        allowed = ties.allowed[axis]
+        for group in ties.zonal[axis]:
+            counts, known = self.zonal[axis][group.row], self.known[axis][group.row]
+            grows = group.index in ties.grows
+            if group.kind is Kind.SPREAD:
+                cap = self.least(group, allowed) + group.max_skew - counts
+                if not grows:
+                    cap = np.where(cap >= 0, NO_CAP, 0)
+                cap = np.where(known, cap, 0)
+            elif group.kind is Kind.AFFINITY:
+                there = counts > 0 if allowed is None else (counts > 0) & allowed
+                if there.any():
+                    cap, grows = np.where(there, NO_CAP, 0), False
+                elif grows:
+                    result.first = True
+                    free = known if allowed is None else known & allowed
+                    cap = np.where(free, NO_CAP, 0)
+                else:
+                    cap = np.zeros(size, dtype=np.int64)
+            else:
+                cap = np.where((counts == 0) & known, 1 if grows else NO_CAP, 0)
+            if grows:
+                result.growing.append(group)
+            np.minimum(result.caps, cap, out=result.caps)
+        return result
+
+    def least(self, group: Group, allowed: NDArray[np.bool_] | None) -> int:
+        """Return the lowest count a spread constraint measures by."""
+        axis = self._axis_of(group)
+        known = self.known[axis][group.row]
+        eligible = known if allowed is None else known & allowed
+        number = int(np.count_nonzero(eligible))
+        if not number or number < group.min_domains:
+            return 0
+        return int(self.zonal[axis][group.row][eligible].min())
+
+    def record(
+        self,
+        groups: tuple[Group, ...],
+        columns: Columns,
+        counts: Amounts,
+        node_signatures: Amounts,
+        size: int,
+        loose: Mapping[int, Mapping[int, tuple[int, ...]]],
+    ) -> None:
+        """Count pods that were placed; `size` is how many columns there may be.
+
+        `loose` has the columns whose domain nobody but us knows, with those it may be in as far as
+        the pods on it care, by axis.
+        """
+        for group in groups:
+            if group.is_host:
+                row = self.host.get(group.index)
+                if row is None or len(row) < size:
+                    row = self._widen(group.index, size)
+                if group.node_filter is None:
+                    row[columns] += counts
+                else:
+                    for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+                        if self._counts_on(group, int(node_signatures[column])):
+                            row[column] += count
+                continue
+            axis = self._axis_of(group)
+            table, known = self.zonal[axis][group.row], self.known[axis][group.row]
+            for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+                signature = int(node_signatures[column])
+                if group.node_filter is not None and not self._counts_on(group, signature):
+                    continue
+                if loose and group.kind is not Kind.SPREAD:
+                    choices = loose.get(column, {}).get(axis)
+                    if choices is not None:
+                        if group.kind is not Kind.AFFINITY:
+                            table[list(choices)] += count
+                        continue
+                domain = self._signatures.domain(axis, signature)
+                if domain >= 0:
+                    table[domain] += count
+                    known[domain] = True
+
+    def _counts_on(self, group: Group, signature: int) -> bool:
+        key = (group.index, signature)
+        known = self._filters.get(key)
+        if known is None:
+            known = self._filters[key] = counts_on(group, signature, self._signatures)
+        return known
+
+    def _axis_of(self, group: Group) -> int:
+        return self._numbers[group.key]
+
+    def _host_row(self, index: int, count: int) -> Amounts | None:
+        row = self.host.get(index)
+        if row is None:
+            return None
+        if len(row) < count:
+            row = self._widen(index, count)
+        return row[:count]
+
+    def _widen(self, index: int, size: int) -> Amounts:
+        wide = np.zeros(max(size, 256), dtype=np.int64)
+        row = self.host.get(index)
+        if row is not None:
+            wide[: len(row)] = row
+        self.host[index] = wide
+        return wide

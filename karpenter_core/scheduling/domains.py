@@ -1,0 +1,212 @@
+"""The domains of every topology key, and what is counted in them before a pass places anything.
+
+A key other than the host name has an axis of domains: the values that pools can make, those that
+nodes have, and those that pods ask for. Which of them a group knows depends on the taints its
+owners tolerate. For the host name every node is a domain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from karpenter_core.scheduling.taints import first_untolerated
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.api.records import PodShape, Taint
+    from karpenter_core.scheduling.classes import PodClass
+    from karpenter_core.scheduling.pools import CompiledPool
+    from karpenter_core.scheduling.problem import ExistingNode, Problem
+    from karpenter_core.scheduling.signatures import Signatures
+    from karpenter_core.scheduling.topology import Group, Groups
+
+__all__ = ["Axis", "FirstCounts", "count_pods", "find_axes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Axis:
+    """The domains of one topology key, by name; `groups` are its groups in the order of rows."""
+
+    number: int
+    key: str
+    names: tuple[str, ...]
+    index: Mapping[str, int]
+    groups: tuple[Group, ...]
+    reachable: tuple[tuple[frozenset[int], tuple[Taint, ...]], ...]
+    """The domains that each pool can make, with the pool's taints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FirstCounts:
+    """What groups count before the pass: `known` and `zonal` have a line per group of the axis.
+
+    `host` has the counts on existing nodes, for the host name groups that count anything there.
+    """
+
+    known: tuple[NDArray[np.bool_], ...]
+    zonal: tuple[NDArray[np.int64], ...]
+    host: Mapping[int, NDArray[np.int64]]
+
+
+def find_axes(
+    groups: Groups,
+    pools: Sequence[CompiledPool],
+    nodes: Sequence[ExistingNode],
+    classes: Iterable[PodClass],
+    aliases: Mapping[str, str],
+) -> tuple[Axis, ...]:
+    """Return the axes of all topology keys in play, by key."""
+    keys = sorted(key for key, of_key in groups.keys.items() if not of_key[0].is_host)
+    if not keys:
+        return ()
+    asked = {
+        alternative
+        for pod_class in classes
+        for rung in pod_class.rungs
+        for alternative in rung.ask.alternatives
+    }
+    axes: list[Axis] = []
+    for number, key in enumerate(keys):
+        made = [_reachable(pool, key) for pool in pools]
+        names = {name for values in made for name in values}
+        for requirements in asked:
+            if key in requirements and not requirements.get(key).complement:
+                names |= requirements.get(key).values
+        names |= {value for node in nodes if (value := _label(node, key, aliases))}
+        ordered = tuple(sorted(names))
+        index = {name: position for position, name in enumerate(ordered)}
+        axes.append(
+            Axis(
+                number=number,
+                key=key,
+                names=ordered,
+                index=index,
+                groups=tuple(groups.keys[key]),
+                reachable=tuple(
+                    (frozenset(index[name] for name in values), pool.taints)
+                    for pool, values in zip(pools, made, strict=True)
+                ),
+            )
+        )
+    return tuple(axes)
+
+
+def _reachable(pool: CompiledPool, key: str) -> frozenset[str]:
+    """Return the values of a label that a pool's machines may have (spec 14.2)."""
+    asked = pool.requirements.get(key)
+    values = {value for value in pool.catalogue.values_of(key) if asked.has(value)}
+    if not asked.complement and not pool.catalogue.defines(key):
+        values |= asked.values
+    return frozenset(values)
+
+
+def _label(node: ExistingNode, key: str, aliases: Mapping[str, str]) -> str:
+    if node.requirements is not None:
+        return node.requirements.single_value(key)
+    value = node.labels.get(key)
+    if value is None:
+        for alias, canonical in aliases.items():
+            if canonical == key and alias in node.labels:
+                return node.labels[alias]
+    return value or ""
+
+
+def count_pods(
+    problem: Problem,
+    groups: Groups,
+    axes: Sequence[Axis],
+    nodes: Sequence[ExistingNode],
+    signatures: Signatures,
+    node_signatures: NDArray[np.int64],
+) -> FirstCounts:
+    """Count the pods that run, where they run, for every group.
+
+    Pods that are themselves to be placed in this pass are left out: they will move.
+    """
+    known = tuple(_known(axis, nodes, signatures, node_signatures) for axis in axes)
+    zonal = tuple(np.zeros((len(axis.groups), len(axis.names)), dtype=np.int64) for axis in axes)
+    host: dict[int, NDArray[np.int64]] = {}
+    if not groups.all:
+        return FirstCounts(known=known, zonal=zonal, host=host)
+    numbers = {axis.key: axis.number for axis in axes}
+    moving = {pod.uid for pod in problem.pods}
+    counted: dict[int, tuple[Group, ...]] = {}
+    for column, node in enumerate(nodes):
+        signature = int(node_signatures[column])
+        for shape, count in _shapes(node, moving):
+            known_groups = counted.get(id(shape))
+            if known_groups is None:
+                known_groups = counted[id(shape)] = _counting(groups, shape)
+            for group in known_groups:
+                if not counts_on(group, signature, signatures):
+                    continue
+                if group.is_host:
+                    row = host.get(group.index)
+                    if row is None:
+                        row = host[group.index] = np.zeros(len(nodes), dtype=np.int64)
+                    row[column] += count
+                    continue
+                axis = numbers[group.key]
+                domain = signatures.domain(axis, signature)
+                if domain >= 0:
+                    zonal[axis][group.row, domain] += count
+    return FirstCounts(known=known, zonal=zonal, host=host)
+
+
+def counts_on(group: Group, signature: int, signatures: Signatures) -> bool:
+    """Whether a group counts pods on a node (the node policies of spread constraints)."""
+    chosen = group.node_filter
+    if chosen is None:
+        return True
+    if chosen.tolerations is not None:
+        taints = signatures.taints(signature)
+        if first_untolerated(taints, chosen.tolerations) is not None:
+            return False
+    return chosen.alternatives is None or signatures.admits_labels(signature, chosen.alternatives)
+
+
+def _counting(groups: Groups, shape: PodShape) -> tuple[Group, ...]:
+    selecting = (group for group in groups.selecting(shape) if group.kind is not Kind.INVERSE)
+    return (*selecting, *(groups.inverse_of(shape) if shape.pod_anti_affinity else ()))
+
+
+def _shapes(node: ExistingNode, moving: set[str]) -> Iterable[tuple[PodShape, int]]:
+    counts: dict[int, tuple[PodShape, int]] = {}
+    for pod in node.pods:
+        if pod.uid in moving or not pod.is_active:
+            continue
+        shape, count = counts.get(id(pod.shape), (pod.shape, 0))
+        counts[id(pod.shape)] = (shape, count + 1)
+    return counts.values()
+
+
+def _known(
+    axis: Axis,
+    nodes: Sequence[ExistingNode],
+    signatures: Signatures,
+    node_signatures: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Say which domains each group knows: a line per group."""
+    known = np.zeros((len(axis.groups), len(axis.names)), dtype=np.bool_)
+    there = {
+        int(number)
+        for number, node in zip(node_signatures, nodes, strict=True)
+        if node.requirements is None
+    }
+    for group in axis.groups:
+        tolerations = None if group.node_filter is None else group.node_filter.tolerations
+        for domains, taints in axis.reachable:
+            if tolerations is None or first_untolerated(taints, tolerations) is None:
+                known[group.row, list(domains)] = True
+        for number in there:
+            domain = signatures.domain(axis.number, number)
+            if domain >= 0 and counts_on(group, number, signatures):
+                known[group.row, domain] = True
+    return known

@@ -1,0 +1,196 @@
+"""Relaxation: what a pod asks for, step by step of what it gives up.
+
+The first step has every preference as if it were required; each next one gives up one thing, in
+upstream's order: alternative node affinity terms, preferred pod affinity, preferred pod
+anti-affinity, preferred node affinity (heaviest first each), ScheduleAnyway spread, and at last
+tolerating PreferNoSchedule taints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.labels import ALIASES
+from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from karpenter_core.api.records import (
+        AffinityTerm,
+        NodeSelectorTerm,
+        PodShape,
+        Toleration,
+        TopologySpread,
+    )
+
+__all__ = ["Step", "ladder_of", "node_ladder"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step: what is asked of the node's labels, and of the pods around.
+
+    `strict` are the labels without preferences: they say which domains a pod may be in at all.
+    `node_terms` are the required node affinity terms that are left.
+    """
+
+    requirements: Requirements
+    strict: Requirements
+    node_terms: tuple[NodeSelectorTerm, ...]
+    tolerations: tuple[Toleration, ...]
+    spreads: tuple[TopologySpread, ...]
+    affinity: tuple[AffinityTerm, ...]
+    anti_affinity: tuple[AffinityTerm, ...]
+    """Preferred terms that are still held up are among the last two."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What is left to give up."""
+
+    terms: tuple[NodeSelectorTerm, ...]
+    affinity: tuple[AffinityTerm, ...]
+    anti_affinity: tuple[AffinityTerm, ...]
+    nodes: tuple[NodeSelectorTerm, ...]
+    spreads: tuple[TopologySpread, ...]
+    softened: bool = False
+
+
+def ladder_of(
+    shape: PodShape,
+    *,
+    aliases: Mapping[str, str] = ALIASES,
+    respect_preferences: bool = True,
+    softens_taints: bool = False,
+) -> tuple[Step, ...]:
+    """Return the steps of a pod's relaxation; those nobody could ever meet are left out.
+
+    Raises:
+        BadInputError: required expressions cannot be read, or exclude each other.
+    """
+    base = [Requirement.of(k, "In", (v,), aliases=aliases) for k, v in shape.node_selector.items()]
+    read: dict[int, list[Requirement]] = {}
+    for term in shape.required_node_terms:
+        read[id(term)] = _read(term, aliases)
+    for preferred in shape.preferred_node_terms:
+        try:
+            read[id(preferred.term)] = _read(preferred.term, aliases)
+        except BadInputError:
+            continue  # a wish nobody can read is given up at once
+    steps: list[Step] = []
+    for wishes in _relaxations(shape, read, respect_preferences, softens_taints):
+        term = read[id(wishes.terms[0])] if wishes.terms else []
+        strict = _all_of((*base, *term))
+        if strict is None:
+            continue
+        asked = _all_of((*strict.values(), *read[id(wishes.nodes[0])])) if wishes.nodes else strict
+        if asked is None:
+            continue
+        tolerations = shape.tolerations
+        if wishes.softened:
+            tolerations = (*tolerations, PREFERENCE_TOLERATION)
+        steps.append(
+            Step(
+                requirements=asked,
+                strict=strict,
+                node_terms=wishes.terms,
+                tolerations=tolerations,
+                spreads=wishes.spreads,
+                affinity=(*shape.pod_affinity, *wishes.affinity),
+                anti_affinity=(*shape.pod_anti_affinity, *wishes.anti_affinity),
+            )
+        )
+    if not steps:
+        raise BadInputError("node selector and required node affinity exclude each other")
+    return tuple(steps)
+
+
+def node_ladder(
+    shape: PodShape, *, aliases: Mapping[str, str] = ALIASES
+) -> tuple[Requirements, ...]:
+    """Return the alternatives a pod's node selector and required node affinity leave.
+
+    Raises:
+        BadInputError: required expressions cannot be read, or exclude each other.
+    """
+    steps = ladder_of(shape, aliases=aliases, respect_preferences=False)
+    return tuple(dict.fromkeys(step.strict for step in steps))
+
+
+def _relaxations(
+    shape: PodShape,
+    read: Mapping[int, list[Requirement]],
+    respect_preferences: bool,
+    softens_taints: bool,
+) -> Iterator[_Wishes]:
+    """Give up one thing after the other."""
+    terms = tuple(term for term in shape.required_node_terms if term.match_expressions)
+    wishes = _Wishes(terms, (), (), (), _hard(shape.topology_spread))
+    if respect_preferences:
+        wishes = _Wishes(
+            terms,
+            tuple(w.term for w in sorted(shape.preferred_pod_affinity, key=lambda w: -w.weight)),
+            tuple(
+                w.term for w in sorted(shape.preferred_pod_anti_affinity, key=lambda w: -w.weight)
+            ),
+            tuple(
+                w.term
+                for w in sorted(shape.preferred_node_terms, key=lambda w: -w.weight)
+                if id(w.term) in read
+            ),
+            shape.topology_spread,
+        )
+    softens = softens_taints and PREFERENCE_TOLERATION not in shape.tolerations
+    while True:
+        yield wishes
+        soft = [s for s in wishes.spreads if s.when_unsatisfiable != "DoNotSchedule"]
+        if len(wishes.terms) > 1:
+            wishes = replace(wishes, terms=wishes.terms[1:])
+        elif wishes.affinity:
+            wishes = replace(wishes, affinity=wishes.affinity[1:])
+        elif wishes.anti_affinity:
+            wishes = replace(wishes, anti_affinity=wishes.anti_affinity[1:])
+        elif wishes.nodes:
+            wishes = replace(wishes, nodes=wishes.nodes[1:])
+        elif soft:
+            wishes = replace(wishes, spreads=_without_first_soft(wishes.spreads))
+        elif softens and not wishes.softened:
+            wishes = replace(wishes, softened=True)
+        else:
+            return
+
+
+def _hard(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
+    return tuple(s for s in spreads if s.when_unsatisfiable == "DoNotSchedule")
+
+
+def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
+    """Drop the first constraint that may be broken; the last one takes its place (as upstream)."""
+    left = list(spreads)
+    place = next(n for n, s in enumerate(left) if s.when_unsatisfiable != "DoNotSchedule")
+    left[place] = left[-1]
+    return tuple(left[:-1])
+
+
+def _read(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:
+    return [
+        Requirement.of(expression.key, expression.operator, expression.values, aliases=aliases)
+        for expression in term.match_expressions
+    ]
+
+
+def _all_of(requirements: Sequence[Requirement]) -> Requirements | None:
+    """Return what all allow; None when two of them leave nothing.
+
+    Without this, two values that exclude each other would end as "the label must not exist".
+    """
+    met = Requirements()
+    for requirement in requirements:
+        if requirement.key in met and not met.get(requirement.key).admits(requirement):
+            return None
+        met = met.add(requirement)
+    return met

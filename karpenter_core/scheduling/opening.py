@@ -1,0 +1,297 @@
+"""Which claims to open next: pool, signature, and the row of the catalogue that measures them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.api.labels import NODES
+from karpenter_core.scheduling.columns import NO_ROW
+from karpenter_core.scheduling.problem import MinValuesPolicy
+from karpenter_core.scheduling.signatures import NO_MATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.scheduling.columns import Amounts, Columns
+    from karpenter_core.scheduling.engine import Engine, Task
+    from karpenter_core.scheduling.pools import CompiledPool
+    from karpenter_core.scheduling.signatures import ClaimSignature, Pin
+
+__all__ = ["Measure", "Opener", "Opening", "Profile"]
+
+_NEARLY_EQUAL: Final = 1.01
+"""Prices within one percent are taken for equal; the larger machine is chosen then."""
+
+
+class Measure(StrEnum):
+    """How the row that measures a new claim is chosen."""
+
+    NONE = "none"
+    """Not at all: the claim stays open to every row."""
+    PODS = "pods"
+    """Lowest price per pod of the class at hand."""
+    DEMAND = "demand"
+    """Lowest price per share of everything that still waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Profile:
+    """How one plan is made.
+
+    `order` are the classes as they are placed (empty: by size); `weights` what a unit of each
+    resource is worth; `mix` the claims to open before anything is placed.
+    """
+
+    measure: Measure
+    tight: bool
+    """Fill the planned claims with the least room first, instead of in the order of opening."""
+    late: bool = False
+    """Count like one who does not know the domain of a claim until pods pin it (upstream)."""
+    order: tuple[int, ...] = ()
+    weights: NDArray[np.float64] | None = None
+    mix: tuple[Opening, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opening:
+    """Claims to open at once: `pods` on each (fewer on the last), `charge` for each.
+
+    `asked` is the signature before it was pinned to domains.
+    """
+
+    pool: int
+    count: int
+    pods: int
+    signature: int
+    asked: int
+    limit: Amounts
+    row: int
+    charge: Mapping[str, int]
+    score: float = 0.0
+    """Price for what it is good for; lower is better."""
+
+
+@final
+class Opener:
+    """Finds the next claims to open for one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self._compiled: Final = engine.compiled
+        self._measure: Final = engine.profile.measure
+        pools = engine.compiled.pools
+        ranks = groupby(range(len(pools)), key=lambda number: pools[number].weight)
+        self._ranks: Final = tuple(tuple(numbers) for _, numbers in ranks)
+
+    def open_empty(self, opening: Opening) -> None:
+        """Open claims before anything is placed, within the limits of their pool."""
+        engine, remaining = self._engine, self._engine.remaining[opening.pool]
+        count = min(opening.count, max(remaining.get(NODES, opening.count), 0))
+        pool = self._compiled.pools[opening.pool]
+        for name in pool.limited:
+            charge = opening.charge[name]
+            if charge > 0:
+                count = min(count, max(remaining[name] // charge, 0))
+        if count <= 0:
+            return
+        engine.nodes.open(count, signature=opening.signature, limit=opening.limit, row=opening.row)
+        for name in remaining:
+            remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
+
+    def find(
+        self, task: Task, left: int, pins: tuple[Pin, ...], cap: int, *, together: bool = False
+    ) -> Opening | None:
+        """Return what to open for pods of a class; None when no pool can make a node for them.
+
+        `together`: prefer a machine that holds as many of them as one can.
+        """
+        for numbers in self._ranks:
+            best: Opening | None = None
+            for number in numbers:
+                found = self._of_pool(number, task, left, pins, cap, together=together)
+                if found is not None and (best is None or found.score < best.score):
+                    best = found
+                if best is not None and self._measure is Measure.NONE:
+                    break
+            if best is not None:
+                return best
+        return None
+
+    def _of_pool(
+        self,
+        number: int,
+        task: Task,
+        left: int,
+        pins: tuple[Pin, ...],
+        cap: int,
+        *,
+        together: bool,
+    ) -> Opening | None:
+        signatures = self._compiled.signatures
+        pool, remaining = self._compiled.pools[number], self._engine.remaining[number]
+        signature = self._compiled.pool_signatures[number]
+        if signature == NO_MATCH or remaining.get(NODES, 1) <= 0:
+            return None
+        for alternative in range(len(task.ask.alternatives)):
+            asked = signatures.joined(signature, task.ask, alternative)
+            if asked == NO_MATCH:
+                continue
+            within = signatures.within(asked, pins)
+            if within != NO_MATCH and pool.limited:
+                within = signatures.narrowed(within, pool.within(remaining))
+            if within == NO_MATCH:
+                continue
+            opening = None
+            if self._measure is not Measure.NONE:
+                opening = self._measured(number, within, task, left, pins, cap, together=together)
+            if opening is None:
+                opening = self._open(number, within, task, left, pins, cap)
+            if opening is None:
+                continue
+            count = min(opening.count, remaining.get(NODES, opening.count))
+            for name in pool.limited:
+                count = min(count, _repetitions(pool, name, remaining[name], opening))
+            return replace(opening, count=count, asked=asked)
+        return None
+
+    def _open(
+        self,
+        number: int,
+        signature: int,
+        task: Task,
+        left: int,
+        pins: tuple[Pin, ...],
+        cap: int,
+    ) -> Opening | None:
+        """Open claims that may become any of their rows."""
+        signatures, request = self._compiled.signatures, task.request
+        claim = signatures.claim(signature)
+        fitting = claim.fitting(request)
+        if not fitting.any():
+            return None
+        asked = signature
+        signature = signatures.settled(signature, pins, int(claim.rows[fitting][0]))
+        if signature == NO_MATCH:
+            return None
+        claim = signatures.claim(signature)
+        fitting = claim.fitting(request)
+        missing = claim.min_values_missing(fitting)
+        if missing:
+            if self._compiled.options.min_values is MinValuesPolicy.STRICT:
+                return None
+            signature = signatures.relaxed(signature, missing)
+            claim = signatures.claim(signature)
+        nothing = np.zeros((len(request), 1), dtype=np.int64)
+        pods = min(int(claim.rooms(nothing, request)[0]), cap)
+        if task.ask.host_ports:
+            pods = min(pods, 1)
+        if pods <= 0:
+            return None
+        fee = self._compiled.options.node_fee_per_hour
+        return Opening(
+            pool=number,
+            count=-(-left // pods),
+            pods=pods,
+            signature=signature,
+            asked=asked,
+            limit=claim.largest,
+            row=NO_ROW,
+            charge=_charge(claim, claim.rows[fitting]),
+            score=float(claim.prices[fitting][0]) + fee,
+        )
+
+    def _measured(
+        self,
+        number: int,
+        signature: int,
+        task: Task,
+        left: int,
+        pins: tuple[Pin, ...],
+        cap: int,
+        *,
+        together: bool,
+    ) -> Opening | None:
+        """Open claims measured by the row whose room is cheapest."""
+        signatures, request = self._compiled.signatures, task.request
+        claim, pool = signatures.claim(signature), self._compiled.pools[number]
+        if pool.limited and claim.has_min_values:
+            return None  # cutting the list to the limits could break minValues
+        shapes = claim.shapes
+        free = claim.shape_free
+        asked = list(task.asked)
+        pods = np.minimum.reduce(free[asked] // request[asked, None], axis=0)
+        np.minimum(pods, 1 if task.ask.host_ports else cap, out=pods)
+        candidates = np.flatnonzero(pods > 0)
+        if not len(candidates):
+            return None
+        held = np.minimum(pods[candidates], left)
+        if together:
+            most = held == held.max()
+            candidates, held = candidates[most], held[most]
+        if self._measure is Measure.PODS:
+            worth = held.astype(np.float64)
+        else:
+            demand = self._engine.demand
+            worth = self._engine.weights @ np.minimum(free[:, candidates], demand[:, None])
+        fee = self._compiled.options.node_fee_per_hour
+        score = (claim.prices[shapes[candidates]] + fee) / worth
+        good = np.flatnonzero(score <= score.min() * _NEARLY_EQUAL)
+        chosen = good[np.lexsort((good, score[good], -held[good]))[0]]
+        best = int(shapes[candidates[chosen]])
+        row, per_claim = int(claim.rows[best]), int(pods[candidates[chosen]])
+        settled = signatures.settled(signature, pins, row)
+        if settled == NO_MATCH:
+            return None
+        if pool.limited:
+            ceiling = {name: int(pool.catalogue.capacity(name)[row]) for name in pool.limited}
+            settled = signatures.narrowed(settled, pool.within(ceiling))
+        return Opening(
+            pool=number,
+            count=max(left // per_claim, 1),
+            pods=per_claim,
+            signature=settled,
+            asked=signature,
+            limit=claim.free[:, best],
+            row=row,
+            charge=_charge(claim, np.array([row], dtype=np.intp)),
+            score=float(score[chosen]),
+        )
+
+    def surely_opens(self, task: Task, pins: tuple[Pin, ...]) -> bool:
+        """Whether any number of nodes can be had for a class: in a pool without limits."""
+        signatures = self._compiled.signatures
+        for number, pool in enumerate(self._compiled.pools):
+            signature = self._compiled.pool_signatures[number]
+            if signature == NO_MATCH or pool.limits:
+                continue
+            met = signatures.meet(signature, task.ask, pins)
+            if met == NO_MATCH:
+                continue
+            claim = signatures.claim(met)
+            if (claim.fitting(task.request) & claim.admissible).any():
+                return True
+        return False
+
+
+def _charge(claim: ClaimSignature, rows: Columns) -> dict[str, int]:
+    """Return what a claim counts against limits: the largest of the rows it may become."""
+    capacity = claim.pool.catalogue.capacity
+    return {name: int(capacity(name)[rows].max()) for name in claim.pool.limited}
+
+
+def _repetitions(pool: CompiledPool, name: str, remaining: int, opening: Opening) -> int:
+    """Return how often a claim can be opened before the limits leave it fewer rows (at least 1)."""
+    charge = opening.charge[name]
+    if charge <= 0:
+        return opening.count
+    largest = int(pool.catalogue.capacity(name).max())
+    if opening.row != NO_ROW:
+        return max(remaining // charge, 1)
+    return 1 + max((remaining - largest) // charge, 0)

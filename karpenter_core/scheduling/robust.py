@@ -1,0 +1,83 @@
+"""Prices that still hold when the cheapest instance type cannot be had.
+
+A claim lists every type that holds its pods, and the cloud may give it any of them: with spot, the
+cheapest one of today is a lottery ticket. So a plan that is to be cheap in the end is chosen by a
+blend of the cheapest price and that of the n-th cheapest type with at least the same room, and
+machines which few types can stand in for are avoided where there is a choice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Amounts: TypeAlias = NDArray[np.int64]
+    Floats: TypeAlias = NDArray[np.float64]
+    Mask: TypeAlias = NDArray[np.bool_]
+
+__all__ = ["flexible_enough", "nth_cheapest", "robust_prices", "stand_ins"]
+
+
+def stand_ins(holds: Mask, prices: Floats, types: NDArray[np.intp]) -> Mask:
+    """Return which rows of a catalogue (T) may be bought for an amount of room (V): V x T.
+
+    `holds`, V x T, says which rows have the room; a row without a finite price cannot be bought.
+    Of several rows of one instance type (`types`, T) only the cheapest that holds it counts, so
+    that a line's sum is the number of types.
+    """
+    counted = holds & np.isfinite(prices)
+    order = np.lexsort((prices, types))
+    _, starts, counts = np.unique(types[order], return_index=True, return_counts=True)
+    for start, count in zip(starts[counts > 1], counts[counts > 1], strict=True):
+        rows = order[start : start + count]
+        for number in range(1, count):
+            counted[:, rows[number]] &= ~counted[:, rows[:number]].any(axis=1)
+    return counted
+
+
+def nth_cheapest(counted: Mask, prices: Floats, ranks: Sequence[int]) -> list[Floats]:
+    """Return, for each rank (1: the cheapest), what the stand-in of that rank costs, per room (V).
+
+    Where there are fewer stand-ins, the dearest; inf where there is none.
+    """
+    order = np.argsort(prices, kind="stable")
+    ranked, ordered = prices[order], counted[:, order]
+    found: list[Floats] = []
+    for rank in ranks:
+        if rank == 1:
+            position = ordered.argmax(axis=1)
+        else:
+            few = np.uint16 if len(order) < 1 << 16 else np.uint32  # narrow ones are faster
+            reached = np.cumsum(ordered, axis=1, dtype=few)
+            wanted = np.minimum(reached[:, -1], rank).astype(few)
+            position = (reached >= wanted[:, None]).argmax(axis=1)
+        found.append(np.where(ordered.any(axis=1), ranked[position], np.inf))
+    return found
+
+
+def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:
+    """Blend: `weight` 0 trusts the cheapest price, 1 the n-th cheapest; inf stays inf."""
+    extra = np.zeros_like(cheapest)
+    np.subtract(nth, cheapest, out=extra, where=np.isfinite(cheapest))
+    blended: Floats = cheapest + weight * extra
+    return blended
+
+
+def flexible_enough(
+    room: Amounts, flexibility: NDArray[np.intp], requests: Amounts, *, floor: int
+) -> Mask:
+    """Return which shapes (S) may measure claims for which requests (K): K x S.
+
+    Those that hold the request and for which at least `floor` types can stand in; where no shape
+    that holds it has as many, those with the most. `room` is R x S, `requests` R x K.
+    """
+    fits: Mask = np.logical_and.reduce(room[:, None, :] >= requests[:, :, None], axis=0)
+    most = np.where(fits, flexibility, 0).max(axis=1, initial=0)
+    enough: Mask = fits & (flexibility >= np.minimum(most, floor)[:, None])
+    return enough

@@ -1,0 +1,103 @@
+"""Label selectors over pods: what spread constraints and pod (anti-)affinity count.
+
+A selector that is absent, or cannot be read, selects nothing; an empty one selects everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from karpenter_core.api.records import LabelSelectorRequirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.api.records import LabelSelector
+
+__all__ = ["Selector"]
+
+_Canonical: TypeAlias = (
+    "tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, tuple[str, ...]], ...]]"
+)
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+
+
+@final
+class Selector:
+    """A label selector in canonical form; equal ones select the same."""
+
+    __slots__ = ("_canonical", "_hash", "expressions", "labels")
+
+    def __init__(
+        self, labels: Mapping[str, str], expressions: Iterable[LabelSelectorRequirement] = ()
+    ) -> None:
+        self.labels: Final = tuple(sorted(labels.items()))
+        self.expressions: Final = tuple(
+            sorted({(e.key, e.operator, tuple(sorted(set(e.values)))) for e in expressions})
+        )
+        self._canonical: Final[_Canonical] = (self.labels, self.expressions)
+        self._hash: Final = hash(self._canonical)
+
+    @classmethod
+    def read(
+        cls, selector: LabelSelector | None, extra: Mapping[str, str] | None = None
+    ) -> Selector | None:
+        """Read a selector; None when it selects nothing.
+
+        `extra` are labels that must have these very values (`matchLabelKeys`); with them an absent
+        selector is an empty one.
+        """
+        if selector is None:
+            return cls(extra) if extra else None
+        if any(e.operator not in _OPERATORS for e in selector.match_expressions):
+            return None
+        if any(
+            bool(e.values) != (e.operator in {"In", "NotIn"}) for e in selector.match_expressions
+        ):
+            return None
+        added = (
+            LabelSelectorRequirement(key=key, operator="In", values=(value,))
+            for key, value in (extra or {}).items()
+        )
+        return cls(selector.match_labels, (*selector.match_expressions, *added))
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The labels this selector looks at."""
+        return frozenset((*(key for key, _ in self.labels), *(e[0] for e in self.expressions)))
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """A label and value that everything selected has; None when there is no such."""
+        if self.labels:
+            return self.labels[0]
+        for key, operator, values in self.expressions:
+            if operator == "In" and len(values) == 1:
+                return key, values[0]
+        return None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether something with these labels is selected."""
+        for key, value in self.labels:
+            if labels.get(key) != value:
+                return False
+        for key, operator, values in self.expressions:
+            value = labels.get(key)
+            match operator:
+                case "In":
+                    good = value is not None and value in values
+                case "NotIn":
+                    good = value is None or value not in values
+                case "Exists":
+                    good = value is not None
+                case _:
+                    good = value is None
+            if not good:
+                return False
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Selector) and self._canonical == other._canonical
+
+    def __hash__(self) -> int:
+        return self._hash

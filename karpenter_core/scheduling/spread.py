@@ -1,0 +1,198 @@
+"""Place a class whose constraints count domains: zones, capacity types, any label.
+
+What the groups allow is a cap for every domain. If placing the class changes none of them, it goes
+as one. If it does, the domains are filled in the order of their levels: each next pod goes to the
+domain with the fewest, and where every domain can get new nodes all levels are filled at once.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from karpenter_core.scheduling.counts import NO_CAP
+from karpenter_core.scheduling.signatures import Pin
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from karpenter_core.scheduling.counts import DomainCaps
+    from karpenter_core.scheduling.engine import Engine, Task
+    from karpenter_core.scheduling.topology import Group
+
+__all__ = ["spread_steps", "water"]
+
+
+def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, int]:
+    """Place up to `left` pods of a class with zonal constraints; return how many."""
+    placed = 0
+    full: set[tuple[int, ...]] = set()
+    while placed < left:
+        caps = {axis: engine.counts.domain_caps(task.ties, axis) for axis in task.ties.zonal}
+        if any(not (of_axis.caps > 0).any() for of_axis in caps.values()):
+            break
+        growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
+        if not growing:
+            pins = engine.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
+            placed += yield from engine.put_steps(task, left - placed, pins)
+            break
+        if len(growing) == 1 and not (full and caps[growing[0]].first):
+            here = yield from _along(engine, task, left - placed, growing[0], caps, full)
+        else:
+            here = yield from _one_by_one(engine, task, left - placed, growing, caps, full)
+        if not here:
+            break
+        placed += here
+    return placed
+
+
+def _pin(axis: int, caps: DomainCaps) -> Pin:
+    return Pin(axis, tuple(int(domain) for domain in np.flatnonzero(caps.caps > 0)))
+
+
+def _along(
+    engine: Engine,
+    task: Task,
+    left: int,
+    axis: int,
+    caps: dict[int, DomainCaps],
+    full: set[tuple[int, ...]],
+) -> Generator[int, None, int]:
+    """Fill the domains of the one axis whose caps change; return how many pods went there."""
+    fixed = tuple(_pin(other, caps[other]) for other in caps if other != axis)
+    here = caps[axis]
+    if here.first:
+        # Whoever comes first decides where all the others go: let it be where nodes are cheapest.
+        pins = engine.pins(task, (_pin(axis, here), *fixed))
+        return (yield from engine.put_steps(task, 1, pins))
+    domains = [int(d) for d in np.flatnonzero(here.caps > 0) if (int(d),) not in full]
+    if not domains:
+        return 0
+    levels = _levels(engine, axis, here.growing)
+    tops = [int(here.caps[d]) for d in domains]
+    at_once = sum(tops) < left and _is_endless(engine, task, axis, here, domains, fixed)
+    if at_once:
+        tops = [NO_CAP] * len(domains)
+    quotas = water([levels[d] for d in domains], tops, left)
+    start, total = len(engine.nodes.log), 0
+    ends: list[int] = []
+    for _, domain, quota in sorted(
+        (levels[d], d, quota) for d, quota in zip(domains, quotas, strict=True)
+    ):
+        ends.append(domain)
+        if quota:
+            pins = engine.pins(task, (Pin(axis, (domain,)), *fixed))
+            done = yield from engine.put_steps(task, quota, pins)
+            total += done
+            if done < quota:
+                full.add((domain,))
+                if at_once:
+                    break
+    if at_once:
+        _interleave(engine, task.index, axis, levels, start)
+    return total if total or len(full) < len(domains) else 0
+
+
+def _levels(engine: Engine, axis: int, growing: Sequence[Group]) -> list[int]:
+    """Return how full each domain is for the first spread constraint (or nothing is)."""
+    for group in growing:
+        if group.kind is Kind.SPREAD:
+            return [int(count) for count in engine.counts.zonal[axis][group.row]]
+    return [0] * len(engine.compiled.axes[axis].names)
+
+
+def _is_endless(
+    engine: Engine,
+    task: Task,
+    axis: int,
+    caps: DomainCaps,
+    domains: Sequence[int],
+    fixed: tuple[Pin, ...],
+) -> bool:
+    """Whether all domains that set the level can take any number of pods on new nodes.
+
+    Then no domain ever holds the others down, and the final level of each is known beforehand.
+    """
+    if len(caps.growing) != 1 or caps.growing[0].kind is not Kind.SPREAD:
+        return False
+    group = caps.growing[0]
+    allowed = task.ties.allowed[axis]
+    eligible = engine.counts.known[axis][group.row]
+    if allowed is not None:
+        eligible = eligible & allowed
+    if not set(np.flatnonzero(eligible).tolist()) <= set(domains):
+        return False
+    if int(np.count_nonzero(eligible)) < group.min_domains:
+        return False
+    return all(
+        engine.surely_opens(task, engine.pins(task, (Pin(axis, (domain,)), *fixed)))
+        for domain in domains
+    )
+
+
+def _one_by_one(
+    engine: Engine,
+    task: Task,
+    left: int,
+    growing: Sequence[int],
+    caps: dict[int, DomainCaps],
+    full: set[tuple[int, ...]],
+) -> Generator[int, None, int]:
+    """Put one pod in the emptiest combination of domains that takes one; return 1 or 0."""
+    del left
+    fixed = tuple(_pin(other, caps[other]) for other in caps if other not in growing)
+    choices: list[list[int]] = []
+    for axis in growing:
+        levels = _levels(engine, axis, caps[axis].growing)
+        domains = [int(domain) for domain in np.flatnonzero(caps[axis].caps > 0)]
+        choices.append(sorted(domains, key=lambda domain: (levels[domain], domain)))
+    for combination in product(*choices):
+        if combination in full:
+            continue
+        chosen = tuple(Pin(a, (d,)) for a, d in zip(growing, combination, strict=True))
+        pins = engine.pins(task, (*chosen, *fixed))
+        if (yield from engine.put_steps(task, 1, pins)):
+            return 1
+        full.add(combination)
+    return 0
+
+
+def water(levels: Sequence[int], tops: Sequence[int], amount: int) -> list[int]:
+    """Share an amount out so that each next unit goes where the level is lowest.
+
+    `tops` are what each place takes at most; ties go to the earlier place.
+    """
+    shares = [0] * len(levels)
+    left = min(amount, sum(tops))
+    while left:
+        open_places = [n for n in range(len(levels)) if shares[n] < tops[n]]
+        lowest = min(levels[n] + shares[n] for n in open_places)
+        bottom = [n for n in open_places if levels[n] + shares[n] == lowest]
+        above = [levels[n] + shares[n] for n in open_places if levels[n] + shares[n] > lowest]
+        rise = min((*above, lowest + left)) - lowest
+        rise = min(rise, *(tops[n] - shares[n] for n in bottom), max(left // len(bottom), 1))
+        for n in bottom:
+            step = min(rise, left)
+            shares[n] += step
+            left -= step
+    return shares
+
+
+def _interleave(engine: Engine, index: int, axis: int, levels: Sequence[int], start: int) -> None:
+    """Write down what was placed domain by domain in the order of levels."""
+    log, signatures = engine.nodes.log, engine.compiled.signatures
+    entries = log[start:]
+    columns = np.concatenate([np.repeat(where, counts) for _, where, counts in entries])
+    domains = np.array(
+        [signatures.domain(axis, int(engine.nodes.signature[c])) for c in columns.tolist()],
+        dtype=np.int64,
+    )
+    level = np.empty(len(columns), dtype=np.int64)
+    for domain in np.unique(domains):
+        those = np.flatnonzero(domains == domain)
+        level[those] = levels[int(domain)] + np.arange(len(those))
+    order = np.lexsort((domains, level))
+    log[start:] = [(index, columns[order], np.ones(len(columns), dtype=np.int64))]
