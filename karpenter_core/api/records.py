@@ -39,6 +39,7 @@ __all__ = [
     "PodView",
     "PreferredNodeTerm",
     "Resources",
+    "ServiceView",
     "StorageClassView",
     "Taint",
     "Toleration",
@@ -46,6 +47,7 @@ __all__ = [
     "VolumeAttachmentView",
     "VolumeView",
     "WeightedAffinityTerm",
+    "WorkloadView",
 ]
 
 Resources: TypeAlias = Mapping[str, int]
@@ -207,6 +209,8 @@ class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     owner_api_version: str = ""
     """Of the controlling owner, or of the first one; its name and uid are the pod's own."""
     owner_kind: str = ""
+    owner_controls: bool = True
+    """Whether that owner controls the pods; says nothing when there is no owner."""
 
 
 class PodView(Record, frozen=True, kw_only=True, eq=False):
@@ -411,6 +415,27 @@ class VolumeAttachmentView(Record, frozen=True, kw_only=True, eq=False):
     resource_version: int = 0
     node_name: str = ""
     volume_name: str = ""
+
+
+class ServiceView(Record, frozen=True, kw_only=True, eq=False):
+    """One Service: which pods it selects; without a selector (None) it selects none."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int = 0
+    selector: Mapping[str, str] | None = None
+
+
+class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
+    """A ReplicaSet, StatefulSet or ReplicationController (`kind`): which pods are its."""
+
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int = 0
+    selector: LabelSelector | None = None
 
 
 class NamespaceView(Record, frozen=True, kw_only=True, eq=False):

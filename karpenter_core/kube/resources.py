@@ -21,7 +21,10 @@ __all__ = [
     "PERSISTENT_VOLUME_CLAIMS",
     "PODS",
     "POD_DISRUPTION_BUDGETS",
+    "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
+    "SERVICES",
+    "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "VOLUME_ATTACHMENTS",
     "ResourceKind",
@@ -82,6 +85,11 @@ PERSISTENT_VOLUME_CLAIMS: Final = ResourceKind(
 DAEMON_SETS: Final = ResourceKind("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 DEPLOYMENTS: Final = ResourceKind("apps", "v1", "deployments", "Deployment", namespaced=True)
 REPLICA_SETS: Final = ResourceKind("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
+STATEFUL_SETS: Final = ResourceKind("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
+REPLICATION_CONTROLLERS: Final = ResourceKind(
+    "", "v1", "replicationcontrollers", "ReplicationController", namespaced=True,
+)  # fmt: skip
+SERVICES: Final = ResourceKind("", "v1", "services", "Service", namespaced=True)
 POD_DISRUPTION_BUDGETS: Final = ResourceKind(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True,
 )  # fmt: skip

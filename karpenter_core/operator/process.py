@@ -98,7 +98,7 @@ class Process:
         )
         models = self.providers.node_class_models()
         self.feed: Final = Feed(StateBuilder(plugins.owners), ports.clock)
-        codecs = Codecs(models.values())
+        codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
         self.informers: Final = Informers(
             self.apis,
             codecs,

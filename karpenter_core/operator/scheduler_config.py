@@ -8,51 +8,39 @@ the scheduler that binds them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from karpenter_core.errors import SettingsError
 
-__all__ = ["DefaultSpread", "parse_scheduler_config"]
+if TYPE_CHECKING:
+    from karpenter_core.api.records import TopologySpread
+
+__all__ = ["parse_scheduler_config"]
 
 _SOURCE: Final = "scheduler-config"
-_POLICIES: Final = ("DoNotSchedule", "ScheduleAnyway")
+_WHEN: Final = ("DoNotSchedule", "ScheduleAnyway")
+_NODE_POLICIES: Final = ("Honor", "Ignore")
+_MERGE: Final = "tag:yaml.org,2002:merge"
 _FIELDS: Final = frozenset(
     {"maxSkew", "topologyKey", "whenUnsatisfiable", "minDomains", "nodeAffinityPolicy",
      "nodeTaintsPolicy", "labelSelector", "matchLabelKeys"},
 )  # fmt: skip
 _QUALIFIED_NAME: Final = re.compile(
-    r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+    r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultSpread:
-    """One default constraint, for pods that have none of their own."""
-
-    topology_key: str
-    max_skew: int
-    when_unsatisfiable: str
-    min_domains: int | None = None
-    node_affinity_policy: str = "Honor"
-    node_taints_policy: str = "Ignore"
-
-
-def parse_scheduler_config(text: str) -> tuple[DefaultSpread, ...]:
-    """Read the option's YAML or JSON; empty text means no defaults.
+def parse_scheduler_config(text: str) -> tuple[TopologySpread, ...]:
+    """Read the option's YAML or JSON, as constraints without selectors; empty text means none.
 
     Raises:
         SettingsError: it cannot be read, names unknown fields, or breaks a rule.
     """
     if not text.strip():
         return ()
-    import yaml
-
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        message = f"{_SOURCE}: not YAML: {' '.join(str(error).split())}"
-        raise SettingsError(message) from error
+    document = _document(text)
+    if document is None:
+        return ()
     root = _mapping(document, _SOURCE, {"podTopologySpread"})
     spread = _mapping(
         root.get("podTopologySpread") or {},
@@ -61,8 +49,7 @@ def parse_scheduler_config(text: str) -> tuple[DefaultSpread, ...]:
     )
     raw: object = spread.get("defaultConstraints") or []
     if not isinstance(raw, list):
-        message = f"{_SOURCE}: defaultConstraints must be a list"
-        raise SettingsError(message)
+        raise SettingsError(f"{_SOURCE}: podTopologySpread.defaultConstraints must be a list")
     constraints = tuple(
         _constraint(item, index) for index, item in enumerate(cast("list[object]", raw))
     )
@@ -70,54 +57,82 @@ def parse_scheduler_config(text: str) -> tuple[DefaultSpread, ...]:
     for item in constraints:
         pair = (item.topology_key, item.when_unsatisfiable)
         if pair in seen:
-            message = f"{_SOURCE}: duplicate constraint for {pair[0]} with {pair[1]}"
-            raise SettingsError(message)
+            raise SettingsError(f"{_SOURCE}: duplicate constraint for {pair[0]} with {pair[1]}")
         seen.add(pair)
     return constraints
 
 
+def _document(text: str) -> object:
+    import yaml
+
+    class Strict(yaml.SafeLoader):
+        """Refuses keys that are there twice: which of the two counts is anybody's guess."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the library's signature
+            keys = [str(key.value) for key, _ in node.value if key.tag != _MERGE]
+            if len(set(keys)) != len(keys):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key is there twice", node.start_mark
+                )
+            return super().construct_mapping(node, deep=deep)
+
+    try:
+        return yaml.load(text, Loader=Strict)  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        message = f"{_SOURCE}: cannot be read as YAML: {' '.join(str(error).split())}"
+        raise SettingsError(message) from error
+
+
 def _mapping(value: object, where: str, allowed: set[str] | frozenset[str]) -> dict[str, object]:
     if not isinstance(value, dict):
-        message = f"{where}: must be a mapping"
-        raise SettingsError(message)
+        raise SettingsError(f"{where}: must be a mapping")
     mapping = cast("dict[str, object]", value)
     for key in mapping:
         if key not in allowed:
-            message = f'{where}: unknown field "{key}"'
-            raise SettingsError(message)
+            raise SettingsError(f'{where}: unknown field "{key}"')
     return mapping
 
 
-def _constraint(value: object, index: int) -> DefaultSpread:
+def _constraint(value: object, index: int) -> TopologySpread:
+    from karpenter_core.api.records import TopologySpread
+
     where = f"{_SOURCE}: defaultConstraints[{index}]"
     item = _mapping(value, where, _FIELDS)
-    for refused in ("labelSelector", "matchLabelKeys"):
-        if item.get(refused):
-            message = f"{where}: {refused} may not be set on a default constraint"
-            raise SettingsError(message)
-    skew = item.get("maxSkew")
-    if not isinstance(skew, int) or isinstance(skew, bool) or skew <= 0:
-        message = f"{where}: maxSkew must be above zero, not {skew!r}"
-        raise SettingsError(message)
+    if item.get("labelSelector") is not None or item.get("matchLabelKeys"):
+        refused = "matchLabelKeys" if item.get("labelSelector") is None else "labelSelector"
+        raise SettingsError(f"{where}: {refused} may not be set on a default constraint")
+    skew = _positive(item.get("maxSkew"))
+    if skew is None:
+        raise SettingsError(f"{where}: maxSkew must be above zero, not {item.get('maxSkew')!r}")
     key = item.get("topologyKey")
     if not isinstance(key, str) or not _QUALIFIED_NAME.fullmatch(key):
-        message = f"{where}: topologyKey must be a label key, not {key!r}"
-        raise SettingsError(message)
-    policy = item.get("whenUnsatisfiable")
-    if policy not in _POLICIES:
-        message = (
-            f"{where}: whenUnsatisfiable must be one of {', '.join(_POLICIES)}, not {policy!r}"
-        )
-        raise SettingsError(message)
-    domains = item.get("minDomains")
-    if domains is not None and (not isinstance(domains, int) or domains <= 0):
-        message = f"{where}: minDomains must be above zero, not {domains!r}"
-        raise SettingsError(message)
-    return DefaultSpread(
+        raise SettingsError(f"{where}: topologyKey must be a label key, not {key!r}")
+    domains = _positive(item.get("minDomains"))
+    if domains is None and item.get("minDomains") is not None:
+        found = item.get("minDomains")
+        raise SettingsError(f"{where}: minDomains must be above zero, not {found!r}")
+    return TopologySpread(
         topology_key=key,
         max_skew=skew,
-        when_unsatisfiable=str(policy),
+        when_unsatisfiable=_choice(item, "whenUnsatisfiable", _WHEN, where),
         min_domains=domains,
-        node_affinity_policy=str(item.get("nodeAffinityPolicy") or "Honor"),
-        node_taints_policy=str(item.get("nodeTaintsPolicy") or "Ignore"),
+        node_affinity_policy=_choice(item, "nodeAffinityPolicy", _NODE_POLICIES, where, "Honor"),
+        node_taints_policy=_choice(item, "nodeTaintsPolicy", _NODE_POLICIES, where, "Ignore"),
     )
+
+
+def _positive(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if value > 0 else None
+
+
+def _choice(
+    item: dict[str, object], name: str, choices: tuple[str, ...], where: str, default: str = ""
+) -> str:
+    value = item.get(name)
+    if value is None and default:
+        return default
+    if not isinstance(value, str) or value not in choices:
+        raise SettingsError(f"{where}: {name} must be one of {', '.join(choices)}, not {value!r}")
+    return value

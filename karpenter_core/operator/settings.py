@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.api.durations import format_duration, parse_duration
 from karpenter_core.errors import SettingsError
-from karpenter_core.operator.scheduler_config import DefaultSpread, parse_scheduler_config
+from karpenter_core.operator.scheduler_config import parse_scheduler_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from karpenter_core.api.records import TopologySpread
     from karpenter_core.provider.contract import SettingSpec
 
 __all__ = [
@@ -340,7 +341,7 @@ class Settings:
     node_fee: float = 0.003
     ignore_dra_requests: bool = True
     feature_gates: FeatureGates = FeatureGates()
-    scheduler_config: tuple[DefaultSpread, ...] = ()
+    scheduler_config: tuple[TopologySpread, ...] = ()
     plugins: Mapping[str, Value] = field(default_factory=_no_values)
     """Values of the plug-ins' own options, by flag."""
 

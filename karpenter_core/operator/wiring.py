@@ -70,6 +70,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         ),
         well_known=labels.well_known,
         aliases={**ALIASES, **labels.aliases},
+        default_spread=settings.scheduler_config,
         unsupported_volumes=VolumesUnsupported(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,

@@ -5,10 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.kube.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS
+from karpenter_core.kube.resources import (
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
 from karpenter_core.sim.actors import Actor
 from karpenter_core.sim.fields import Json, entries, labels_of, section
-from karpenter_core.sim.kinds import STATEFUL_SETS
 from karpenter_core.sim.pods import is_ready, with_condition
 from karpenter_core.sim.registry import parse_time
 from karpenter_core.sim.selectors import matches_selector

@@ -15,12 +15,10 @@ from karpenter_core.sim.status import FieldIssue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["BUILT_IN", "STATEFUL_SETS", "Served", "metadata_issues"]
+__all__ = ["BUILT_IN", "Served", "metadata_issues"]
 
-STATEFUL_SETS: Final = ResourceKind("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 _CONFIG_MAPS: Final = ResourceKind("", "v1", "configmaps", "ConfigMap", namespaced=True)
 _SECRETS: Final = ResourceKind("", "v1", "secrets", "Secret", namespaced=True)
-_SERVICES: Final = ResourceKind("", "v1", "services", "Service", namespaced=True)
 _PRIORITY_CLASSES: Final = ResourceKind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
@@ -329,7 +327,10 @@ BUILT_IN: Final = (
     Served(kind=kinds.EVENTS, fields=_METADATA_FIELDS | _EVENT_FIELDS, short_names=("ev",)),
     Served(kind=_CONFIG_MAPS, short_names=("cm",)),
     Served(kind=_SECRETS),
-    Served(kind=_SERVICES, status=True, short_names=("svc",)),
+    Served(kind=kinds.SERVICES, status=True, short_names=("svc",)),
+    Served(
+        kind=kinds.REPLICATION_CONTROLLERS, status=True, generation=True, short_names=("rc",)
+    ),
     Served(kind=_PRIORITY_CLASSES, short_names=("pc",)),
     Served(kind=kinds.PERSISTENT_VOLUMES, status=True, short_names=("pv",)),
     Served(kind=kinds.PERSISTENT_VOLUME_CLAIMS, status=True, short_names=("pvc",)),
@@ -343,6 +344,6 @@ BUILT_IN: Final = (
     ),
     _workload(kinds.DEPLOYMENTS, "deploy"),
     _workload(kinds.REPLICA_SETS, "rs"),
-    _workload(STATEFUL_SETS, "sts"),
+    _workload(kinds.STATEFUL_SETS, "sts"),
     _workload(kinds.DAEMON_SETS, "ds", scale=False),
 )  # fmt: skip

@@ -68,6 +68,8 @@ _TABLES: Final[Mapping[Kind, str]] = {
     Kind.CSI_NODE: "csi_nodes",
     Kind.VOLUME_ATTACHMENT: "volume_attachments",
     Kind.NAMESPACE: "namespaces",
+    Kind.SERVICE: "services",
+    Kind.WORKLOAD: "workloads",
 }
 """Where in the Snapshot the objects of a kind are."""
 

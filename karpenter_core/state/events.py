@@ -22,8 +22,10 @@ from karpenter_core.api.records import (
     PersistentVolumeView,
     PodDisruptionBudgetView,
     PodView,
+    ServiceView,
     StorageClassView,
     VolumeAttachmentView,
+    WorkloadView,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ Object: TypeAlias = (
     | CSINodeView
     | VolumeAttachmentView
     | NamespaceView
+    | ServiceView
+    | WorkloadView
 )
 
 

@@ -18,8 +18,10 @@ from karpenter_core.api.records import (
     PersistentVolumeView,
     PodDisruptionBudgetView,
     PodView,
+    ServiceView,
     StorageClassView,
     VolumeAttachmentView,
+    WorkloadView,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.state.events import Object
 
-__all__ = ["Kind", "file_key", "kind_of", "resource_version_of"]
+__all__ = ["Kind", "file_key", "kind_of", "resource_version_of", "workload_key"]
 
 
 class Kind(StrEnum):
@@ -46,6 +48,9 @@ class Kind(StrEnum):
     CSI_NODE = "CSINode"
     VOLUME_ATTACHMENT = "VolumeAttachment"
     NAMESPACE = "Namespace"
+    SERVICE = "Service"
+    WORKLOAD = "Workload"
+    """A ReplicaSet, StatefulSet or ReplicationController."""
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -72,6 +77,8 @@ _KINDS: Final[Mapping[type, Kind]] = {
     CSINodeView: Kind.CSI_NODE,
     VolumeAttachmentView: Kind.VOLUME_ATTACHMENT,
     NamespaceView: Kind.NAMESPACE,
+    ServiceView: Kind.SERVICE,
+    WorkloadView: Kind.WORKLOAD,
 }
 
 
@@ -85,13 +92,23 @@ def file_key(obj: Object) -> str | tuple[str, str, str]:
     match obj:
         case PodView():
             return obj.uid
-        case DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView():
+        case (
+            DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
+            | ServiceView()
+        ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
+        case WorkloadView():
+            return workload_key(obj.kind, obj.namespace, obj.name)
         case NodeClass():
             resource = type(obj).resource
             return (resource.group, resource.kind, obj.name)
         case _:
             return obj.name
+
+
+def workload_key(kind: str, namespace: str, name: str) -> str:
+    """Return the key of what controls pods: kinds share one table, names are unique in each."""
+    return f"{kind}/{namespace}/{name}"
 
 
 def resource_version_of(obj: Object) -> int:

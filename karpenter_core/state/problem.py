@@ -10,6 +10,7 @@ from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
 from karpenter_core.state.capacity import Capacity
+from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.machines import has_lost_node
 from karpenter_core.state.placements import NOMINATION_WINDOW, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.api.records import PodView
+    from karpenter_core.api.records import PodView, TopologySpread
     from karpenter_core.scheduling.problem import ExistingNode
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -64,6 +65,7 @@ def scheduling_problem(
     now: datetime,
     well_known: frozenset[str] = frozenset(),
     aliases: Mapping[str, str] = ALIASES,
+    default_spread: tuple[TopologySpread, ...] = (),
     unsupported_volumes: VolumesUnsupported | None = None,
     nomination_window: timedelta = NOMINATION_WINDOW,
 ) -> ProvisioningInput:
@@ -71,6 +73,8 @@ def scheduling_problem(
 
     A pod that was given a place keeps it while the place is good: the claim is under way, or the
     scheduler still has time to bind it. It is not asked about again, and its place is taken.
+    `default_spread` are constraints of pods that have none of their own, without selectors; the
+    pods of the problem are then copies that have them, with the same UID and name.
     """
     volumes = Volumes(snapshot, aliases=aliases, unsupported=unsupported_volumes)
     candidates, ignored = _sorted_out(snapshot, volumes, well_known, aliases)
@@ -90,8 +94,9 @@ def scheduling_problem(
         key=lambda machine: (not machine.initialized, machine.name),
     )
     pools = usable_pools(snapshot)
+    spread = DefaultSpread(snapshot, default_spread)
     problem = Problem(
-        pods=tuple(homeless),
+        pods=tuple(spread.apply(pod) for pod in homeless),
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(

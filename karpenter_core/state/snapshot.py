@@ -26,9 +26,11 @@ if TYPE_CHECKING:
         PodDisruptionBudgetView,
         PodView,
         Resources,
+        ServiceView,
         StorageClassView,
         Taint,
         VolumeAttachmentView,
+        WorkloadView,
     )
     from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.state.ledger import LedgerView
@@ -111,6 +113,10 @@ class Snapshot:
         default_factory=dict[str, "VolumeAttachmentView"],
     )
     namespaces: Mapping[str, NamespaceView] = field(default_factory=dict[str, "NamespaceView"])
+    services: Mapping[str, ServiceView] = field(default_factory=dict[str, "ServiceView"])
+    """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
+    workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
+    """By `kind/namespace/name`: what controls pods."""
     catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
     """By pool name, with the mask of exhausted offerings applied."""
     daemon_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])

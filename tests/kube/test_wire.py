@@ -14,6 +14,7 @@ from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.records import (
     HostPort,
     LabelSelector,
+    LabelSelectorRequirement,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     Taint,
@@ -473,3 +474,72 @@ def test_tuning_the_collector_can_be_undone():
     assert gc.get_threshold() == (50_000, 20, 50)
     undo()
     assert gc.get_threshold() == before
+
+
+def selecting(kind, spec, api_version="apps/v1"):
+    manifest = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "7"},
+        "spec": spec,
+    }
+    found = view_from_manifest(manifest, Codecs(with_selectors=True))
+    assert (found.namespace, found.name, found.resource_version) == ("shop", "web", 7)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+def test_workloads_are_read_as_what_they_select(kind):
+    expression = {"key": "rev", "operator": "In", "values": ["1"]}
+    selector = {"matchLabels": {"app": "web"}, "matchExpressions": [expression]}
+    found = selecting(kind, {"selector": selector, "template": {"spec": {"containers": []}}})
+    assert found.kind == kind
+    assert found.selector == LabelSelector(
+        match_labels={"app": "web"},
+        match_expressions=(LabelSelectorRequirement(key="rev", operator="In", values=("1",)),),
+    )
+
+
+def test_replication_controllers_select_by_labels():
+    found = selecting("ReplicationController", {"selector": {"app": "web"}}, "v1")
+    assert (found.kind, found.selector) == (
+        "ReplicationController",
+        LabelSelector(match_labels={"app": "web"}),
+    )
+
+
+def test_services_may_select_or_not():
+    assert selecting("Service", {"selector": {"app": "web"}}, "v1").selector == {"app": "web"}
+    assert selecting("Service", {"type": "ExternalName"}, "v1").selector is None
+
+
+def test_what_selects_pods_is_followed_only_when_somebody_asks():
+    """Clusters have many of these, and most need none of them."""
+    extra = set(Codecs(with_selectors=True).kinds) - set(Codecs().kinds)
+    assert extra == {
+        resources.SERVICES,
+        resources.REPLICATION_CONTROLLERS,
+        resources.REPLICA_SETS,
+        resources.STATEFUL_SETS,
+    }
+
+
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        ([], ("", True)),
+        ([{"kind": "Job", "controller": True}], ("Job", True)),
+        ([{"kind": "Job"}], ("Job", False)),
+        ([{"kind": "Job"}, {"kind": "ReplicaSet", "controller": True}], ("ReplicaSet", True)),
+    ],
+)
+def test_a_pod_says_whether_its_owner_controls_it(owners, expected):
+    references = [{"apiVersion": "x/v1", "name": "o", "uid": "u", **owner} for owner in owners]
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "ownerReferences": references},
+        "spec": {"containers": []},
+    }
+    shape = view_from_manifest(manifest).shape
+    assert (shape.owner_kind, shape.owner_controls) == expected

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from karpenter_core.api.records import TopologySpread
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.settings import (
     OPTIONS,
@@ -166,28 +168,97 @@ podTopologySpread:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "  ",
+        "# none",
+        "{}",
+        "podTopologySpread: {}",
+        "podTopologySpread: {defaultConstraints: []}",
+    ],
+)
+def test_a_scheduler_configuration_may_hold_nothing(text):
+    """Cases 275 and 349."""
+    assert load_settings([f"--scheduler-config={text}"], {}).scheduler_config == ()
+
+
+def test_a_default_spread_keeps_all_its_fields_and_may_be_json():
+    """Cases 348 and 349; one key may be there with either policy."""
+    hosts = {
+        "maxSkew": 3, "topologyKey": "kubernetes.io/hostname", "minDomains": 2,
+        "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor",
+    }  # fmt: skip
+    constraints = [
+        {**hosts, "whenUnsatisfiable": when} for when in ("ScheduleAnyway", "DoNotSchedule")
+    ]
+    text = json.dumps({"podTopologySpread": {"defaultConstraints": constraints}})
+
+    soft, hard = load_settings([f"--scheduler-config={text}"], {}).scheduler_config
+
+    assert soft == TopologySpread(
+        topology_key="kubernetes.io/hostname",
+        max_skew=3,
+        when_unsatisfiable="ScheduleAnyway",
+        min_domains=2,
+        node_affinity_policy="Ignore",
+        node_taints_policy="Honor",
+    )
+    assert hard.when_unsatisfiable == "DoNotSchedule"
+
+
+@pytest.mark.parametrize(
     ("constraint", "complaint"),
     [
         ("{maxSkew: 0, topologyKey: a/b, whenUnsatisfiable: DoNotSchedule}", "maxSkew"),
+        ("{maxSkew: -1, topologyKey: a/b, whenUnsatisfiable: DoNotSchedule}", "maxSkew"),
+        ("{maxSkew: yes, topologyKey: a/b, whenUnsatisfiable: DoNotSchedule}", "maxSkew"),
+        ("{topologyKey: a/b, whenUnsatisfiable: DoNotSchedule}", "maxSkew"),
+        ("{maxSkew: 1, whenUnsatisfiable: DoNotSchedule}", "topologyKey"),
         ("{maxSkew: 1, topologyKey: 'a b', whenUnsatisfiable: DoNotSchedule}", "topologyKey"),
+        ("{maxSkew: 1, topologyKey: a/b}", "whenUnsatisfiable"),
         ("{maxSkew: 1, topologyKey: a/b, whenUnsatisfiable: Sometimes}", "whenUnsatisfiable"),
         ("{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, x: 1}", '"x"'),
+        ("{maxSkew: 1, maxSkew: 2, topologyKey: a, whenUnsatisfiable: DoNotSchedule}", "twice"),
         (
-            (
-                "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, "
-                "labelSelector: {matchLabels: {a: b}}}"
-            ),
+            "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 0}",
+            "minDomains",
+        ),
+        (
+            "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: x}",
+            "nodeTaintsPolicy",
+        ),
+        (
+            "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, labelSelector: {}}",
             "labelSelector",
         ),
         (
             "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, matchLabelKeys: [a]}",
             "matchLabelKeys",
         ),
+        ("[]", "must be a mapping"),
     ],
 )
 def test_a_bad_default_spread_stops_the_start(constraint, complaint):
-    """Case 275: scheduler-config, each rule."""
+    """Cases 275 and 349: each rule, with one message that names the constraint or the line."""
     text = f"podTopologySpread: {{defaultConstraints: [{constraint}]}}"
+    with pytest.raises(SettingsError, match=complaint) as error:
+        load_settings([f"--scheduler-config={text}"], {})
+    assert str(error.value).startswith("scheduler-config: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("podTopologySpread: {defaultConstraints: [", "cannot be read as YAML"),
+        ("spread: {}", 'unknown field "spread"'),
+        ("podTopologySpread: {constraints: []}", 'unknown field "constraints"'),
+        ("podTopologySpread: {defaultConstraints: 7}", "must be a list"),
+        ("[]", "must be a mapping"),
+    ],
+)
+def test_a_scheduler_configuration_that_is_something_else_stops_the_start(text, complaint):
+    """Case 349."""
     with pytest.raises(SettingsError, match=complaint):
         load_settings([f"--scheduler-config={text}"], {})
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.records import TopologySpread
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.provisioning.planner import Planner
     from karpenter_core.controllers.reconciler import Runtime
@@ -53,6 +54,8 @@ class ProvisioningOptions:
     solve: SolveOptions = field(default_factory=SolveOptions)
     well_known: frozenset[str] = frozenset()
     aliases: Mapping[str, str]
+    default_spread: tuple[TopologySpread, ...] = ()
+    """Constraints of pods that have none of their own; their selectors are worked out."""
     unsupported_volumes: VolumesUnsupported = field(default_factory=VolumesUnsupported)
 
     @property
@@ -136,6 +139,7 @@ class Provisioner:
             now=self._runtime.clock.now(),
             well_known=self._options.well_known,
             aliases=self._options.aliases,
+            default_spread=self._options.default_spread,
             unsupported_volumes=self._options.unsupported_volumes,
             nomination_window=self._options.nomination_window,
         )

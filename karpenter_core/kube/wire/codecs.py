@@ -31,6 +31,11 @@ from karpenter_core.kube.wire.storage import (
     storage_class_view,
     volume_attachment_view,
 )
+from karpenter_core.kube.wire.workloads import (
+    replication_controller_view,
+    service_view,
+    workload_view,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -278,13 +283,21 @@ class Codec:
 
 
 class Codecs:
-    """The codecs of every kind that is read, and the shapes that their pods share."""
+    """The codecs of every kind that is read, and the shapes that their pods share.
+
+    What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
+    them, and nothing but default topology spread looks at them.
+    """
 
     __slots__ = ("_codecs", "shapes")
 
-    def __init__(self, node_classes: Iterable[type[NodeClass]] = ()) -> None:
+    def __init__(
+        self, node_classes: Iterable[type[NodeClass]] = (), *, with_selectors: bool = False
+    ) -> None:
         self.shapes: Final = Shapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
+        if with_selectors:
+            codecs += _selector_codecs()
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -332,6 +345,21 @@ def _view_codecs(shapes: Shapes) -> list[Codec]:
         (resources.STORAGE_CLASSES, _Fast(raw.RawStorageClass, storage_class_view)),
         (resources.CSI_NODES, _Fast(raw.RawCSINode, csi_node_view)),
         (resources.VOLUME_ATTACHMENTS, _Fast(raw.RawVolumeAttachment, volume_attachment_view)),
+    ]
+    return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+
+
+def _selector_codecs() -> list[Codec]:
+    fasts: list[tuple[ResourceKind, _Fast[Any]]] = [
+        (resources.SERVICES, _Fast(raw.RawService, service_view)),
+        (
+            resources.REPLICATION_CONTROLLERS,
+            _Fast(raw.RawReplicationController, replication_controller_view),
+        ),
+        *(
+            (kind, _Fast(raw.RawWorkload, partial(workload_view, kind=kind.kind)))
+            for kind in (resources.REPLICA_SETS, resources.STATEFUL_SETS)
+        ),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 

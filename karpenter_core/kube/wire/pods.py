@@ -44,6 +44,7 @@ def pod_view(raw: RawPod, shapes: Shapes) -> PodView:
             spec=raw.spec,
             resized=resized,
             resize_infeasible=resize is not None and resize.reason == "Infeasible",
+            owner_controls=owner is None or bool(owner.controller),
         )
     )
     return PodView(

@@ -30,11 +30,14 @@ __all__ = [
     "RawPodSpec",
     "RawPodStatus",
     "RawPodTemplate",
+    "RawReplicationController",
     "RawResources",
     "RawSelector",
+    "RawService",
     "RawStorageClass",
     "RawTopologyTerm",
     "RawVolumeAttachment",
+    "RawWorkload",
 ]
 
 Amount: TypeAlias = str | int | float
@@ -396,3 +399,26 @@ class RawVolumeAttachment(_Raw):
 
 class RawNamespace(_Raw):
     metadata: RawMeta
+
+
+class RawServiceSpec(_Raw):
+    selector: dict[str, str] | None = None
+
+
+class RawService(_Raw):
+    metadata: RawMeta
+    spec: RawServiceSpec | None = None
+
+
+class RawReplicationController(_Raw):
+    metadata: RawMeta
+    spec: RawServiceSpec | None = None
+
+
+class RawWorkloadSpec(_Raw):
+    selector: RawSelector | None = None
+
+
+class RawWorkload(_Raw):
+    metadata: RawMeta
+    spec: RawWorkloadSpec | None = None

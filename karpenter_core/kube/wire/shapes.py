@@ -58,6 +58,7 @@ class ShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
     spec: RawPodSpec
     resized: dict[str, RawContainerStatus] | None = None
     resize_infeasible: bool = False
+    owner_controls: bool = True
 
 
 class Shapes:
@@ -160,6 +161,7 @@ def _shape(parts: ShapeParts) -> PodShape:
         termination_grace_period_seconds=spec.termination_grace_period_seconds,
         owner_api_version=parts.owner_api_version,
         owner_kind=parts.owner_kind,
+        owner_controls=parts.owner_controls,
     )
 
 

@@ -1,0 +1,101 @@
+"""Topology spread that pods get from the scheduler's configuration, not from their own spec.
+
+The Kubernetes scheduler applies its default constraints to every pod without any, and works out
+whom to count from the Services and the controller of the pod. A plan that left this out would put
+pods where the scheduler does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import msgspec
+
+from karpenter_core.api.records import LabelSelector, LabelSelectorRequirement
+from karpenter_core.state.objects import workload_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.api.records import PodShape, PodView, ServiceView, TopologySpread
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["DefaultSpread"]
+
+_REPLICATION_CONTROLLER: Final = ("v1", "ReplicationController")
+_WITH_SELECTOR: Final = frozenset({("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
+
+
+@final
+class DefaultSpread:
+    """Gives pods without constraints of their own the default ones, for one snapshot.
+
+    Pods of one shape and one owner get one shape again, so that they stay one class.
+    """
+
+    __slots__ = ("_constraints", "_services", "_shapes", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, constraints: tuple[TopologySpread, ...]) -> None:
+        self._snapshot = snapshot
+        self._constraints = constraints
+        self._shapes: dict[tuple[int, str], PodShape] = {}
+        self._services = _by_namespace(snapshot.services.values()) if constraints else {}
+
+    def apply(self, pod: PodView) -> PodView:
+        """Return the pod as it is to be scheduled: itself, or a copy with the default spread."""
+        if not self._constraints or pod.shape.topology_spread:
+            return pod
+        key = (id(pod.shape), pod.owner_name if pod.shape.owner_controls else "")
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = self._spread(pod)
+        return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)
+
+    def _spread(self, pod: PodView) -> PodShape:
+        selector = self._selector(pod)
+        if not selector.match_labels and not selector.match_expressions:
+            return pod.shape
+        constraints = tuple(
+            msgspec.structs.replace(constraint, selector=selector)
+            for constraint in self._constraints
+        )
+        return msgspec.structs.replace(pod.shape, topology_spread=constraints)
+
+    def _selector(self, pod: PodView) -> LabelSelector:
+        """Say whom the scheduler counts a pod with: those that Services and controller select.
+
+        A ReplicationController's labels win over those of Services; what a ReplicaSet or
+        StatefulSet says is demanded as well. Other owners, and owners that are gone, say nothing.
+        """
+        shape = pod.shape
+        labels: dict[str, str] = {}
+        for service in self._services.get(shape.namespace, ()):
+            wanted = service.selector or {}
+            if all(shape.labels.get(key) == value for key, value in wanted.items()):
+                labels.update(wanted)
+        expressions: tuple[LabelSelectorRequirement, ...] = ()
+        owner = (shape.owner_api_version, shape.owner_kind)
+        if shape.owner_controls and owner in {_REPLICATION_CONTROLLER, *_WITH_SELECTOR}:
+            key = workload_key(shape.owner_kind, shape.namespace, pod.owner_name)
+            workload = self._snapshot.workloads.get(key)
+            found = None if workload is None else workload.selector
+            if found is not None and owner == _REPLICATION_CONTROLLER:
+                labels.update(found.match_labels)
+            elif found is not None:
+                expressions = (*_as_expressions(found.match_labels), *found.match_expressions)
+        return LabelSelector(match_labels=labels, match_expressions=expressions)
+
+
+def _by_namespace(services: Iterable[ServiceView]) -> dict[str, list[ServiceView]]:
+    """Group Services; in the order of their names, so that the outcome is always the same."""
+    grouped: dict[str, list[ServiceView]] = {}
+    for service in sorted(services, key=lambda item: (item.namespace, item.name)):
+        grouped.setdefault(service.namespace, []).append(service)
+    return grouped
+
+
+def _as_expressions(labels: Mapping[str, str]) -> tuple[LabelSelectorRequirement, ...]:
+    return tuple(
+        LabelSelectorRequirement(key=key, operator="In", values=(value,))
+        for key, value in sorted(labels.items())
+    )

@@ -1,0 +1,244 @@
+"""Topology spread from the scheduler's configuration (section 25 of the specification)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.api.records import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    ServiceView,
+    TopologySpread,
+    WorkloadView,
+)
+from karpenter_core.scheduling.selectors import Selector
+from karpenter_core.state.events import DeletionMarked, PodsDecided
+from karpenter_core.state.problem import scheduling_problem
+from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, pods
+from karpenter_core.testing.machines import machine, node_claim, ready, state
+
+POOL = ready(node_pool("default"))
+ZONAL = TopologySpread(topology_key=ZONE, max_skew=1, when_unsatisfiable="DoNotSchedule")
+HOSTS = TopologySpread(
+    topology_key=HOSTNAME,
+    max_skew=3,
+    when_unsatisfiable="ScheduleAnyway",
+    min_domains=2,
+    node_affinity_policy="Ignore",
+    node_taints_policy="Honor",
+)
+
+
+def service(name="web", selector=None, namespace="default"):
+    return ServiceView(
+        uid=f"uid-svc-{namespace}-{name}", namespace=namespace, name=name, selector=selector
+    )
+
+
+def workload(name="web", *, kind="ReplicaSet", labels=None, expressions=(), namespace="default"):
+    return WorkloadView(
+        kind=kind,
+        uid=f"uid-{kind}-{name}",
+        namespace=namespace,
+        name=name,
+        selector=LabelSelector(match_labels=labels or {}, match_expressions=tuple(expressions)),
+    )
+
+
+def requirement(key, operator, *values):
+    return LabelSelectorRequirement(key=key, operator=operator, values=values)
+
+
+def asked(*objects, constraints=(ZONAL,)):
+    """The pods of the problem, by name."""
+    builder = state(POOL, *objects)
+    question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=constraints)
+    return {item.name: item for item in question.problem.pods}
+
+
+def selector_of(item):
+    (constraint,) = item.shape.topology_spread
+    return Selector.read(constraint.selector)
+
+
+def selects(item, **labels):
+    return selector_of(item).matches(labels)
+
+
+class TestWhoGetsADefault:
+    """Cases 343 and 345."""
+
+    def test_a_pod_without_constraints_gets_every_default_as_it_is_configured(self):
+        """Cases 344 and 348: all fields are kept."""
+        found = asked(
+            pod("web-1", labels={"app": "web"}),
+            workload(labels={"app": "web"}),
+            constraints=(ZONAL, HOSTS),
+        )["web-1"]
+        counted = found.shape.topology_spread[0].selector
+        assert found.shape.topology_spread == (
+            msgspec.structs.replace(ZONAL, selector=counted),
+            msgspec.structs.replace(HOSTS, selector=counted),
+        )
+
+    def test_a_pod_with_constraints_keeps_its_own(self):
+        """Case 343."""
+        own = msgspec.structs.replace(HOSTS, selector=LabelSelector())
+        shape = msgspec.structs.replace(pod_shape(labels={"app": "web"}), topology_spread=(own,))
+        found = asked(pod("web-1", shape=shape), workload(labels={"app": "web"}))
+        assert found["web-1"].shape is shape
+
+    def test_without_configuration_nothing_changes(self):
+        """Case 345."""
+        waiting = pod("web-1", labels={"app": "web"})
+        assert asked(waiting, workload(labels={"app": "web"}), constraints=()) == {"web-1": waiting}
+
+    def test_a_pod_that_neither_service_nor_owner_tells_of_gets_none(self):
+        """Case 345."""
+        waiting = pod("web-1", labels={"app": "web"})
+        assert asked(waiting)["web-1"] is waiting
+
+    def test_the_copy_is_the_same_pod(self):
+        """Decisions about it are decisions about the pod."""
+        waiting = pod("web-1", labels={"app": "web"}, cpu="3")
+        found = asked(waiting, service(selector={"app": "web"}))["web-1"]
+        assert (found.uid, found.key, found.created) == (waiting.uid, waiting.key, EPOCH)
+        assert found.shape.requests == waiting.shape.requests
+        assert waiting.shape.topology_spread == ()
+
+    def test_pods_of_leaving_nodes_get_it_too(self):
+        builder = state(
+            POOL, *machine("old"), pod("web-1", node_name="old", labels={"app": "web"}),
+            service(selector={"app": "web"}),
+        )  # fmt: skip
+        builder.fold(DeletionMarked(names=("old",), cause="drifted/1"))
+        question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=(ZONAL,))
+        (found,) = question.problem.pods
+        assert selects(found, app="web")
+
+    def test_pods_that_wait_for_a_machine_stay_what_they_are(self):
+        waiting = pod("web-1", labels={"app": "web"})
+        builder = state(POOL, node_claim("new"), waiting, service(selector={"app": "web"}))
+        builder.fold(PodsDecided(placed={waiting.uid: "new"}, at=EPOCH))
+        question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=(ZONAL,))
+        assert question.waiting == {"new": (waiting,)}
+
+
+class TestSelectors:
+    """Cases 346 and 347: whom the scheduler counts such a pod with."""
+
+    @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+    def test_the_owners_selector_counts_not_the_labels_of_the_pod(self, kind):
+        found = asked(
+            pod("web-1", labels={"app": "web", "tier": "front"}, owner_kind=kind),
+            workload(kind=kind, labels={"app": "web"}),
+        )["web-1"]
+        assert selector_of(found) == Selector({}, [requirement("app", "In", "web")])
+
+    def test_expressions_are_taken_as_they_are(self):
+        expressions = (requirement("app", "In", "web", "api"), requirement("old", "DoesNotExist"))
+        found = asked(pod("web-1"), workload(labels={"a": "b"}, expressions=expressions))["web-1"]
+        assert selector_of(found) == Selector({}, (requirement("a", "In", "b"), *expressions))
+
+    def test_a_service_alone_suffices(self):
+        """Case 346."""
+        found = asked(pod("web-1", labels={"app": "web"}), service(selector={"app": "web"}))
+        assert selector_of(found["web-1"]) == Selector({"app": "web"})
+
+    def test_all_services_of_a_pod_count_together_with_its_owner(self):
+        found = asked(
+            pod("web-1", labels={"app": "web", "tier": "front", "rev": "1"}),
+            service("a", {"app": "web"}),
+            service("b", {"tier": "front"}),
+            service("c", {"app": "api"}),
+            workload(labels={"rev": "1"}),
+        )["web-1"]
+        assert selector_of(found) == Selector(
+            {"app": "web", "tier": "front"}, [requirement("rev", "In", "1")]
+        )
+
+    @pytest.mark.parametrize(
+        "silent",
+        [
+            service(selector=None),
+            service(selector={}),
+            service(selector={"app": "web"}, namespace="other"),
+            service(selector={"app": "web", "x": "y"}),
+        ],
+    )
+    def test_services_that_do_not_select_the_pod_or_select_all_say_nothing(self, silent):
+        waiting = pod("web-1", labels={"app": "web"})
+        assert asked(waiting, silent)["web-1"] is waiting
+
+    def test_a_replication_controller_wins_over_services(self):
+        shape = msgspec.structs.replace(
+            pod_shape(labels={"app": "web"}, owner_kind="ReplicationController"),
+            owner_api_version="v1",
+        )
+        found = asked(
+            pod("web-1", shape=shape),
+            service(selector={"app": "web"}),
+            workload(kind="ReplicationController", labels={"app": "other", "x": "y"}),
+        )["web-1"]
+        assert selector_of(found) == Selector({"app": "other", "x": "y"})
+
+    def test_a_replica_set_that_contradicts_a_service_selects_nothing(self):
+        found = asked(
+            pod("web-1", labels={"app": "web"}),
+            service(selector={"app": "web"}),
+            workload(labels={"app": "other"}),
+        )["web-1"]
+        assert not selects(found, app="web")
+        assert not selects(found, app="other")
+
+    @pytest.mark.parametrize(
+        ("options", "owner"),
+        [
+            ({"owner_kind": "Job", "owner_api_version": "batch/v1"}, workload(kind="Job")),
+            ({"owner_controls": False}, workload(labels={"app": "web"})),
+            ({"owner_api_version": "example.com/v1"}, workload(labels={"app": "web"})),
+            ({}, workload("gone", labels={"app": "web"})),
+            ({}, workload(labels={"app": "web"}, namespace="other")),
+            ({"owner_kind": "StatefulSet"}, workload(labels={"app": "web"})),
+        ],
+    )
+    def test_other_owners_say_nothing(self, options, owner):
+        """Jobs, owners that do not control the pod, foreign kinds, owners that are gone."""
+        shape = msgspec.structs.replace(pod_shape(labels={"app": "web"}), **options)
+        waiting = pod("web-1", shape=shape)
+        assert asked(waiting, owner)["web-1"] is waiting
+
+
+class TestSharing:
+    """Case 348: copies are shared as far as pods are alike, and no further."""
+
+    def test_pods_of_one_owner_stay_one_class(self):
+        found = asked(*pods(100, "web", labels={"app": "web"}), workload(labels={"app": "web"}))
+        assert len(found) == 100
+        assert len({id(item.shape) for item in found.values()}) == 1
+
+    def test_two_owners_of_one_shape_are_counted_apart(self):
+        """Case 346: separate workloads, and revisions of one."""
+        shape = pod_shape(labels={"app": "web"})
+        found = asked(
+            pod("old-1", shape=shape),
+            pod("new-1", shape=shape),
+            workload("old", labels={"rev": "1"}),
+            workload("new", labels={"rev": "2"}),
+        )
+        assert selects(found["old-1"], rev="1")
+        assert not selects(found["new-1"], rev="1")
+
+    def test_namespaces_and_labels_do_not_mix(self):
+        found = asked(
+            pod("web-1", labels={"app": "web"}),
+            pod("web-2", labels={"app": "api"}),
+            pod("web-3", labels={"app": "web"}, namespace="other"),
+            service(selector={"app": "web"}),
+            service(selector={"app": "api"}, namespace="other"),
+        )
+        assert selects(found["web-1"], app="web")
+        assert found["web-2"].shape.topology_spread == ()
+        assert found["web-3"].shape.topology_spread == ()
