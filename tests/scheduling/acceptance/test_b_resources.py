@@ -16,7 +16,7 @@ from karpenter_core.scheduling.instance_types import Overhead
 from karpenter_core.state.taints import is_ephemeral
 from karpenter_core.testing.builders import taint
 from tests.scheduling.acceptance.catalogues import DEFAULT_TYPES, default_pool, fake_type
-from tests.scheduling.acceptance.workloads import decoded
+from tests.scheduling.acceptance.workloads import pod_of
 
 
 def test_case_036_a_pods_own_port_is_no_conflict(cluster):
@@ -86,51 +86,17 @@ def test_case_038_only_key_and_effect_of_an_ephemeral_taint_count():
     assert is_ephemeral(Taint(key=key, value="", effect="NoSchedule"))
 
 
-def amounts(cpu, memory):
-    return {"requests": {"cpu": cpu, "memory": memory}}
-
-
-def manifest(name, containers, *, init=(), resources=None, overhead=None):
-    """Make a pod that waits: containers as `(cpu, memory)`, sidecars with a third `Always`."""
-
-    def listed(parts):
-        return [
-            {
-                "name": f"c{number}",
-                "resources": amounts(cpu, memory),
-                **({"restartPolicy": policy[0]} if policy else {}),
-            }
-            for number, (cpu, memory, *policy) in enumerate(parts)
-        ]
-
-    spec = {"containers": listed(containers), "initContainers": listed(init)}
-    if resources:
-        spec["resources"] = amounts(*resources)
-    if overhead:
-        spec["overhead"] = overhead
-    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    return decoded(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-            "spec": spec,
-            "status": {"phase": "Pending", "conditions": [unschedulable]},
-        }
-    )
-
-
 SIDECAR = ("4900m", "2900Mi", "Always")
 
 
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        (manifest("p", [("6", "2Gi")], init=[("10", "4Gi"), SIDECAR]), "11-5"),
-        (manifest("p", [("6", "2Gi")], init=[SIDECAR, ("5", "1Gi")]), "11-5"),
-        (manifest("p", [("5", "1Gi")], init=[SIDECAR, ("6", "2Gi")]), "11-5"),
+        (pod_of("p", [("6", "2Gi")], init=[("10", "4Gi"), SIDECAR]), "11-5"),
+        (pod_of("p", [("6", "2Gi")], init=[SIDECAR, ("5", "1Gi")]), "11-5"),
+        (pod_of("p", [("5", "1Gi")], init=[SIDECAR, ("6", "2Gi")]), "11-5"),
         (
-            manifest(
+            pod_of(
                 "p",
                 [("5", "1Gi")],
                 init=[("6", "2Gi"), ("4", "2Gi", "Always")],
@@ -188,6 +154,6 @@ def test_case_053_offerings_that_are_sold_out_give_nothing(cluster):
 
 
 def test_case_055_overhead_of_the_runtime_class_counts(cluster):
-    pod = manifest("p", [("1", "1Mi")], overhead={"cpu": "2"})
+    pod = pod_of("p", [("1", "1Mi")], overhead={"cpu": "2"})
     cluster.provision(pod)
     assert cluster.labels_of(pod)[INSTANCE_TYPE] == "default-instance-type"

@@ -136,3 +136,37 @@ def template(
         preferred_pod_anti_affinity=tuple(wish_away),
         volumes=tuple(volumes),
     )
+
+
+def _amounts(cpu, memory):
+    return {"requests": {"cpu": cpu, "memory": memory}}
+
+
+def pod_of(name, containers, *, init=(), resources=None, overhead=None):
+    """Read a pod that waits: containers as `(cpu, memory)`, sidecars with a third `Always`."""
+
+    def listed(parts):
+        return [
+            {
+                "name": f"c{number}",
+                "resources": _amounts(cpu, memory),
+                **({"restartPolicy": policy[0]} if policy else {}),
+            }
+            for number, (cpu, memory, *policy) in enumerate(parts)
+        ]
+
+    spec = {"containers": listed(containers), "initContainers": listed(init)}
+    if resources:
+        spec["resources"] = _amounts(*resources)
+    if overhead:
+        spec["overhead"] = overhead
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return decoded(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+            "spec": spec,
+            "status": {"phase": "Pending", "conditions": [unschedulable]},
+        }
+    )
