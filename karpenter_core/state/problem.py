@@ -18,7 +18,7 @@ from karpenter_core.state.pod_volumes import Volumes, VolumesUnsupported
 from karpenter_core.state.usage import pool_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from datetime import datetime, timedelta
 
     from karpenter_core.api.nodepool import NodePool
@@ -101,7 +101,7 @@ def scheduling_problem(
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(
             *(capacity.existing_node(machine, places.get(machine, ())) for machine in machines),
-            *_closed_nodes(snapshot, capacity, machines, places),
+            *_closed_nodes(snapshot, capacity, machines, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
         pool_usage=pool_usage(snapshot),
@@ -149,15 +149,14 @@ def _closed_nodes(
     snapshot: Snapshot,
     capacity: Capacity,
     machines: Iterable[StateNode],
-    places: Mapping[StateNode, Iterable[PodView]],
+    moving: Container[str],
 ) -> list[ExistingNode]:
-    """Return every other Node that has pods: topology counts them until they are gone.
+    """Return every other Node on which pods stay: topology counts them until they are gone.
 
-    Those are Nodes on their way out, and Nodes of ours that do not say yet whose they are. A pod
-    that has been given another place counts there.
+    Those are Nodes on their way out, and Nodes of ours that do not say yet whose they are. Pods
+    that are `moving` (by UID) count where they go.
     """
     open_nodes = {machine.node.name for machine in machines if machine.node is not None}
-    moving = {pod.uid for pods in places.values() for pod in pods}
     closed: list[ExistingNode] = []
     for name, node in sorted(snapshot.nodes.items()):
         if name in open_nodes:
