@@ -39,7 +39,7 @@ def violations(problem, plan, *, strict_min_values=True):
         launched[number] = [machine for listed in by_type.values() for machine in listed]
         texts = planned_claim(problem, claim, by_type, strict_min_values=strict_min_values)
         found += (f"claim {number} ({claim.pool}): {text}" for text in texts)
-    found += limits(problem, plan)
+    found += limits(problem, plan, launched)
     found += reservations(problem, launched)
     if _order_matters(problem) or plan.sequence:
         found += _order(plan)

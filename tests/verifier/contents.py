@@ -198,32 +198,27 @@ def _volumes_mountable(problem, pods, labels):
 # -- what all claims share -------------------------------------------------------------------------
 
 
-def limits(problem, plan):
-    """Check that no pool exceeds its limits, even if the largest type of each claim launches."""
+def limits(problem, plan, by_claim):
+    """Check that no pool exceeds its limits, even if the largest machine of each claim launches.
+
+    `by_claim` lists the machines of each claim.
+    """
     for pool in problem.pools:
         limited = quantities(pool.spec.limits)
-        claims = [claim for claim in plan.claims if claim.pool == pool.name]
+        claims = [number for number, claim in enumerate(plan.claims) if claim.pool == pool.name]
         if not limited or not claims:
             continue
-        types = {t.name: t for t in problem.catalogues[pool.name].instance_types}
         used = dict(problem.pool_usage.get(pool.name, {}))
-        for claim in claims:
-            listed = [types[name] for name in claim.instance_types]
+        for number in claims:
+            capacities = [machine.capacity for machine in by_claim[number]]
             largest = {
-                name: max(_largest(instance_type, name) for instance_type in listed)
+                name: max((capacity.get(name, 0) for capacity in capacities), default=0)
                 for name in limited
-                if name != "nodes"
             }
             add(used, {**largest, "nodes": 1})
         for name, limit in limited.items():
             if used.get(name, 0) > limit:
                 yield f"pool {pool.name}: {name} {used[name]} exceeds the limit {limit}"
-
-
-def _largest(instance_type, resource):
-    overrides = [o.capacity_override or {} for o in instance_type.offerings if o.available]
-    plain = instance_type.capacity.get(resource, 0)
-    return max([override.get(resource, plain) for override in overrides], default=plain)
 
 
 def reservations(problem, by_claim):

@@ -1,0 +1,410 @@
+"""Random pods for scheduling problems: few labels, so that selectors overlap, and every constraint.
+
+See `karpenter_core.testing.problems`, which puts them into whole problems.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, final
+
+from msgspec.structs import replace
+
+from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from karpenter_core.api.records import (
+    AffinityTerm,
+    HostPort,
+    LabelSelector,
+    LabelSelectorRequirement,
+    NodeSelectorTerm,
+    PodShape,
+    PreferredNodeTerm,
+    TopologySpread,
+    WeightedAffinityTerm,
+)
+from karpenter_core.testing.builders import node_term, pod_shape, preferred_node_term
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from random import Random
+
+__all__ = [
+    "CORES",
+    "FAMILY",
+    "NAMESPACES",
+    "RACK",
+    "RACKS",
+    "TEAM",
+    "TEAMS",
+    "ZONES",
+    "Choices",
+    "Feature",
+    "random_shapes",
+]
+
+ZONES: Final = ("zone-a", "zone-b", "zone-c")
+TEAM: Final = "example.com/team"
+TEAMS: Final = ("blue", "green")
+RACK: Final = "example.com/rack"
+RACKS: Final = ("r1", "r2", "r3")
+FAMILY: Final = "example.com/family"
+CORES: Final = "example.com/cores"
+NAMESPACES: Final = {
+    "default": {},
+    "shop": {"team": "a", "stage": "live"},
+    "lab": {"team": "b"},
+}
+"""Namespaces of the pods, with their labels."""
+
+_APPS: Final = ("web", "db", "cache", "ui")
+_TIERS: Final = ("front", "back")
+_VERSIONS: Final = ("1", "2")
+
+T = TypeVar("T")
+
+
+class Feature(StrEnum):
+    """What a random problem may have beyond plain pods, pools and nodes."""
+
+    AFFINITY = "affinity"
+    ANTI_AFFINITY = "anti-affinity"
+    BOUND = "bound"
+    """Pods that run on existing nodes, some with anti-affinity of their own."""
+    BOUNDS = "bounds"
+    """Requirements with Gt and Lt."""
+    CLOSED = "closed"
+    """Nodes that take no more pods, and pods that leave them."""
+    CUSTOM_KEYS = "custom-keys"
+    """Labels of the pools' own, also as topology keys."""
+    DAEMONS = "daemons"
+    LIMITS = "limits"
+    MIN_VALUES = "min-values"
+    NAMESPACES = "namespaces"
+    OVERRIDES = "overrides"
+    """Offerings that give another machine than the type says."""
+    PORTS = "ports"
+    PREFERENCES = "preferences"
+    RESERVED = "reserved"
+    SPREAD = "spread"
+    TAINTS = "taints"
+    TERMS = "terms"
+    """Required node affinity with several terms."""
+    UNDECIDED = "undecided"
+    """Machines under way whose labels are not all decided."""
+    VOLUMES = "volumes"
+
+
+@final
+class Choices:
+    """Draws lots for a problem; the first choice is always the plain one, so that it shrinks."""
+
+    def __init__(self, random: Random, features: Collection[Feature]) -> None:
+        self.random: Final = random
+        self._features: Final = frozenset(features)
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the problem may have this at all."""
+        return feature in self._features
+
+    def chance(self, percent: int, feature: Feature | None = None) -> bool:
+        """Say yes as often as that; never for a feature that is not wanted."""
+        if feature is not None and feature not in self._features:
+            return False
+        return self.random.randrange(100) >= 100 - percent
+
+    def number(self, least: int, most: int) -> int:
+        """Draw a number; both ends included."""
+        return self.random.randrange(least, most + 1)
+
+    def one(self, values: Sequence[T]) -> T:
+        """Draw one of some values."""
+        return values[self.random.randrange(len(values))]
+
+    def some(self, values: Sequence[T], least: int = 1) -> tuple[T, ...]:
+        """Draw at least so many different values, in their order."""
+        count = self.number(least, len(values))
+        left = list(range(len(values)))
+        chosen = {left.pop(self.random.randrange(len(left))) for _ in range(count)}
+        return tuple(value for number, value in enumerate(values) if number in chosen)
+
+
+def random_shapes(choices: Choices, count: int) -> tuple[PodShape, ...]:
+    """Draw the shapes of so many deployments; some form a chain of affinities."""
+    shapes = [_shape(choices) for _ in range(count)]
+    if count > 1 and choices.chance(15, Feature.AFFINITY):
+        key = choices.one((HOSTNAME, HOSTNAME, ZONE))
+        for number in range(1, min(count, len(_APPS))):
+            before = _APPS[number - 1]
+            shapes[number - 1] = _relabelled(shapes[number - 1], before)
+            term = AffinityTerm(
+                topology_key=key, selector=LabelSelector(match_labels={"app": before})
+            )
+            shapes[number] = replace(
+                _relabelled(shapes[number], _APPS[number]),
+                namespace=shapes[number - 1].namespace,
+                pod_affinity=(term,),
+            )
+    return tuple(shapes)
+
+
+def _relabelled(shape: PodShape, app: str) -> PodShape:
+    return replace(shape, labels={**shape.labels, "app": app})
+
+
+def _shape(choices: Choices) -> PodShape:
+    namespace = "default"
+    if choices.chance(35, Feature.NAMESPACES):
+        namespace = choices.one(tuple(NAMESPACES))
+    labels = _labels(choices)
+    node_selector, required = _node_wishes(choices)
+    shape = pod_shape(
+        **_amounts(choices),
+        namespace=namespace,
+        labels=labels,
+        node_selector=node_selector,
+        required=required,
+        preferred=_preferred_nodes(choices),
+        tolerations=choices.one(_TOLERATIONS) if choices.chance(50, Feature.TAINTS) else (),
+        host_ports=choices.one(_PORTS) if choices.chance(15, Feature.PORTS) else (),
+        priority=choices.one((0, 0, 0, 1000)),
+    )
+    affinity = _terms(choices, Feature.AFFINITY, 18, labels)
+    anti_affinity = _terms(choices, Feature.ANTI_AFFINITY, 22, labels)
+    return replace(
+        shape,
+        topology_spread=_spreads(choices, labels),
+        pod_affinity=affinity,
+        pod_anti_affinity=anti_affinity,
+        preferred_pod_affinity=_wished(choices, Feature.AFFINITY, labels),
+        preferred_pod_anti_affinity=_wished(choices, Feature.ANTI_AFFINITY, labels),
+    )
+
+
+_TOLERATIONS: Final = (
+    ("dedicated",),
+    ("dedicated=blue:NoSchedule",),
+    ("",),
+    ("soft:PreferNoSchedule", "dedicated=green:NoSchedule"),
+)
+_PORTS: Final = (
+    (8080,),
+    (8080, 9090),
+    (HostPort(port=8080, protocol="UDP"),),
+    (HostPort(port=8080, ip="10.0.0.1"),),
+    (HostPort(port=8080, ip="10.0.0.2"), 9090),
+)
+_CPUS: Final = ("50m", "100m", "250m", "500m", "1", "1500m", "2", "4", "12")
+_MEMORIES: Final = ("16Mi", "128Mi", "512Mi", "1Gi", "3Gi", "7Gi", "30Gi")
+
+
+def _labels(choices: Choices) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    if not choices.chance(8):
+        labels["app"] = choices.one(_APPS)
+    if choices.chance(40):
+        labels["tier"] = choices.one(_TIERS)
+    if choices.chance(40):
+        labels["version"] = choices.one(_VERSIONS)
+    return labels
+
+
+class _Amounts(TypedDict):
+    cpu: str
+    memory: str
+    requests: Mapping[str, str]
+
+
+def _amounts(choices: Choices) -> _Amounts:
+    """Draw requests: all sizes, also nothing at all, and only one of cpu and memory."""
+    cpu, memory = choices.one(_CPUS), choices.one(_MEMORIES)
+    match choices.number(0, 11):
+        case 9:
+            cpu, memory = "", ""
+        case 10:
+            cpu = ""
+        case 11:
+            memory = ""
+        case _:
+            pass
+    return _Amounts(
+        cpu=cpu, memory=memory, requests={"example.com/gpu": "1"} if choices.chance(6) else {}
+    )
+
+
+# -- what pods want of nodes -----------------------------------------------------------------------
+
+
+def _node_wishes(choices: Choices) -> tuple[dict[str, str], tuple[NodeSelectorTerm, ...]]:
+    match choices.number(0, 9):
+        case 5:
+            return {ZONE: choices.one(ZONES)}, ()
+        case 6:
+            return {ARCH: choices.one(("amd64", "arm64", "mips"))}, ()
+        case 7:
+            key, value = choices.one(
+                ((TEAM, "blue"), (CAPACITY_TYPE, "spot"), (CAPACITY_TYPE, "on-demand"))
+            )
+            return {key: value}, ()
+        case 8:
+            if choices.has(Feature.TERMS):
+                terms = tuple(_node_term(choices) for _ in range(choices.number(1, 3)))
+                return ({ZONE: choices.one(ZONES)} if choices.chance(15) else {}), terms
+            return {}, (_node_term(choices),)
+        case 9 if choices.has(Feature.BOUNDS):
+            return {}, (_bounded(choices),)
+        case _:
+            return {}, ()
+
+
+def _node_term(choices: Choices) -> NodeSelectorTerm:
+    keys: list[tuple[str, tuple[str, ...]]] = [
+        (ZONE, (*ZONES, "nowhere")),
+        (ARCH, ("amd64", "arm64")),
+        (FAMILY, ("c", "m", "r")),
+        (TEAM, TEAMS),
+        (INSTANCE_TYPE, ("type-0", "type-1", "type-2", "type-3")),
+        (CAPACITY_TYPE, ("spot", "on-demand")),
+    ]
+    if choices.has(Feature.CUSTOM_KEYS):
+        keys.append((RACK, RACKS))
+    expressions: list[tuple[str, ...]] = []
+    for _ in range(choices.one((1, 1, 2))):
+        key, values = choices.one(keys)
+        operator = choices.one(("In", "In", "NotIn", "Exists", "DoesNotExist"))
+        chosen = choices.some(values)[:2] if operator in {"In", "NotIn"} else ()
+        expressions.append((key, operator, *chosen))
+    return node_term(*expressions)
+
+
+def _bounded(choices: Choices) -> NodeSelectorTerm:
+    match choices.number(0, 2):
+        case 0:
+            return node_term((CORES, "Gt", choices.one(("1", "3", "8"))))
+        case 1:
+            return node_term((CORES, "Lt", choices.one(("3", "9", "100"))))
+        case _:
+            return node_term((CORES, "Gt", "1"), (CORES, "Lt", choices.one(("2", "9"))))
+
+
+def _preferred_nodes(choices: Choices) -> tuple[PreferredNodeTerm, ...]:
+    if not choices.chance(12, Feature.PREFERENCES):
+        return ()
+    return tuple(
+        preferred_node_term(
+            choices.one((1, 50, 100)),
+            *((e.key, e.operator, *e.values) for e in _node_term(choices).match_expressions),
+        )
+        for _ in range(choices.number(1, 3))
+    )
+
+
+# -- what pods want of pods ------------------------------------------------------------------------
+
+
+def _selector(choices: Choices, own: Mapping[str, str]) -> LabelSelector | None:
+    """Draw a selector: of the pod itself, of other ones, of overlapping sets, of all or none."""
+    match choices.number(0, 19):
+        case 12 | 13:
+            return LabelSelector(match_labels={"tier": choices.one(_TIERS)})
+        case 14:
+            return _expression("app", "In", *choices.some(_APPS))
+        case 15:
+            return _expression("app", "NotIn", choices.one(_APPS))
+        case 16:
+            return _expression("tier", choices.one(("Exists", "DoesNotExist")))
+        case 17:
+            return LabelSelector()
+        case 18:
+            return None
+        case 8 | 9 | 10 | 11:
+            return LabelSelector(match_labels={"app": choices.one(_APPS)})
+        case _:
+            return LabelSelector(match_labels=dict(own))
+
+
+def _expression(key: str, operator: str, *values: str) -> LabelSelector:
+    requirement = LabelSelectorRequirement(key=key, operator=operator, values=values)
+    return LabelSelector(match_expressions=(requirement,))
+
+
+def _topology_key(choices: Choices) -> str:
+    keys = [ZONE, HOSTNAME, ZONE, HOSTNAME, ZONE, CAPACITY_TYPE, ARCH]
+    if choices.has(Feature.CUSTOM_KEYS):
+        keys += [RACK, RACK, "example.com/unknown"]
+    return choices.one(keys)
+
+
+def _spreads(choices: Choices, own: Mapping[str, str]) -> tuple[TopologySpread, ...]:
+    if not choices.chance(40, Feature.SPREAD):
+        return ()
+    made: dict[tuple[str, str], TopologySpread] = {}
+    for _ in range(choices.one((1, 1, 1, 2, 3))):
+        hard = not choices.chance(20, Feature.PREFERENCES)
+        selector = _selector(choices, own)
+        keyed = selector is not None and choices.chance(15)
+        spread = TopologySpread(
+            topology_key=_topology_key(choices),
+            max_skew=choices.one((1, 1, 1, 2, 3, 5)),
+            when_unsatisfiable="DoNotSchedule" if hard else "ScheduleAnyway",
+            selector=selector,
+            min_domains=choices.number(1, 4) if hard and choices.chance(15) else None,
+            node_affinity_policy="Ignore" if choices.chance(15) else "Honor",
+            node_taints_policy="Honor" if choices.chance(20) else "Ignore",
+            match_label_keys=choices.one((("version",), ("version", "absent"))) if keyed else (),
+        )
+        made.setdefault((spread.topology_key, spread.when_unsatisfiable), spread)
+    return tuple(made.values())
+
+
+def _terms(
+    choices: Choices, feature: Feature, percent: int, own: Mapping[str, str]
+) -> tuple[AffinityTerm, ...]:
+    if not choices.chance(percent, feature):
+        return ()
+    return tuple(_term(choices, own) for _ in range(choices.one((1, 1, 1, 1, 2))))
+
+
+def _term(choices: Choices, own: Mapping[str, str]) -> AffinityTerm:
+    term = AffinityTerm(topology_key=_topology_key(choices), selector=_selector(choices, own))
+    if choices.chance(30, Feature.NAMESPACES):
+        term = replace(
+            term,
+            namespaces=choices.some(tuple(NAMESPACES), 0),
+            namespace_selector=choices.one(
+                (
+                    None,
+                    LabelSelector(),
+                    LabelSelector(match_labels={"team": "a"}),
+                    _expression("stage", "DoesNotExist"),
+                )
+            ),
+        )
+    if term.selector is not None and "version" in own and choices.chance(12):
+        return _with_label_keys(term, term.selector, own["version"], same=choices.chance(50))
+    return term
+
+
+def _with_label_keys(
+    term: AffinityTerm, selector: LabelSelector, value: str, *, same: bool
+) -> AffinityTerm:
+    """Add `matchLabelKeys` the way the API server stores them: merged into the selector."""
+    requirement = LabelSelectorRequirement(
+        key="version", operator="In" if same else "NotIn", values=(value,)
+    )
+    return replace(
+        term,
+        selector=replace(selector, match_expressions=(*selector.match_expressions, requirement)),
+        match_label_keys=("version",) if same else (),
+        mismatch_label_keys=() if same else ("version",),
+    )
+
+
+def _wished(
+    choices: Choices, feature: Feature, own: Mapping[str, str]
+) -> tuple[WeightedAffinityTerm, ...]:
+    if not choices.has(feature) or not choices.chance(8, Feature.PREFERENCES):
+        return ()
+    return tuple(
+        WeightedAffinityTerm(weight=choices.one((1, 50, 100)), term=_term(choices, own))
+        for _ in range(choices.number(1, 2))
+    )
