@@ -13,7 +13,6 @@ from karpenter_core.api.records import (
 from karpenter_core.scheduling.problem import PreferencePolicy
 from karpenter_core.testing.builders import node_term, preferred_node_term, requirement_spec
 from tests.scheduling.acceptance.catalogues import default_pool
-from tests.scheduling.acceptance.pending import NEEDS_AFFINITY, NEEDS_SPREAD, NEEDS_VOLUMES
 from tests.scheduling.acceptance.workloads import claimed, spread, term, wish
 
 FOO, BAR = {"app": "foo"}, {"app": "bar"}
@@ -138,7 +137,6 @@ def test_case_125_an_impossible_preference_is_not_even_tried(cluster):
     assert cluster.is_scheduled(pod)
 
 
-@NEEDS_SPREAD
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
 def test_case_126_an_ignored_soft_spread_does_not_separate_pods(cluster, key):
     ignoring(cluster)
@@ -147,7 +145,6 @@ def test_case_126_an_ignored_soft_spread_does_not_separate_pods(cluster, key):
     assert len({cluster.node_of(pod).name for pod in pods}) == 1
 
 
-@NEEDS_AFFINITY
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
 def test_case_127_ignored_anti_affinity_does_not_separate_pods(cluster, key):
     ignoring(cluster)
@@ -156,7 +153,6 @@ def test_case_127_ignored_anti_affinity_does_not_separate_pods(cluster, key):
     assert len({cluster.node_of(pod).name for pod in pods}) == 1
 
 
-@NEEDS_AFFINITY
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
 def test_case_127_ignored_affinity_does_not_draw_pods_together(cluster, key):
     ignoring(cluster)
@@ -178,7 +174,6 @@ def test_case_128_a_preference_nobody_can_meet_does_not_cost_a_node(cluster, key
     assert cluster.node_of(one).name == cluster.node_of(two).name
 
 
-@NEEDS_VOLUMES
 def test_case_129_the_zone_of_a_volume_is_never_given_up(cluster):
     cluster.apply(
         PersistentVolumeView(uid="pv", name="pv", node_terms=(node_term((ZONE, "In", "z3")),)),

@@ -8,7 +8,6 @@ from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, NODE_POOL
 from karpenter_core.testing.builders import node_pool
 from karpenter_core.testing.machines import machine
 from tests.scheduling.acceptance.catalogues import VENDOR_A, default_pool
-from tests.scheduling.acceptance.pending import NEEDS_AFFINITY
 from tests.scheduling.acceptance.workloads import term
 
 FOO = {"app": "foo"}
@@ -89,7 +88,6 @@ def test_case_135_what_stays_within_the_limit_is_bought(cluster):
     assert cluster.labels_of(pod)[INSTANCE_TYPE] == "small-instance-type"
 
 
-@NEEDS_AFFINITY
 def test_case_136_a_batch_is_served_as_far_as_the_limit_goes(cluster):
     cluster.use(limited(cpu="3"))
     pods = cluster.pods(2, labels=FOO, cpu="1500m", away=[term(FOO, HOSTNAME)])
@@ -127,7 +125,6 @@ def test_case_139_limits_count_what_was_bought_before(cluster):
     assert cluster.is_unscheduled(second)
 
 
-@NEEDS_AFFINITY
 def test_case_140_the_number_of_nodes_can_be_limited(cluster):
     cluster.use(limited(nodes="2"))
     pods = cluster.pods(3, labels=FOO, cpu="1500m", away=[term(FOO, HOSTNAME)])
