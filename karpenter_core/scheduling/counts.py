@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.scheduling.domains import counts_on
+from karpenter_core.scheduling.domains import counts_on, domains_of
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
@@ -193,8 +193,7 @@ class Counts:
                         if group.kind is not Kind.AFFINITY:
                             table[list(choices)] += count
                         continue
-                domain = self._signatures.domain(axis, signature)
-                if domain >= 0:
+                for domain in domains_of(group, axis, signature, self._signatures):
                     table[domain] += count
                     known[domain] = True
 

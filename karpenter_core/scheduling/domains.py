@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.signatures import Signatures
     from karpenter_core.scheduling.topology import Group, Groups
 
-__all__ = ["Axis", "FirstCounts", "count_pods", "find_axes"]
+__all__ = ["Axis", "FirstCounts", "count_pods", "counts_on", "domains_of", "find_axes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -154,8 +154,7 @@ def count_pods(
                     row[column] += count
                     continue
                 axis = numbers[group.key]
-                domain = signatures.domain(axis, signature)
-                if domain >= 0:
+                for domain in domains_of(group, axis, signature, signatures):
                     zonal[axis][group.row, domain] += count
     return FirstCounts(known=known, zonal=zonal, host=host)
 
@@ -169,7 +168,24 @@ def counts_on(group: Group, signature: int, signatures: Signatures) -> bool:
         taints = signatures.taints(signature)
         if first_untolerated(taints, chosen.tolerations) is not None:
             return False
-    return chosen.alternatives is None or signatures.admits_labels(signature, chosen.alternatives)
+    if chosen.alternatives is None:
+        return True
+    # A claim that may still get the labels is counted by node (caution), not by domain (upstream).
+    return signatures.admits_labels(signature, chosen.alternatives, lenient=group.is_host)
+
+
+def domains_of(
+    group: Group, axis: int, signature: int, signatures: Signatures
+) -> tuple[int, ...]:
+    """Return the domains in which a group counts pods on a node.
+
+    Anti-affinity keeps clear of every domain that a node may turn out to be in; other groups count
+    only what is certain (spec 14.5).
+    """
+    if group.kind in {Kind.ANTI, Kind.INVERSE}:
+        return signatures.possible(axis, signature)
+    domain = signatures.domain(axis, signature)
+    return (domain,) if domain >= 0 else ()
 
 
 def _counting(groups: Groups, shape: PodShape) -> tuple[Group, ...]:

@@ -29,6 +29,8 @@ __all__ = ["Measure", "Opener", "Opening", "Profile"]
 _NEARLY_EQUAL: Final = 1.01
 """Prices within one percent are taken for equal; the larger machine is chosen then."""
 
+_TINY: Final = 1e-12
+
 
 class Measure(StrEnum):
     """How the row that measures a new claim is chosen."""
@@ -241,13 +243,15 @@ class Opener:
             demand = self._engine.demand
             worth = self._engine.weights @ np.minimum(free[:, candidates], demand[:, None])
         fee = self._compiled.options.node_fee_per_hour
-        score = (claim.prices[shapes[candidates]] + fee) / worth
+        score = (claim.prices[shapes[candidates]] + fee) / np.maximum(worth, _TINY)
         good = np.flatnonzero(score <= score.min() * _NEARLY_EQUAL)
         chosen = good[np.lexsort((good, score[good], -held[good]))[0]]
         best = int(shapes[candidates[chosen]])
         row, per_claim = int(claim.rows[best]), int(pods[candidates[chosen]])
         settled = signatures.settled(signature, pins, row)
         if settled == NO_MATCH:
+            return None
+        if claim.has_min_values and not signatures.claim(settled).admissible_mask[row]:
             return None
         if pool.limited:
             ceiling = {name: int(pool.catalogue.capacity(name)[row]) for name in pool.limited}

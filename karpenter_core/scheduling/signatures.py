@@ -357,12 +357,20 @@ class Signatures:
             min_values_relaxed=True,
         )
 
-    def admits_labels(self, number: int, alternatives: tuple[Requirements, ...]) -> bool:
-        """Whether a node surely shows labels that one of some alternatives asks for."""
+    def admits_labels(
+        self, number: int, alternatives: tuple[Requirements, ...], *, lenient: bool = False
+    ) -> bool:
+        """Whether a node shows labels that one of some alternatives asks for.
+
+        Lenient: a planned claim may also get well-known labels that nothing is said of yet.
+        """
         claim = self._claims.get(number)
         if claim is None:
             return any(self._nodes[number].shows(one) for one in alternatives)
-        return any(claim.requirements.compatible(one) for one in alternatives)
+        undefined = claim.pool.well_known if lenient else frozenset[str]()
+        return any(
+            claim.requirements.compatible(one, allow_undefined=undefined) for one in alternatives
+        )
 
     def taints(self, number: int) -> tuple[Taint, ...]:
         """Return the taints of a node."""
@@ -387,6 +395,23 @@ class Signatures:
         if asked.complement or len(asked.values) > 1:
             return FLOATING
         return axis.index.get(next(iter(asked.values), ""), NOWHERE)
+
+    def possible(self, axis: int, number: int) -> tuple[int, ...]:
+        """Return every domain a node may turn out to be in; for one that is known, that one."""
+        domain = self.domain(axis, number)
+        if domain >= 0:
+            return (domain,)
+        on, claim = self._axes[axis], self._claims.get(number)
+        if claim is None:
+            node = self._nodes[number]
+            if node.undecided is None:
+                return ()
+            defined = on.key in node.requirements or on.key in node.undecided
+            requirements = node.requirements
+        else:
+            defined, requirements = domain == FLOATING, claim.requirements
+        asked = requirements.get(on.key)
+        return tuple(d for d, name in enumerate(on.names) if asked.has(name)) if defined else ()
 
     def pinned(self, number: int, pins: tuple[Pin, ...]) -> int:
         """Return what a node becomes when it must be in certain domains; NO_MATCH if it cannot."""
