@@ -7,7 +7,7 @@ Where the objects are from, files or a cluster, makes no difference from here on
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "PlacedObject", "build_cluster"]
 
-PlacedObject: TypeAlias = "tuple[str, Object]"
-"""Where an object was read, for messages, and the object."""
+
+class PlacedObject(NamedTuple):
+    """An object, and where it was read, for messages."""
+
+    where: str
+    found: Object
+    is_implied: bool = False
+    """Nobody wrote it: a cluster would have made it of what somebody wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,12 +72,14 @@ async def build_cluster(
     from karpenter_core.state.pod_volumes import VolumesUnsupported
     from karpenter_core.state.problem import scheduling_problem
 
-    pools = [(where, found) for where, found in objects if isinstance(found, NodePool)]
-    classes = [found for _, found in objects if isinstance(found, NodeClass)]
+    pools = [
+        (placed.where, placed.found) for placed in objects if isinstance(placed.found, NodePool)
+    ]
+    classes = [placed.found for placed in objects if isinstance(placed.found, NodeClass)]
     catalogues, problems = await seller.catalogues(pools, classes, is_lenient=is_lenient)
     builder = StateBuilder(seller.owners(pool for _, pool in pools))
-    for _, found in objects:
-        builder.fold(Observed(found))
+    for placed in objects:
+        builder.fold(Observed(placed.found))
     for pool, catalogue in sorted(catalogues.items()):
         builder.fold(CataloguePublished(pool, catalogue))
     builder.fold(Synced())

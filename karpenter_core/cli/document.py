@@ -37,9 +37,9 @@ def plan_document(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
         "existingNodes": {name: existing[name] for name in sorted(existing)},
         "unschedulable": dict(sorted(_unschedulable(cluster, plan).items())),
         "cost": {
-            "hourly": plan.cost.hourly,
+            "hourly": float(plan.cost.hourly),
             "lowerBound": plan.cost.lower_bound,
-            "firstFit": plan.cost.first_fit,
+            "firstFit": None if plan.cost.first_fit is None else float(plan.cost.first_fit),
         },
     }
 

@@ -63,6 +63,8 @@ class Entry:
     where: str
     manifest: dict[str, Any]
     key: str = ""
+    is_implied: bool = False
+    """Nobody wrote it: a cluster would have made it of what somebody wrote."""
 
     @property
     def group(self) -> str:

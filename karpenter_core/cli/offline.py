@@ -1,7 +1,7 @@
-"""Clusters from files: read, judged by their CRDs and decoded as the API server's answers are.
+"""Objects from files: completed, judged by their CRDs and decoded as the API server's answers are.
 
-Nothing of a cluster is needed, and nothing is written anywhere. The same files give the same
-problem in any process: "now" is when the newest object was made.
+Nothing of a cluster is needed. The same files give the same objects in any process: "now" is when
+the newest of them was made.
 """
 
 from __future__ import annotations
@@ -9,25 +9,22 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
-from karpenter_core.cli.catalogues import Seller, most_types, open_providers
-from karpenter_core.cli.cluster import Cluster, PlacedObject, build_cluster
-from karpenter_core.cli.manifests import DAEMON_SET_PODS, Entry, read_entries
+from karpenter_core.cli.cluster import PlacedObject
+from karpenter_core.cli.manifests import DAEMON_SET_PODS, Entry
 from karpenter_core.cli.served import complete
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.schema import SchemaValidator
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.provider.contract import LabelClasses
-    from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.events import Object
 
-__all__ = ["ObjectReader", "read_offline"]
+__all__ = ["ObjectReader", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
 _NOT_READ_YET: Final = frozenset({"NodeOverlay"})
@@ -35,39 +32,7 @@ _NOT_READ_YET: Final = frozenset({"NodeOverlay"})
 _TEMPLATE_SPEC: Final = ("spec", "template", "spec")
 
 
-async def read_offline(
-    paths: Sequence[Path],
-    *,
-    instance_types_file: Path | None,
-    options: Callable[[int], SolveOptions],
-) -> Cluster:
-    """Read files, ask providers for catalogues, and state the problem.
-
-    `options` is given the most instance types that a claim may name.
-
-    Raises:
-        BadInputError: a file, object or reference cannot be used.
-        SettingsError: no provider reads an instance types file.
-    """
-    from karpenter_core.provider.manager import load_plugins
-
-    entries = read_entries(paths)
-    opening = open_providers(load_plugins(), settings={}, instance_types_file=instance_types_file)
-    async with opening as providers:
-        labels = providers.label_classes()
-        reader = ObjectReader(providers.node_class_models(), labels)
-        objects = reader.read_all(entries)
-        return await build_cluster(
-            objects,
-            Seller(providers, with_file=instance_types_file is not None),
-            now=_latest(entries),
-            options=options(most_types(providers)),
-            labels=labels,
-            notes=reader.notes(),
-        )
-
-
-def _latest(entries: Iterable[Entry]) -> datetime:
+def latest_creation(entries: Iterable[Entry]) -> datetime:
     """Return when the newest object was made: the "now" of files, the same on every run."""
     stamps = [
         datetime.fromisoformat(stamp)
@@ -87,7 +52,7 @@ class ObjectReader:
         from karpenter_core.api.crd import core_models
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self._codecs: Final[Codecs] = Codecs(models.values())
+        self.codecs: Final[Codecs] = Codecs(models.values())
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model
@@ -104,7 +69,10 @@ class ObjectReader:
         """
         known = [entry for entry in entries if self._is_read(entry)]
         _refuse_twins(known)
-        placed = [(entry.where, self._read(entry)) for entry in complete(known)]
+        placed = [
+            PlacedObject(entry.where, self._read(entry), entry.is_implied)
+            for entry in complete(known)
+        ]
         _refuse_shared_uids(placed)
         return placed
 
@@ -115,7 +83,7 @@ class ObjectReader:
         )
 
     def _is_read(self, entry: Entry) -> bool:
-        if self._codecs.find(entry.group, entry.kind) is not None:
+        if self.codecs.find(entry.group, entry.kind) is not None:
             return True
         if entry.group == _CORE_GROUP and entry.kind not in _NOT_READ_YET:
             raise BadInputError(
@@ -129,7 +97,7 @@ class ObjectReader:
         from karpenter_core.kube.objects import view_from_manifest
 
         try:
-            found = view_from_manifest(self._judged(entry), self._codecs)
+            found = view_from_manifest(self._judged(entry), self.codecs)
         except BadInputError as error:
             raise BadInputError(f"{entry.where}: {error}") from error
         return self._ready(found) if isinstance(found, NodePool) else found
@@ -191,7 +159,7 @@ def _refuse_twins(entries: Iterable[Entry]) -> None:
 def _refuse_shared_uids(placed: Iterable[PlacedObject]) -> None:
     """Two objects with one UID would be one object, and the other one lost without a word."""
     seen: dict[tuple[str, str], str] = {}
-    for where, found in placed:
+    for where, found, _ in placed:
         other = seen.setdefault((type(found).__name__, found.uid), where)
         if other != where:
             raise BadInputError(

@@ -8,135 +8,118 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from karpenter_core.cli.source import Output, PackingMode, Source
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from karpenter_core.cli.cluster import Cluster
-    from karpenter_core.operator.settings import Settings
-    from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
+    from karpenter_core.scheduling.problem import SchedulingPlan
 
-__all__ = ["plan", "register"]
-
-
-class Output(StrEnum):
-    """How results are shown."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-class PackingMode(StrEnum):
-    """Values of `--packing`, as `scheduling.problem.Packing` has them."""
-
-    VALUE = "value"
-    FIRST_FIT = "first-fit"
+__all__ = ["plan", "print_notes", "register", "solved"]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("plan")(plan)
+    app.command("plan", short_help="Show which nodes would be launched for pending pods.")(plan)
 
 
 def plan(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            metavar="FILE...",
-            help="YAML or JSON files with Kubernetes objects, or folders of such files.",
+            metavar="[FILE]...",
+            help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
+            "standard input.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Plan for the objects in the files, without a cluster."),
+        typer.Option("--offline", help="Plan for the objects in the files alone."),
     ] = False,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(help="Kubeconfig of the cluster; as for `karpenter run` if left out."),
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="Context within the kubeconfig; its current one if left out.")
+    ] = None,
     instance_types_file: Annotated[
         Path | None,
-        typer.Option(help="Catalogue of instance types (JSON) in place of the provider's own."),
+        typer.Option(help="Catalogue of instance types (JSON) in place of the providers' own."),
     ] = None,
     ignore_preferences: Annotated[
         bool, typer.Option("--ignore-preferences", help="Do not try preferences of pods.")
     ] = False,
     packing: Annotated[
-        PackingMode, typer.Option(help="The cheapest plan, or first-fit like the reference.")
-    ] = PackingMode.VALUE,
+        PackingMode | None,
+        typer.Option(
+            help="value = the cheapest valid plan (the default), first-fit = the order of the "
+            "reference.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How to show the plan.")
     ] = Output.TABLE,
 ) -> None:
-    """Show which nodes would be launched for pending pods, and why some pods stay pending."""
+    """Show which nodes would be launched for pending pods, and why some pods stay pending.
+
+    Without --offline it reads the current cluster (get and list only, nothing is changed) and
+    plans for the pods that wait there now. FILEs then lie over the cluster as if they had been
+    applied: so the effect of a changed NodePool can be seen before it is made.
+
+    With --offline it plans for what is in the FILEs and nothing else.
+
+    Exit code: 0 when a plan was made, also if pods stay pending; 2 when files, settings or the
+    cluster cannot be used.
+    """
     import json
 
     from karpenter_core.cli.document import plan_document
-    from karpenter_core.cli.tables import print_plan
-    from karpenter_core.errors import SettingsError
 
-    if not offline:
-        raise SettingsError("plan: only --offline, with files, is supported by this version")
+    source = Source(
+        files=tuple(files or ()),
+        offline=offline,
+        kubeconfig=kubeconfig,
+        context=context,
+        instance_types_file=instance_types_file,
+        ignore_preferences=ignore_preferences,
+        packing=packing,
+    )
     started = time.perf_counter()
-    cluster = asyncio.run(_read_offline(files, instance_types_file, ignore_preferences, packing))
+    question = asyncio.run(source.read())
     read = time.perf_counter()
-    solved = _solve(cluster)
-    done = time.perf_counter()
-    document = plan_document(cluster, solved)
+    document = plan_document(question.cluster, solved(question.cluster))
     document["timings"] = {
         "readSeconds": round(read - started, 6),
-        "solveSeconds": round(done - read, 6),
+        "solveSeconds": round(time.perf_counter() - read, 6),
     }
-    _print_notes(cluster)
+    print_notes(question.cluster)
     if output is Output.JSON:
         json.dump(document, sys.stdout, indent=2)
         print()
-    else:
-        print_plan(document)
+        return
+    from karpenter_core.cli.tables import print_plan
+
+    before = question.before
+    print_plan(document, None if before is None else plan_document(before, solved(before)))
 
 
-async def _read_offline(
-    files: list[Path],
-    instance_types_file: Path | None,
-    ignore_preferences: bool,
-    packing: PackingMode,
-) -> Cluster:
-    from karpenter_core.cli.offline import read_offline
-    from karpenter_core.operator.settings import Settings
-
-    options = _options(Settings(), ignore_preferences=ignore_preferences, packing=packing)
-    return await read_offline(files, instance_types_file=instance_types_file, options=options)
-
-
-def _options(
-    settings: Settings, *, ignore_preferences: bool, packing: PackingMode | None
-) -> Callable[[int], SolveOptions]:
-    """Return how to solve, given the most instance types that a claim may name."""
-    from dataclasses import replace
-
-    from karpenter_core.operator.wiring import solve_options
-    from karpenter_core.scheduling.problem import Packing, PreferencePolicy
-
-    def options(most: int) -> SolveOptions:
-        found = solve_options(settings, max_instance_types=most)
-        if ignore_preferences:
-            found = replace(found, preferences=PreferencePolicy.IGNORE)
-        return found if packing is None else replace(found, packing=Packing(packing.value))
-
-    return options
-
-
-def _solve(cluster: Cluster) -> SchedulingPlan:
+def solved(cluster: Cluster) -> SchedulingPlan:
+    """Return the plan for a cluster."""
     from karpenter_core.scheduling.solve import solve
 
     return solve(cluster.input.problem, cluster.options)
 
 
-def _print_notes(cluster: Cluster) -> None:
-    notes: list[Any] = [*cluster.notes]
-    notes += [
-        f'NodePool "{name}" is not used: {why}' for name, why in cluster.unusable_pools.items()
-    ]
-    for note in notes:
+def print_notes(cluster: Cluster) -> None:
+    """Say on stderr what people should know beside the result."""
+    for note in cluster.notes:
         print(f"karpenter: note: {note}", file=sys.stderr)
+    for name, why in cluster.unusable_pools.items():
+        print(f'karpenter: note: NodePool "{name}" is not used: {why}', file=sys.stderr)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, find
-from karpenter_core.api.labels import INSTANCE_TYPE, PODS
+from karpenter_core.api.labels import PODS
 from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
 from karpenter_core.state.problem import usable_pools
 
@@ -82,12 +82,14 @@ def _nodes_left_out(snapshot: Snapshot) -> Iterator[str]:
     left_out = [
         name
         for name, node in snapshot.nodes.items()
-        if name not in snapshot.state_nodes_by_node and not node.is_deleting
+        if name not in snapshot.state_nodes_by_node
+        and not node.is_deleting
+        and not snapshot.claims_of(node)
     ]
     if left_out:
         yield (
-            f"{_count(len(left_out), 'node')} of a NodePool without providerID or label "
-            f"{INSTANCE_TYPE}: {_names(left_out)}; no pod is planned there"
+            f"{_count(len(left_out), 'node')} not taken for capacity (of a NodePool without "
+            f"providerID, or with the providerID of another node): {_names(left_out)}"
         )
 
 

@@ -7,6 +7,7 @@ gaps are filled, and always in the same way.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -66,7 +67,7 @@ def _is_instant(value: Any) -> bool:
 
 
 def _changed(entry: Entry, **fields: Any) -> Entry:
-    return Entry(where=entry.where, key=entry.key, manifest={**entry.manifest, **fields})
+    return replace(entry, manifest={**entry.manifest, **fields})
 
 
 class _Gaps:
@@ -280,7 +281,7 @@ def _made(
     entry: Entry, api_version: str, kind: str, metadata: Mapping[str, Any], **fields: Any
 ) -> Entry:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": dict(metadata), **fields}
-    return Entry(where=entry.where, manifest=manifest)
+    return Entry(where=entry.where, manifest=manifest, is_implied=True)
 
 
 def _of(entries: Iterable[Entry], group: str, kind: str) -> Iterator[Entry]:

@@ -10,82 +10,122 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["print_plan"]
+__all__ = ["counted", "first_name", "heading", "plain", "print_plan", "table"]
 
 _SHOWN_PODS: Final = 20
 
 
-def print_plan(document: dict[str, Any]) -> None:
-    """Show the document of a plan."""
+def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
+    """Show the document of a plan and, if there is one to compare with, what has changed."""
     console = Console()
-    claims: list[dict[str, Any]] = document["nodeClaims"]
-    if claims:
-        console.print(_claims_table(claims))
+    if document["nodeClaims"]:
+        heading(console, "Nodes to launch")
+        console.print(_claims_table(document["nodeClaims"]))
     if document["existingNodes"]:
+        heading(console, "Nodes that are there")
         console.print(_existing_table(document["existingNodes"]))
     if document["unschedulable"]:
+        heading(console, "Pods that stay pending")
         console.print(_pending_table(document["unschedulable"]))
-    cost: dict[str, Any] = document["cost"]
+    _say(console, _summary(document))
+    if before is not None:
+        _say(console, f"without the files: {_summary(before)}")
+
+
+def heading(console: Console, text: str) -> None:
+    """Print the heading of a table, however narrow the table is."""
+    console.print(Text(text, style="bold"))
+
+
+def table(*headings: str, numbers: Sequence[str] = ()) -> Table:
+    """Return a table with text columns and, on their right, columns of numbers."""
+    made = Table(box=box.SIMPLE, pad_edge=False)
+    for name in headings:
+        made.add_column(name, overflow="fold")
+    for name in numbers:
+        made.add_column(name, justify="right", no_wrap=True)
+    return made
+
+
+def plain(text: str) -> Text:
+    """Show text as it is: brackets in it are no markup."""
+    return Text(text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def first_name(names: Sequence[str]) -> str:
+    """Write the first name and how many more there are."""
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(plain(line), highlight=False, soft_wrap=True)
+
+
+def _summary(document: Mapping[str, Any]) -> str:
+    claims: list[dict[str, Any]] = document["nodeClaims"]
+    cost: dict[str, float | None] = document["cost"]
     placed = sum(len(claim["pods"]) for claim in claims)
     kept = sum(len(pods) for pods in document["existingNodes"].values())
-    console.print(
-        f"{len(claims)} nodes to launch for {placed} pods at {cost['hourly']:.4f} per hour "
-        f"(first-fit: {cost['firstFit']:.4f}); {kept} pods on nodes that are there; "
-        f"{len(document['unschedulable'])} pods stay pending",
-        highlight=False,
-        soft_wrap=True,
+    compared = [
+        f"{name}: {amount:.4f}"
+        for name, amount in (("first-fit", cost["firstFit"]), ("at least", cost["lowerBound"]))
+        if amount is not None
+    ]
+    left = len(document["unschedulable"])
+    return (
+        f"{counted(len(claims), 'node')} to launch for {counted(placed, 'pod')} at "
+        f"{cost['hourly']:.4f} per hour ({', '.join(compared)}); "
+        f"{counted(kept, 'pod')} on nodes that are there; "
+        f"{counted(left, 'pod')} stay{'s' if left == 1 else ''} pending"
     )
 
 
-def _table(title: str, *headings: str, numbers: Sequence[str] = ()) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
 def _claims_table(claims: list[dict[str, Any]]) -> Table:
-    groups: dict[tuple[Any, ...], list[int]] = {}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for claim in claims:
-        cheapest: dict[str, Any] = claim["cheapest"]
-        key = (claim["nodePool"], *cheapest.values(), len(claim["instanceTypes"]))
-        groups.setdefault(key, []).append(len(claim["pods"]))
-    table = _table(
-        "Nodes to launch", "pool", "cheapest offering",
-        numbers=("types", "nodes", "pods", "price/h", "sum/h"),
-    )  # fmt: skip
-    for (pool, name, zone, kind, price, types), pods in groups.items():
-        offering = _plain(f"{name} {zone} {kind}")
-        counts = (types, len(pods), sum(pods))
-        sums = (f"{price:.4f}", f"{price * len(pods):.4f}")
-        table.add_row(_plain(pool), offering, *map(str, counts), *sums)
-    return table
+        key = (claim["nodePool"], *claim["cheapest"].values(), len(claim["instanceTypes"]))
+        groups.setdefault(key, []).append(claim)
+    made = table("pool", "cheapest offering", "pods", numbers=("nodes", "types", "price/h"))
+    for (pool, name, zone, kind, price, types), members in groups.items():
+        pods = [pod for claim in members for pod in claim["pods"]]
+        offering = plain(f"{name} {zone} {kind}")
+        numbers = (str(len(members)), str(types), f"{price:.4f}")
+        made.add_row(plain(pool), offering, plain(first_name(pods)), *numbers)
+    return made
 
 
 def _existing_table(existing: dict[str, list[str]]) -> Table:
-    table = _table("Nodes that are there", "node", numbers=("pods",))
+    made = table("node", "pods")
     for name, pods in existing.items():
-        table.add_row(_plain(name), str(len(pods)))
-    return table
+        made.add_row(plain(name), plain(first_name(pods)))
+    return made
 
 
 def _pending_table(pending: dict[str, Any]) -> Table:
+    """Show each reason once, with the pods that it holds back."""
     reasons: dict[str, list[str]] = {}
     for pod, why in pending.items():
-        reasons.setdefault(why["message"], []).append(pod)
-    table = _table("Pods that stay pending", "pods", "why")
-    for message, pods in reasons.items():
-        shown = pods[:_SHOWN_PODS]
-        more = len(pods) - len(shown)
-        names = [*shown, *([f"and {more} more"] if more else [])]
-        table.add_row(_plain("\n".join(names)), _plain(message))
-    return table
+        reasons.setdefault(_reason(why), []).append(pod)
+    made = table("pods", "why")
+    for reason, pods in reasons.items():
+        more = len(pods) - _SHOWN_PODS
+        names = [*pods[:_SHOWN_PODS], *([f"and {more} more"] if more > 0 else [])]
+        made.add_row(plain("\n".join(names)), plain(reason))
+    return made
 
 
-def _plain(text: str) -> Text:
-    """Show text as it is: brackets in it are no markup."""
-    return Text(text)
+def _reason(why: dict[str, Any]) -> str:
+    """Write a line for each pool, or what holds for all of them."""
+    pools: dict[str, dict[str, str]] = why["pools"]
+    if len({pool["detail"] for pool in pools.values()}) < len(pools) or not pools:
+        return why["message"]
+    return "\n".join(
+        f"{name}: {pool['constraint']}: {pool['detail']}" for name, pool in pools.items()
+    )

@@ -257,7 +257,7 @@ def test_the_table_shows_nodes_reasons_and_brackets(run, tmp_path):
     assert "general" in shown
     assert "small z1 on-demand" in shown
     assert "[arm64]" in shown
-    assert "1 nodes to launch for 1 pods at 0.1000 per hour" in shown
+    assert "1 node to launch for 1 pod at 0.1000 per hour" in shown
 
 
 def broken(field, value):

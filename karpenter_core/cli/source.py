@@ -1,0 +1,178 @@
+"""Where a question is asked: files, a live cluster, or files laid over one.
+
+What `karpenter plan` and `karpenter explain` have in common: their options, and the way from these
+to the cluster that is planned for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_core.cli.cluster import Cluster
+    from karpenter_core.operator.settings import Settings
+    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.scheduling.problem import SolveOptions
+
+__all__ = ["Output", "PackingMode", "Question", "Source"]
+
+
+class Output(StrEnum):
+    """How results are shown."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class PackingMode(StrEnum):
+    """Values of `--packing`, as `scheduling.problem.Packing` has them."""
+
+    VALUE = "value"
+    FIRST_FIT = "first-fit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Question:
+    """The cluster that is asked about, and without the files if they lie over a live one."""
+
+    cluster: Cluster
+    before: Cluster | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The options of a command that say what is planned for, and how."""
+
+    files: tuple[Path, ...] = ()
+    offline: bool = False
+    kubeconfig: Path | None = None
+    context: str | None = None
+    instance_types_file: Path | None = None
+    ignore_preferences: bool = False
+    packing: PackingMode | None = None
+
+    async def read(self) -> Question:
+        """Read what the options name.
+
+        Raises:
+            BadInputError: a file or an object in it cannot be used.
+            SettingsError: options that exclude each other, or no cluster is found.
+            ApiError: the cluster does not answer, or not to us.
+        """
+        _log_to_stderr()
+        if not self.offline:
+            return await self._read_live()
+        if self.kubeconfig is not None or self.context is not None:
+            raise SettingsError("--offline reads files only: leave out --kubeconfig and --context")
+        if not self.files:
+            raise SettingsError("--offline needs at least one FILE (- is the standard input)")
+        return Question(cluster=await self._read_offline())
+
+    async def _read_offline(self) -> Cluster:
+        """Read files; settings are the defaults, so that nothing else has a say."""
+        from karpenter_core.cli.catalogues import Seller, most_types, open_providers
+        from karpenter_core.cli.cluster import build_cluster
+        from karpenter_core.cli.manifests import read_entries
+        from karpenter_core.cli.offline import ObjectReader, latest_creation
+        from karpenter_core.operator.settings import Settings
+        from karpenter_core.provider.manager import load_plugins
+
+        entries = read_entries(self.files)
+        opening = open_providers(
+            load_plugins(), settings={}, instance_types_file=self.instance_types_file
+        )
+        async with opening as providers:
+            labels = providers.label_classes()
+            reader = ObjectReader(providers.node_class_models(), labels)
+            objects = reader.read_all(entries)
+            return await build_cluster(
+                objects,
+                Seller(providers, with_file=self.instance_types_file is not None),
+                now=latest_creation(entries),
+                options=self._options(Settings(), most_types(providers)),
+                labels=labels,
+                notes=reader.notes(),
+            )
+
+    async def _read_live(self) -> Question:
+        """Read the cluster; settings are those that `karpenter run` would find around it."""
+        from karpenter_core.cli.catalogues import Seller, most_types, open_providers
+        from karpenter_core.cli.cluster import PlacedObject, build_cluster
+        from karpenter_core.cli.live import CLUSTER, connected, list_cluster, overlaid
+        from karpenter_core.cli.manifests import read_entries
+        from karpenter_core.cli.offline import ObjectReader
+        from karpenter_core.operator.clock import SystemClock
+
+        entries = read_entries(self.files)
+        plugins, settings = self._plugins_and_settings()
+        clock = SystemClock()
+        opening = open_providers(
+            plugins, settings=settings.plugins, instance_types_file=self.instance_types_file
+        )
+        async with opening as providers:
+            labels, models = providers.label_classes(), providers.node_class_models()
+            reader = ObjectReader(models, labels)
+            additions = reader.read_all(entries)
+            groups = frozenset(group for group, _ in models)
+            async with connected(settings, clock, node_class_groups=groups) as apis:
+                listing = await list_cluster(apis, reader.codecs)
+
+            async def build(objects: list[PlacedObject], *notes: str) -> Cluster:
+                return await build_cluster(
+                    objects,
+                    Seller(providers, with_file=self.instance_types_file is not None),
+                    now=clock.now(),
+                    options=self._options(settings, most_types(providers)),
+                    labels=labels,
+                    is_lenient=True,
+                    notes=(*listing.notes, *notes),
+                )
+
+            plain = await build([PlacedObject(CLUSTER, found) for found in listing.objects])
+            if not self.files:
+                return Question(cluster=plain)
+            changed = await build(overlaid(listing.objects, additions), *reader.notes())
+            return Question(cluster=changed, before=plain)
+
+    def _plugins_and_settings(self) -> tuple[Plugins, Settings]:
+        from karpenter_core.operator.settings import load_settings, selected_plugins
+        from karpenter_core.provider.manager import load_plugins
+
+        plugins = load_plugins(selected=selected_plugins((), os.environ))
+        specs = [spec for specs in plugins.settings().values() for spec in specs]
+        settings = load_settings((), os.environ, plugin_options=specs)
+        if self.kubeconfig is not None:
+            settings = replace(settings, kubeconfig=str(self.kubeconfig))
+        if self.context is not None:
+            settings = replace(settings, context=self.context)
+        return plugins, settings
+
+    def _options(self, settings: Settings, most: int) -> SolveOptions:
+        """Return how to solve; options of the command win over settings."""
+        from karpenter_core.operator.wiring import solve_options
+        from karpenter_core.scheduling.problem import Packing, PreferencePolicy
+
+        options = solve_options(settings, max_instance_types=most)
+        if self.ignore_preferences:
+            options = replace(options, preferences=PreferencePolicy.IGNORE)
+        if self.packing is not None:
+            options = replace(options, packing=Packing(self.packing.value))
+        return options
+
+
+def _log_to_stderr() -> None:
+    """Keep what providers log away from results."""
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
