@@ -231,7 +231,7 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
     unschedulable: bool = False
     """The condition PodScheduled carries reason Unschedulable (its status is not looked at)."""
     ready: bool | None = None
-    """The condition Ready; None when the pod has none."""
+    """The condition Ready; None when the pod has none, or nobody knows."""
     ready_time: datetime | None = None
     scheduled_time: datetime | None = None
 

@@ -38,7 +38,8 @@ def daemon_pods(snapshot: Snapshot) -> tuple[DaemonPod, ...]:
     """Return what each DaemonSet puts on a node.
 
     The newest of its pods tells what such a pod really asks for (quotas and webhooks change it);
-    where it may run is the template's, since a running pod is pinned to its node.
+    where it may run is the template's, if that says so, since a running pod is pinned to its node.
+    What waits for devices of DRA drivers is left out as long as those are not looked at.
     """
     daemons: list[DaemonPod] = []
     for name, daemon_set in sorted(snapshot.daemon_sets.items()):
@@ -46,13 +47,16 @@ def daemon_pods(snapshot: Snapshot) -> tuple[DaemonPod, ...]:
         shape = daemon_set.template
         if newest is not None:
             shape = _with_terms_of(newest.shape, shape)
-        daemons.append(DaemonPod(name=name, shape=shape))
+        if not shape.resource_claims:
+            daemons.append(DaemonPod(name=name, shape=shape))
     return tuple(daemons)
 
 
 def _with_terms_of(shape: PodShape, template: PodShape) -> PodShape:
     import msgspec
 
+    if not template.required_node_terms:
+        return shape
     return msgspec.structs.replace(shape, required_node_terms=template.required_node_terms)
 
 

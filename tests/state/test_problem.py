@@ -9,7 +9,9 @@ import pytest
 
 from karpenter_core.api.labels import NODE_POOL, ZONE
 from karpenter_core.api.records import (
+    AffinityTerm,
     DaemonSetView,
+    LabelSelector,
     NamespaceView,
     NodeSelectorRequirement,
     NodeSelectorTerm,
@@ -193,6 +195,16 @@ class TestPools:
         usage = pool_usage(builder.snapshot())
         assert (usage["default"]["cpu"], usage["default"]["nodes"]) == (4000, 1)
 
+    def test_usage_follows_the_pool_label_of_the_node(self):
+        """Case 310."""
+        its_node, claim = machine("a")
+        builder = state(POOL, its_node, claim)
+        moved = {**its_node.labels, NODE_POOL: "other"}
+        builder.fold(Observed(msgspec.structs.replace(its_node, labels=moved)))
+        usage = pool_usage(builder.snapshot())
+        assert "default" not in usage
+        assert usage["other"]["nodes"] == 1
+
     def test_a_claim_under_way_counts_with_its_largest_type(self):
         claim = node_claim("new", requirements=[listing("c-2x", "r-4x")])
         usage = pool_usage(state(POOL, claim).snapshot())["default"]
@@ -274,6 +286,54 @@ class TestExistingCapacity:
         (found,) = ask(builder).problem.daemons
         assert found.shape.requests["cpu"] == 2000
         assert found.shape.required_node_terms == template.required_node_terms
+
+    def test_without_node_affinity_in_the_template_the_pods_own_stands(self):
+        """Section 11.3: only a required node affinity of the template replaces the pod's."""
+        added = [node_term(("foo", "In", "bar"))]
+        shape = pod_shape(owner_kind="DaemonSet", required=added)
+        builder = state(POOL, daemon_set("ds"), pod("ds-1", shape=shape))
+        (found,) = ask(builder).problem.daemons
+        assert found.shape.required_node_terms == tuple(added)
+
+    def test_daemons_that_wait_for_devices_of_drivers_are_left_out(self):
+        """Case 161: while DRA is not looked at they will not run."""
+        shape = msgspec.structs.replace(
+            pod_shape(cpu="1", owner_kind="DaemonSet"), resource_claims=("gpu",)
+        )
+        question = ask(state(POOL, *machine("web"), daemon_set(shape=shape)))
+        assert question.problem.daemons == ()
+        assert question.problem.nodes[0].available["cpu"] == 4000
+
+    def test_daemons_of_a_deleted_daemon_set_are_no_overhead(self):
+        """Case 308: its pods are still there, and none will follow."""
+        owner = daemon_set(cpu="1")
+        builder = state(POOL, owner, pod("ds-1", cpu="1", owner_kind="DaemonSet"))
+        assert len(ask(builder).problem.daemons) == 1
+        builder.fold(Removed(owner))
+        assert ask(builder).problem.daemons == ()
+
+    def test_ports_in_use_are_told_however_often_the_machine_is_updated(self):
+        """Case 306: seeing a pod again is no conflict with itself; they go with their pod."""
+        holder = pod("a", host_ports=[8080], node_name="web")
+        builder = state(POOL, *machine("web"), holder)
+        for part in (*machine("web"), holder):
+            builder.fold(Observed(part))
+            assert [port.port for port in ask(builder).problem.nodes[0].host_ports] == [8080]
+        builder.fold(Removed(holder))
+        assert ask(builder).problem.nodes[0].host_ports == ()
+
+    def test_pods_with_anti_affinity_are_known_where_they_run(self):
+        """Case 307: in whatever order events come, until the pod is removed."""
+        term = AffinityTerm(topology_key=ZONE, selector=LabelSelector())
+        shape = msgspec.structs.replace(pod_shape(), pod_anti_affinity=(term,))
+        lonely = pod("a", shape=shape, node_name="web")
+        builder = state(POOL, lonely)
+        assert ask(builder).problem.nodes == ()
+        for part in machine("web"):
+            builder.fold(Observed(part))
+        assert [item.shape for item in ask(builder).problem.nodes[0].pods] == [shape]
+        builder.fold(Removed(lonely))
+        assert ask(builder).problem.nodes[0].pods == ()
 
     def test_a_claim_without_instance_offers_what_all_its_types_do(self):
         """Element-wise minimum over the listed types, less the daemons of each."""

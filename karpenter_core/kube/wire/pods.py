@@ -11,8 +11,8 @@ from karpenter_core.kube.wire.requests import resized_containers
 from karpenter_core.kube.wire.shapes import (
     ShapeParts,
     Shapes,
-    controlling_owner,
     read_annotations,
+    telling_owner,
 )
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["daemon_set_view", "pod_view"]
 
 _NO_STATUS: Final = RawPodStatus()
+_KNOWN: Final = {"True": True, "False": False}
 
 
 def pod_view(raw: RawPod, shapes: Shapes) -> PodView:
     """Fold a decoded pod into its shared shape and what is its own."""
     meta, status = raw.metadata, raw.status or _NO_STATUS
     node_name, raw.spec.node_name = raw.spec.node_name, ""
-    owner = controlling_owner(meta.owner_references)
+    owner = telling_owner(meta.owner_references)
     resized = resized_containers(raw.spec, status)
     conditions = {condition.type: condition for condition in status.conditions or ()}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
@@ -61,7 +62,7 @@ def pod_view(raw: RawPod, shapes: Shapes) -> PodView:
         owner_name=intern(owner.name) if owner else "",
         owner_uid=intern(owner.uid) if owner else "",
         unschedulable=scheduled is not None and scheduled.reason == "Unschedulable",
-        ready=None if ready is None else ready.status == "True",
+        ready=None if ready is None else _KNOWN.get(ready.status),
         ready_time=_true_since(ready),
         scheduled_time=_true_since(scheduled),
     )

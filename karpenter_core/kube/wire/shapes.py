@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeSelectorTerm
 
-__all__ = ["READ_ANNOTATIONS", "ShapeParts", "Shapes", "controlling_owner", "read_annotations"]
+__all__ = ["READ_ANNOTATIONS", "ShapeParts", "Shapes", "read_annotations", "telling_owner"]
 
 READ_ANNOTATIONS: Final = frozenset({DO_NOT_DISRUPT, POD_DELETION_COST})
 """The pod annotations that some rule reads; all others are left out of the shape."""
+
+_OF_THEIR_NODE: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
+"""Owners of pods that belong to one node and never move."""
 
 _NO_ANNOTATIONS: Final[dict[str, str]] = {}
 
@@ -87,14 +90,20 @@ class Shapes:
         return shape
 
 
-def controlling_owner(owners: Iterable[RawOwner] | None) -> RawOwner | None:
-    """Return the owner that controls an object, else its first one."""
-    first: RawOwner | None = None
-    for owner in owners or ():
+def telling_owner(owners: Iterable[RawOwner] | None) -> RawOwner | None:
+    """Return the owner that rules about pods go by.
+
+    One that makes a pod a daemon's or a static one wins, whether it controls the pod or not; then
+    the one in control, then the first.
+    """
+    found = list(owners or ())
+    for owner in found:
+        if (owner.api_version, owner.kind) in _OF_THEIR_NODE:
+            return owner
+    for owner in found:
         if owner.controller:
             return owner
-        first = first or owner
-    return first
+    return found[0] if found else None
 
 
 def read_annotations(annotations: dict[str, str] | None) -> dict[str, str]:

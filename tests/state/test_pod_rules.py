@@ -1,0 +1,167 @@
+"""Which pods ask for a node, which come back when theirs goes, and what budgets say to that."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import DISRUPTED_TAINT, DO_NOT_DISRUPT
+from karpenter_core.kube.objects import view_from_manifest
+from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.testing.builders import EPOCH, pod, toleration
+from karpenter_core.testing.machines import disruption_budget
+
+REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
+STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+NODE = {"apiVersion": "v1", "kind": "Node"}
+
+
+def read(*, owners=(REPLICA_SET,), node="", conditions=(), deleted=False, **status):
+    """A pod as the API server shows it."""
+    meta = {
+        "name": "a",
+        "ownerReferences": [{"name": "o", "uid": "u", **owner} for owner in owners],
+        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
+    }
+    spec = {"containers": [], **({"nodeName": node} if node else {})}
+    return view_from_manifest(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": meta,
+            "spec": spec,
+            "status": {"conditions": list(conditions), **status},
+        }
+    )
+
+
+def scheduled(reason, status="False"):
+    return {"type": "PodScheduled", "status": status, "reason": reason}
+
+
+GAVE_UP = scheduled("Unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("view", "asks"),
+    [
+        (read(conditions=[GAVE_UP]), True),
+        (read(conditions=[scheduled("Unschedulable", status="Unknown")]), True),
+        (read(conditions=[{"type": "Ready", "status": "False"}, GAVE_UP]), True),
+        (read(owners=(), conditions=[GAVE_UP]), True),
+        (read(owners=[{**DAEMON_SET, "apiVersion": "x/v1"}], conditions=[GAVE_UP]), True),
+        (read(owners=[{**NODE, "apiVersion": "x/v1"}], conditions=[GAVE_UP]), True),
+        (read(), False),
+        (read(conditions=[scheduled("SchedulingGated")]), False),
+        (read(conditions=[{"type": "Ready", "status": "False", "reason": "Unschedulable"}]), False),
+        (read(conditions=[GAVE_UP], node="web"), False),
+        (read(conditions=[GAVE_UP], nominatedNodeName="web"), False),
+        (read(conditions=[GAVE_UP], owners=[DAEMON_SET]), False),
+        (read(conditions=[GAVE_UP], owners=[REPLICA_SET, DAEMON_SET]), False),
+        (read(conditions=[GAVE_UP], owners=[NODE]), False),
+        (read(conditions=[GAVE_UP], deleted=True), False),
+        (read(conditions=[GAVE_UP], phase="Failed"), False),
+    ],
+)
+def test_a_pod_asks_for_a_node_when_the_scheduler_gave_up_on_it(view, asks):
+    """Section 9.1; a pod that is being deleted never gets one (see the differences)."""
+    assert view.is_provisionable is asks
+
+
+@pytest.mark.parametrize(
+    ("view", "comes_back"),
+    [
+        (read(node="web"), True),
+        (read(node="web", owners=()), True),
+        (read(node="web", owners=[STATEFUL_SET]), True),
+        (read(node="web", owners=[STATEFUL_SET], deleted=True), True),
+        (read(node="web", owners=[{**STATEFUL_SET, "apiVersion": "x/v1"}], deleted=True), False),
+        (read(node="web", deleted=True), False),
+        (read(node="web", phase="Succeeded"), False),
+        (read(node="web", owners=[DAEMON_SET]), False),
+        (read(node="web", owners=[NODE]), False),
+    ],
+)
+def test_a_pod_comes_back_when_it_is_active_or_its_set_makes_it_anew(view, comes_back):
+    """Section 9.1 and case 289."""
+    assert view.is_reschedulable is comes_back
+
+
+def running(*, ready=None, **options):
+    return msgspec.structs.replace(
+        pod("a", node_name="web", **options), ready=ready, start_time=EPOCH
+    )
+
+
+def moves(item, *budgets, now=EPOCH):
+    return PodBudgets(budgets).is_reschedulable_now(item, now)
+
+
+class TestBudgets:
+    """Whether a pod of a node that goes will need another place."""
+
+    @pytest.mark.parametrize(
+        ("amounts", "goes"),
+        [
+            ({"max_unavailable": "0"}, False),
+            ({"max_unavailable": "0%"}, False),
+            ({"min_available": "100%"}, False),
+            ({"max_unavailable": "1"}, True),
+            ({"max_unavailable": "1%"}, True),
+            ({"min_available": "99%"}, True),
+            ({"min_available": "1000"}, True),
+        ],
+    )
+    def test_only_a_budget_that_never_allows_anything_holds_a_pod(self, amounts, goes):
+        """Case 290: what an integer minimum comes to depends on the pods there are."""
+        assert moves(running(), disruption_budget(**amounts)) is goes
+
+    def test_two_budgets_hold_a_pod_whatever_they_say(self):
+        """Case 290: the eviction API refuses it."""
+        generous = [disruption_budget(name, max_unavailable="100%") for name in ("a", "b")]
+        assert moves(running(), generous[0])
+        assert not moves(running(), *generous)
+
+    def test_budgets_watch_over_their_namespace_and_selector(self):
+        held = running(labels={"app": "web"})
+        elsewhere = disruption_budget(namespace="other", max_unavailable="0")
+        others = disruption_budget(labels={"app": "api"}, max_unavailable="0")
+        nobody = msgspec.structs.replace(disruption_budget(max_unavailable="0"), selector=None)
+        assert moves(held, elsewhere, others, nobody)
+        assert not moves(held, disruption_budget(labels={"app": "web"}, max_unavailable="0"))
+
+    @pytest.mark.parametrize(("ready", "goes"), [(False, True), (True, False), (None, False)])
+    def test_a_budget_may_let_unhealthy_pods_go(self, ready, goes):
+        policy = disruption_budget(max_unavailable="0", unhealthy_policy="AlwaysAllow")
+        assert moves(running(ready=ready), policy) is goes
+        assert not moves(running(ready=ready), disruption_budget(max_unavailable="0"))
+
+    @pytest.mark.parametrize(
+        "item",
+        [
+            running(tolerations=[toleration(f"{DISRUPTED_TAINT}:NoSchedule")]),
+            msgspec.structs.replace(running(owner_kind="StatefulSet"), deletion_timestamp=EPOCH),
+        ],
+    )
+    def test_a_pod_that_is_not_evicted_is_not_asked_of_budgets(self, item):
+        """It goes with its node, or is going already."""
+        assert moves(item, disruption_budget(max_unavailable="0"))
+
+    def test_a_protected_pod_stays_until_its_time_is_over(self):
+        def protected(value):
+            item = running()
+            shape = msgspec.structs.replace(item.shape, annotations={DO_NOT_DISRUPT: value})
+            return msgspec.structs.replace(item, shape=shape)
+
+        assert not moves(protected("true"))
+        assert not moves(protected("5m"), now=EPOCH + timedelta(minutes=4))
+        assert moves(protected("5m"), now=EPOCH + timedelta(minutes=5))
+        assert moves(protected("false"))
+
+
+@pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", None)])
+def test_a_pod_of_which_nobody_knows_is_neither_ready_nor_unready(status, ready):
+    assert read(node="web", conditions=[{"type": "Ready", "status": status}]).ready is ready
