@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from karpenter_core.testing.problem_pools import RESERVATION
+
 
 def problem_text(problem):
     """Write down all that a problem says, leaving out what is empty."""
@@ -144,7 +146,8 @@ def _expression(expression):
 def _offering(offering):
     text = f"{offering.zone}/{offering.capacity_type} {offering.price.amount}"
     if offering.reservation_capacity:
-        text += f" ({offering.reservation_capacity} of {offering.requirements})"
+        named = offering.requirements.single_value(RESERVATION)
+        text += f" ({offering.reservation_capacity} of {named})"
     if offering.capacity_override:
         text += f" {dict(offering.capacity_override)}"
     return text if offering.available else f"{text} sold out"

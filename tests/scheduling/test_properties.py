@@ -1,172 +1,149 @@
 """What holds for every plan of every problem.
 
-`KARPENTER_PROPERTY_EXAMPLES` sets how many problems each property is tried on.
+`KARPENTER_PROPERTY_EXAMPLES` sets on how many problems each property is tried; `verify_many.py`
+judges tens of thousands by seed.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from karpenter_core.scheduling.problem import MinValuesPolicy, Packing, SolveOptions
+from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
-from karpenter_core.testing.builders import node_pool, standard_catalogue
+from karpenter_core.testing.builders import (
+    catalogue,
+    instance_type,
+    node_pool,
+    offering,
+    pods,
+    problem,
+)
+from karpenter_core.testing.problems import ALL_FEATURES, Feature
 from karpenter_core.testing.strategies import problems
+from tests.scheduling.plan_checks import (
+    BEST_EFFORT,
+    FIRST_FIT,
+    compared,
+    differences,
+    shuffle,
+    with_unrelated_pool,
+    written,
+)
 from tests.verifier import hosts_alone, violations
 
-EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "300"))
-FEWER = max(EXAMPLES // 6, 1)
+EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "200"))
+FEWER = max(EXAMPLES // 4, 1)
 
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 brief = settings(thorough, max_examples=FEWER)
+both_packings = pytest.mark.parametrize(
+    "options", [SolveOptions(), FIRST_FIT], ids=["value", "first-fit"]
+)
 
-FIRST_FIT = SolveOptions(packing=Packing.FIRST_FIT)
-
-
-def written(plan):
-    """Write a plan down to the last byte, in the order in which it comes."""
-    claims = [
-        (
-            claim.pool,
-            [pod.uid for pod in claim.pods],
-            [str(requirement) for requirement in claim.requirements],
-            claim.instance_types,
-            sorted(claim.requests.items()),
-            claim.cheapest,
-            sorted(claim.labels.items()),
-            sorted(claim.capacity_max.items()),
-        )
-        for claim in plan.claims
-    ]
-    existing = [(name, [pod.uid for pod in pods]) for name, pods in plan.existing.items()]
-    return repr((claims, existing, list(plan.unschedulable.items()), plan.cost)).encode()
+ABOUT_PODS = {Feature.SPREAD, Feature.AFFINITY, Feature.ANTI_AFFINITY}
+UNPLACED = {*ABOUT_PODS, Feature.VOLUMES, Feature.RESERVED, Feature.CLOSED}
+"""What the engine does not place yet."""
+FEATURES = ALL_FEATURES - UNPLACED - {Feature.OVERRIDES}
+ALONE = ALL_FEATURES - UNPLACED - {Feature.LIMITS, Feature.MIN_VALUES, Feature.DAEMONS}
 
 
-@given(problems())
+@both_packings
+@given(asked=problems(FEATURES))
 @thorough
-def test_every_plan_passes_the_verifier(problem):
-    """Both packings: capacity of every listed type, labels, taints, ports, limits, prices."""
-    assert violations(problem, solve(problem)) == []
-    assert violations(problem, solve(problem, FIRST_FIT)) == []
+def test_every_plan_passes_the_verifier(asked, options):
+    """Both packings, everything that the judge knows of."""
+    assert violations(asked, solve(asked, options)) == []
 
 
-@given(problems())
+@given(problems(FEATURES))
 @brief
-def test_best_effort_plans_pass_the_verifier(problem):
+def test_best_effort_plans_pass_the_verifier(asked):
     """The same when minValues may be missed."""
-    plan = solve(problem, SolveOptions(min_values=MinValuesPolicy.BEST_EFFORT))
-
-    assert violations(problem, plan, strict_min_values=False) == []
+    assert violations(asked, solve(asked, BEST_EFFORT), strict_min_values=False) == []
 
 
-@given(problems())
+@given(problems(FEATURES - {Feature.LIMITS} | {Feature.OVERRIDES}))
 @brief
-def test_a_plan_is_never_dearer_and_never_leaves_more_than_first_fit(problem):
+def test_plans_hold_where_offerings_give_other_machines(asked):
+    """Each listed type has one that is large enough, and its price is what is told."""
+    assert violations(asked, solve(asked)) == []
+
+
+@given(problems(FEATURES))
+@brief
+def test_a_plan_is_never_dearer_and_never_leaves_more_than_first_fit(asked):
     """For every problem: lexicographic, pods left before price."""
-    value, first_fit = solve(problem), solve(problem, FIRST_FIT)
-
-    assert len(value.unschedulable) <= len(first_fit.unschedulable)
-    if len(value.unschedulable) == len(first_fit.unschedulable):
-        assert value.cost.hourly <= first_fit.cost.hourly + 1e-9
-    assert value.cost.first_fit == first_fit.cost.hourly
+    assert list(compared(solve(asked), solve(asked, FIRST_FIT))) == []
 
 
-@given(problems(), st.randoms(use_true_random=False))
+@both_packings
+@given(asked=problems(FEATURES))
 @brief
-def test_the_order_of_the_input_does_not_matter(problem, random):
-    """Shuffled pods, pools, types, nodes and daemons: the same bytes."""
+def test_the_order_of_the_input_does_not_matter(asked, options):
+    """Shuffled pods, pools, types, nodes, what is on them, and daemons: the same plan."""
+    plan = solve(asked, options)
 
-    def shuffled(items):
-        items = list(items)
-        random.shuffle(items)
-        return tuple(items)
-
-    other = replace(
-        problem,
-        pods=shuffled(problem.pods),
-        pools=shuffled(problem.pools),
-        nodes=shuffled(problem.nodes),
-        daemons=shuffled(problem.daemons),
-        catalogues={
-            name: replace(catalogue, instance_types=shuffled(catalogue.instance_types))
-            for name, catalogue in problem.catalogues.items()
-        },
-    )
-
-    assert written(solve(other)) == written(solve(problem))
+    for seed in range(2):
+        assert list(differences(plan, solve(shuffle(asked, Random(seed)), options))) == []
 
 
-@given(problems())
+@given(problems(FEATURES))
 @brief
-def test_solving_twice_gives_the_same_bytes_and_changes_nothing(problem):
+def test_solving_twice_gives_the_same_plan_and_changes_nothing(asked):
     """The problem is as it was, and so is the plan."""
-    before = repr(problem)
+    before = repr(asked)
 
-    first, second = written(solve(problem)), written(solve(problem))
+    first, second = written(solve(asked)), written(solve(asked))
 
     assert first == second
-    assert repr(problem) == before
+    assert repr(asked) == before
 
 
-@given(problems())
+@both_packings
+@given(asked=problems(FEATURES - ABOUT_PODS))
 @brief
-def test_an_unrelated_pool_never_unschedules_a_pod(problem):
-    """A pool that no pod tolerates and that daemons do not care about changes no placement."""
-    unrelated = node_pool("unrelated", weight=100, taints=["nobody=wants:NoSchedule"])
-    everybody = {pod.uid for pod in problem.pods if any(not t.key for t in pod.shape.tolerations)}
-    more = replace(
-        problem,
-        pods=tuple(pod for pod in problem.pods if pod.uid not in everybody),
-        pools=(*problem.pools, unrelated),
-        catalogues={**problem.catalogues, "unrelated": standard_catalogue()},
-    )
-    less = replace(more, pools=problem.pools, catalogues=problem.catalogues)
+def test_an_unrelated_pool_never_unschedules_a_pod(asked, options):
+    """A pool that no pod tolerates and that daemons do not care about changes no placement.
 
-    assert set(solve(more).unschedulable) == set(solve(less).unschedulable)
-    assert violations(more, solve(more)) == []
+    Not with constraints that look at domains: a pool makes new ones, which count as empty.
+    """
+    less, more = with_unrelated_pool(asked)
+    plan = solve(more, options)
+
+    assert set(plan.unschedulable) == set(solve(less, options).unschedulable)
+    assert violations(more, plan) == []
 
 
-def _without_limits(problem):
-    """Leave only what a pod alone decides: no limits, minValues, daemons or nodes."""
-    pools = []
-    for pool in problem.pools:
-        spec = pool.spec.template.spec
-        kept = tuple(r for r in spec.requirements if r.min_values is None)
-        template = pool.spec.template.model_copy(
-            update={"spec": spec.model_copy(update={"requirements": kept})}
-        )
-        pools.append(
-            pool.model_copy(
-                update={"spec": pool.spec.model_copy(update={"template": template, "limits": {}})}
-            )
-        )
-    return replace(problem, pools=tuple(pools), daemons=(), nodes=(), pool_usage={})
+def _without_limits(asked):
+    """Leave only what a pod alone decides: no nodes that are there already either."""
+    return replace(asked, nodes=(), pool_usage={})
 
 
-@pytest.mark.parametrize("options", [SolveOptions(), FIRST_FIT], ids=["value", "first-fit"])
-@given(problem=problems())
+@both_packings
+@given(asked=problems(ALONE))
 @brief
-def test_pods_stay_pending_exactly_when_no_machine_could_host_them(problem, options):
+def test_pods_stay_pending_exactly_when_no_machine_could_host_them(asked, options):
     """Against brute force over every type, offering and label value."""
-    problem = _without_limits(problem)
-    plan = solve(problem, options)
-    by_uid = {pod.uid: pod for pod in problem.pods}
+    asked = _without_limits(asked)
+    plan = solve(asked, options)
+    by_uid = {pod.uid: pod for pod in asked.pods}
 
     for uid, reason in plan.unschedulable.items():
         pod = by_uid[uid]
-        assert hosts_alone(problem, pod) is None, reason.message
-        assert set(reason.pools) == {pool.name for pool in problem.pools}
+        assert hosts_alone(asked, pod) is None, reason.message
+        assert set(reason.pools) == {pool.name for pool in asked.pools}
 
 
-@given(problems())
+@given(problems(FEATURES))
 @brief
-def test_solving_in_steps_yields_work_units(problem):
+def test_solving_in_steps_yields_work_units(asked):
     """Each step is a positive number, and the plan is the same as in one go."""
-    steps = solve_steps(problem)
+    steps = solve_steps(asked)
     units = []
     while True:
         try:
@@ -176,4 +153,18 @@ def test_solving_in_steps_yields_work_units(problem):
             break
 
     assert all(unit > 0 for unit in units)
-    assert written(plan) == written(solve(problem))
+    assert written(plan) == written(solve(asked))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="limits leave out an offering's larger machine, but the claim may still become it",
+)
+def test_limits_hold_for_an_offering_that_gives_a_larger_machine():
+    """A claim that may become the larger one counts as that, or does not allow it."""
+    larger = replace(offering(price=2.0), capacity_override={"memory": 16 * 2**30})
+    types = catalogue(instance_type("small", memory="4Gi", offerings=(offering(), larger)))
+    pool = node_pool(limits={"memory": "8Gi"})
+    asked = problem(pods(2, cpu="3"), pools=[pool], catalogue=types)
+
+    assert violations(asked, solve(asked)) == []

@@ -6,21 +6,29 @@ from dataclasses import replace
 
 import pytest
 
-from karpenter_core.api.labels import ARCH, INSTANCE_TYPE
-from karpenter_core.scheduling.requirements import Requirement
+from karpenter_core.api.labels import ARCH, INSTANCE_TYPE, ZONE
+from karpenter_core.api.records import HostPort, Toleration
+from karpenter_core.scheduling.problem import PodVolumes
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     daemon,
     existing_node,
+    instance_type,
     node_pool,
+    node_term,
+    offering,
     pod,
     pod_shape,
     pods,
     problem,
     requirement_spec,
 )
+from tests.scheduling.hand_made import TYPE, claim, judged
+from tests.scheduling.hand_made import pod as by_hand
 from tests.verifier import hosts_alone, violations
 
+RESERVATION = "example.com/reservation-id"
 PODS = (*pods(4, "web", cpu="3", node_selector={ARCH: "amd64"}), pod("port", host_ports=[80]))
 ASKED = problem(
     PODS,
@@ -86,6 +94,197 @@ def test_taints_ports_and_min_values_are_judged():
     plan = solve(twice)
     together = replace(plan, claims=(replace(plan.claims[0], pods=twice.pods),))
     assert any("port 80 is taken" in text for text in violations(twice, together))
+
+
+def test_ports_exclude_each_other_on_overlapping_addresses_only():
+    """Same number and protocol, and the same address or any."""
+
+    def pair(first, second):
+        ports = [HostPort(port=80, **how) for how in (first, second)]
+        return judged(claim(*(by_hand(f"p{n}", host_ports=[p]) for n, p in enumerate(ports))))
+
+    assert pair({"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}) == []
+    assert pair({"protocol": "UDP"}, {}) == []
+    assert pair({"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}) != []
+    assert pair({"ip": "10.0.0.1"}, {}) != []
+
+
+def test_daemons_take_room_and_ports_on_planned_claims():
+    """Where they may run."""
+    taking = pod_shape(cpu="15900m", host_ports=[80], owner_kind="DaemonSet")
+    elsewhere = pod_shape(cpu="15900m", node_selector={ARCH: "arm64"}, owner_kind="DaemonSet")
+    web = by_hand("web", host_ports=[80])
+    texts = judged(claim(web), daemons=[daemon(shape=taking)])
+    assert any("cpu: 16000 on 15900" in text for text in texts)
+    assert any("port 80 is taken" in text for text in texts)
+    assert judged(claim(web), daemons=[daemon(shape=elsewhere)]) == []
+
+
+def test_a_machine_must_be_one_that_its_pool_makes():
+    """Its requirements, whatever the operator, and its labels."""
+    web = by_hand("web")
+    for requirement, good in (
+        ((ZONE, "In", "zone-a"), True),
+        ((ZONE, "NotIn", "zone-a"), False),
+        ((ZONE, "In", "zone-b"), False),
+        (("example.com/rack", "In", "r1"), False),
+        (("example.com/rack", "DoesNotExist"), True),
+    ):
+        texts = judged(claim(web), pools=[node_pool(requirements=[requirement])])
+        assert (texts == []) == good, requirement
+    labelled = node_pool(labels={"example.com/team": "blue"})
+    wrong = claim(web, **{"example.com/team": "green"})
+    assert any("the pool says" in text for text in judged(wrong, pools=[labelled]))
+
+
+def test_limits_hold_for_the_largest_machine_and_count_nodes():
+    """One claim less is fine; so is a limit that nothing reaches."""
+    claims = [claim(by_hand(f"web-{n}")) for n in range(2)]
+    for limits, usage, good in (
+        ({"nodes": "2"}, {}, True),
+        ({"nodes": "2"}, {"nodes": 1}, False),
+        ({"cpu": "32"}, {}, True),
+        ({"cpu": "32"}, {"cpu": 1}, False),
+        ({"cpu": "31"}, {}, False),
+    ):
+        texts = judged(*claims, pools=[node_pool(limits=limits)], pool_usage={"default": usage})
+        assert (texts == []) == good, (limits, usage)
+    larger = replace(offering(price=2.0), capacity_override={"cpu": 32000})
+    both = replace(TYPE, offerings=(offering(price=1.0), larger))
+    texts = judged(claim(by_hand("web")), types=(both,), pools=[node_pool(limits={"cpu": "16"})])
+    assert any("cpu 32000 exceeds the limit 16000" in text for text in texts)
+
+
+def test_of_offerings_that_give_other_machines_one_must_do():
+    """The provider launches one that holds the pods; when there is none, it says so."""
+    small = replace(offering(price=0.5), capacity_override={"cpu": 100})
+    both = replace(TYPE, offerings=(small, offering(price=1.0)))
+    assert judged(claim(by_hand("web")), types=(both,)) == []
+    only = replace(TYPE, offerings=(small,))
+    assert any("large: cpu" in text for text in judged(claim(by_hand("web")), types=(only,)))
+
+
+# -- volumes ---------------------------------------------------------------------------------------
+
+
+def in_zone(*zones):
+    return tuple(Requirements.from_labels({ZONE: f"zone-{zone}"}) for zone in zones)
+
+
+def test_volumes_must_be_mountable_wherever_the_claim_may_launch():
+    """One of their alternatives, for each machine; none means anywhere."""
+    web = by_hand("web")
+    for zones, alternatives, good in (
+        ("a", in_zone("a"), True),
+        ("ab", in_zone("a", "b"), True),
+        ("ab", in_zone("a"), False),
+        ("a", in_zone("b", "c"), False),
+        ("abc", (Requirements(),), True),
+        ("abc", (), True),
+    ):
+        volumes = {web.uid: PodVolumes(alternatives=alternatives)}
+        assert (judged(claim(web, zones=zones), volumes=volumes) == []) == good
+    old = existing_node("old")
+    on_old = {"existing": {"old": (web,)}, "nodes": [old]}
+    assert judged(**on_old, volumes={web.uid: PodVolumes(alternatives=in_zone("a"))}) == []
+    texts = judged(**on_old, volumes={web.uid: PodVolumes(alternatives=in_zone("b"))})
+    assert any("volumes of web are not to be had here" in text for text in texts)
+
+
+def test_a_node_attaches_so_many_volumes_and_a_shared_one_once():
+    """By driver, with those that are attached already."""
+    one, two = by_hand("one"), by_hand("two")
+
+    def attached(limits, *claims, there=()):
+        volumes = {
+            pod.uid: PodVolumes(attached={"disk": frozenset({name})})
+            for pod, name in zip((one, two), claims, strict=True)
+        }
+        node = replace(existing_node("old"), volume_limits=limits, volumes={"disk": {*there}})
+        return judged(existing={"old": (one, two)}, nodes=[node], volumes=volumes)
+
+    assert attached({"disk": 2}, "x", "y") == []
+    assert attached({"disk": 1}, "x", "x") == []
+    assert attached({"disk": 1}, "x", "x", there=("x",)) == []
+    assert attached({"tape": 1}, "x", "y") == []
+    texts = attached({"disk": 1}, "x", "y")
+    assert any("disk attaches 2 volumes, the limit is 1" in text for text in texts)
+    assert any("disk attaches 3" in text for text in attached({"disk": 2}, "x", "y", there=("z",)))
+
+
+# -- reservations ----------------------------------------------------------------------------------
+
+
+def reserved_type(**reservations):
+    """Make the large type with reserved offerings in zone-a beside an on-demand one."""
+    plain = offering(price=2.0)
+    absent = Requirement.of(RESERVATION, "DoesNotExist")
+    sold = [replace(plain, requirements=plain.requirements.add(absent))]
+    for name, count in reservations.items():
+        held = offering(capacity_type="reserved", price=1.0)
+        requirements = held.requirements.add(Requirement.of(RESERVATION, "In", (name,)))
+        sold.append(replace(held, requirements=requirements, reservation_capacity=count))
+    return replace(TYPE, offerings=tuple(sold))
+
+
+def reserved_claim(name, *reservations, kinds=("reserved",)):
+    more = (Requirement.of(RESERVATION, "In", reservations),) if reservations else ()
+    return claim(by_hand(name), kinds=kinds, more=more)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "good"),
+    [
+        (["r1"], True),
+        (["r1", "r1"], False),
+        (["r1", "r2", "r2"], True),
+        (["r1 r2", "r1", "r2"], True),
+        (["r1 r2", "r1 r2", "r1 r2"], True),
+        (["r1 r2", "r1", "r2", "r2"], False),
+        (["", "", "", ""], False),
+    ],
+)
+def test_reservations_are_not_promised_more_often_than_they_are_there(wishes, good):
+    """r1 is there once, r2 twice; who may have either takes what is left."""
+    claims = [reserved_claim(f"web-{n}", *wish.split()) for n, wish in enumerate(wishes)]
+    texts = judged(*claims, types=(reserved_type(r1=1, r2=2),), well_known=[RESERVATION])
+    assert (texts == []) == good
+
+
+def test_claims_that_may_be_something_else_need_no_reservation():
+    """Two claims of one reservation, but on demand will do."""
+    claims = [reserved_claim(f"web-{n}", kinds=("reserved", "on-demand")) for n in range(2)]
+    types = (reserved_type(r1=1),)
+    assert judged(*claims, types=types, well_known=[RESERVATION]) == []
+
+
+# -- taints and selectors --------------------------------------------------------------------------
+
+
+def test_tolerations_compare_numbers_too():
+    """Gt and Lt of numeric taints; preferences never matter."""
+    pools = [node_pool(taints=["risk=5:NoSchedule", "soft:PreferNoSchedule"])]
+    for operator, value, good in (("Lt", "6", True), ("Lt", "5", False), ("Gt", "4", True)):
+        tolerating = by_hand(
+            "web", tolerations=[Toleration(key="risk", operator=operator, value=value)]
+        )
+        assert (judged(claim(tolerating), pools=pools) == []) == good
+
+
+def test_node_affinity_is_read_as_kubernetes_does():
+    """Numbers, deprecated names of labels, terms without expressions."""
+    cores = "example.com/cores"
+    for expressions, good in (
+        ([(cores, "Gt", "15")], True),
+        ([(cores, "Lt", "16")], False),
+        ([("failure-domain.beta.kubernetes.io/zone", "In", "zone-a")], True),
+        ([("failure-domain.beta.kubernetes.io/zone", "In", "zone-b")], False),
+        ([], False),
+    ):
+        web = by_hand("web", required=(node_term(*expressions),))
+        counted = instance_type("large", cpu="16", price=1.0, labels={cores: "16"})
+        texts = judged(claim(web), types=(counted,))
+        assert (texts == []) == good, expressions
 
 
 def test_brute_force_finds_a_machine_or_none():
