@@ -63,6 +63,9 @@ class CompiledCatalogue:
         self.size: Final = len(rows)
         self.instance_types: Final = tuple(row.instance_type for row in rows)
         self.names: Final = tuple(row.instance_type.name for row in rows)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
+        self.type_numbers: Final = np.array([numbers[n] for n in self.names], dtype=np.intp)
+        """The number of each row's instance type; rows of one type share it."""
         self.all_bits: Final = (1 << self.size) - 1
         self.sound_bits: Final = bits_of(
             number

@@ -86,7 +86,8 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
     nodes, signatures = engine.nodes, engine.compiled.signatures
     plan = FinishedPlan(engine=engine, left=sum(engine.left.values()))
     known: dict[tuple[int, bytes], Machine | None] = {}
-    for column in range(nodes.existing, nodes.count):
+    filled = np.flatnonzero(nodes.used[:, nodes.existing :].any(axis=0)) + nodes.existing
+    for column in filled.tolist():
         signature, used = int(nodes.signature[column]), nodes.used[:, column]
         key = (signature, used.tobytes())
         if key not in known:

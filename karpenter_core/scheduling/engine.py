@@ -41,6 +41,9 @@ __all__ = ["Engine", "Task"]
 _TOLERATED_RISE: Final = 1.05
 """Pods whose wishes make a claim's machine dearer than that (on-demand only …) get another one."""
 
+_LIKELY_FILLED: Final = 0.9
+"""The part of the room on open claims that later pods will find use for."""
+
 _UNKNOWN: Final = -3
 _MOST_ROUNDS: Final = 20
 """Rounds over classes that wait for others; a chain of affinities that long is none."""
@@ -149,6 +152,12 @@ class Engine:
                 break
             yield 1
         return left
+
+    def rest(self) -> Amounts:
+        """Return what still waits and will not go where there is room already, per resource."""
+        planned = self.nodes.free[:, self.nodes.existing :]
+        room = np.maximum(planned, 0).sum(axis=1)
+        return np.maximum(self.demand - (_LIKELY_FILLED * room).astype(np.int64), 0)
 
     def pins(self, task: Task, domains: tuple[Pin, ...] = ()) -> tuple[Pin, ...]:
         """Complete pins by those of the axes on which a class is only counted."""
@@ -423,10 +432,10 @@ class Engine:
             remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
         return int(counts.sum())
 
-    def surely_opens(self, task: Task, pins: tuple[Pin, ...]) -> bool:
-        """Whether any number of new nodes takes pods of a class where pins allow."""
+    def surely_opens(self, task: Task, left: int, pins: tuple[Pin, ...]) -> bool:
+        """Whether there are new nodes for all that is left of a class where pins allow."""
         caps = self.counts.host_caps(task.ties, 0)
-        return caps.new > 0 and not caps.first and self._opener.surely_opens(task, pins)
+        return caps.new > 0 and not caps.first and self._opener.surely_opens(task, left, pins)
 
     def _loosen(
         self, task: Task, columns: Columns, opening: Opening, pins: tuple[Pin, ...]

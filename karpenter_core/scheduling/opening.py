@@ -40,7 +40,7 @@ class Measure(StrEnum):
     PODS = "pods"
     """Lowest price per pod of the class at hand."""
     DEMAND = "demand"
-    """Lowest price per share of everything that still waits."""
+    """Lowest price for what its room is worth to everything that still waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -146,7 +146,7 @@ class Opener:
             if asked == NO_MATCH:
                 continue
             within = signatures.within(asked, pins)
-            if within != NO_MATCH and pool.limited:
+            if within != NO_MATCH and pool.limited and not pool.is_ample(remaining, 1):
                 within = signatures.narrowed(within, pool.within(remaining))
             if within == NO_MATCH:
                 continue
@@ -223,7 +223,7 @@ class Opener:
         """Open claims measured by the row whose room is cheapest."""
         signatures, request = self._compiled.signatures, task.request
         claim, pool = signatures.claim(signature), self._compiled.pools[number]
-        if pool.limited and claim.has_min_values:
+        if claim.has_min_values and not pool.is_ample(self._engine.remaining[number], left):
             return None  # cutting the list to the limits could break minValues
         shapes = claim.shapes
         free = claim.shape_free
@@ -240,8 +240,8 @@ class Opener:
         if self._measure is Measure.PODS:
             worth = held.astype(np.float64)
         else:
-            demand = self._engine.demand
-            worth = self._engine.weights @ np.minimum(free[:, candidates], demand[:, None])
+            rest = np.maximum(self._engine.rest(), request * left)
+            worth = self._engine.weights @ np.minimum(free[:, candidates], rest[:, None])
         fee = self._compiled.options.node_fee_per_hour
         score = (claim.prices[shapes[candidates]] + fee) / np.maximum(worth, _TINY)
         good = np.flatnonzero(score <= score.min() * _NEARLY_EQUAL)
@@ -253,27 +253,29 @@ class Opener:
             return None
         if claim.has_min_values and not signatures.claim(settled).admissible_mask[row]:
             return None
-        if pool.limited:
-            ceiling = {name: int(pool.catalogue.capacity(name)[row]) for name in pool.limited}
-            settled = signatures.narrowed(settled, pool.within(ceiling))
+        count = max(left // per_claim, 1)
+        charge: Mapping[str, int] = pool.largest
+        if not pool.is_ample(self._engine.remaining[number], count):
+            charge = pool.capacity_of(row)
+            settled = signatures.narrowed(settled, pool.within(charge))
         return Opening(
             pool=number,
-            count=max(left // per_claim, 1),
+            count=count,
             pods=per_claim,
             signature=settled,
             asked=signature,
             limit=claim.free[:, best],
             row=row,
-            charge=_charge(claim, np.array([row], dtype=np.intp)),
+            charge=charge,
             score=float(score[chosen]),
         )
 
-    def surely_opens(self, task: Task, pins: tuple[Pin, ...]) -> bool:
-        """Whether any number of nodes can be had for a class: in a pool without limits."""
+    def surely_opens(self, task: Task, left: int, pins: tuple[Pin, ...]) -> bool:
+        """Whether a node can be had for every pod that is left: no limit is near."""
         signatures = self._compiled.signatures
         for number, pool in enumerate(self._compiled.pools):
             signature = self._compiled.pool_signatures[number]
-            if signature == NO_MATCH or pool.limits:
+            if signature == NO_MATCH or not pool.is_ample(self._engine.remaining[number], left):
                 continue
             met = signatures.meet(signature, task.ask, pins)
             if met == NO_MATCH:

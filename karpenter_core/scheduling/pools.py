@@ -7,6 +7,7 @@ which may run on it (their preferences do not matter, any of their terms may mat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -24,7 +25,7 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import Taint
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.bitsets import bits_of_mask
+from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.ladder import node_ladder
 from karpenter_core.scheduling.ports import first_conflict
 from karpenter_core.scheduling.problem import MinValuesPolicy
@@ -179,6 +180,22 @@ class CompiledPool:
             if first_conflict(port_sets, daemon.shape.host_ports) is not None:
                 bits &= ~daemon_bits
         return bits
+
+    @cached_property
+    def largest(self) -> Mapping[str, int]:
+        """The most that any machine of this pool takes of each limited resource."""
+        rows = rows_of(self.bits, self.catalogue.size)
+        return {name: int(self.catalogue.capacity(name)[rows].max()) for name in self.limited}
+
+    def capacity_of(self, row: int) -> dict[str, int]:
+        """Return what one machine takes of each limited resource."""
+        return {name: int(self.catalogue.capacity(name)[row]) for name in self.limited}
+
+    def is_ample(self, remaining: Mapping[str, int], count: int) -> bool:
+        """Whether limits are so far away that any machine will do for that many claims."""
+        return all(
+            2 * count * self.largest[name] <= remaining[name] for name in self.limited
+        ) and 2 * count <= remaining.get(NODES, 2 * count)
 
     def within(self, remaining: Mapping[str, int]) -> int:
         """Return the rows whose whole capacity stays inside what is left of the limits."""

@@ -155,6 +155,11 @@ class SolveOptions:
     Without it the cheapest plan is one of very many very small nodes: a twentieth of the nodes for
     a tenth of the price is the better deal. In the reporting currency; not part of reported costs.
     """
+    robust_price_weight: float = 0.5
+    """How much, for spot, the price of the `robust_price_rank`-th cheapest stand-in counts."""
+    robust_price_rank: int = 15
+    flexibility_floor: int = 15
+    """Stand-ins that a claim should have; more are not an advantage."""
     work_units: int = 0
     """Work units for variants beyond the default plans; 0 = only those."""
 

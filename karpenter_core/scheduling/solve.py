@@ -18,6 +18,7 @@ from karpenter_core.scheduling.compiled import compile_steps
 from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
 from karpenter_core.scheduling.engine import Engine
 from karpenter_core.scheduling.explain import explain
+from karpenter_core.scheduling.mix import find_mix, lower_bound
 from karpenter_core.scheduling.opening import Measure, Profile
 from karpenter_core.scheduling.problem import (
     Packing,
@@ -26,21 +27,19 @@ from karpenter_core.scheduling.problem import (
     SolveOptions,
     Unschedulable,
 )
+from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.emit import FinishedPlan, Placement
+    from karpenter_core.scheduling.mix import Mix
     from karpenter_core.scheduling.problem import Problem
 
 __all__ = ["solve", "solve_steps"]
 
 _FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
-_VALUE: Final = (
-    Profile(measure=Measure.PODS, tight=True),
-    Profile(measure=Measure.DEMAND, tight=True),
-)
 
 
 def solve(
@@ -67,12 +66,17 @@ def solve_steps(
     options = options or SolveOptions()
     compiled = yield from compile_steps(problem, options, cache or CatalogueCache())
     first_fit = yield from _plan_steps(compiled, _FIRST_FIT)
-    best = first_fit
-    if options.packing is Packing.VALUE and first_fit.engine.nodes.count > len(compiled.nodes):
-        for profile in _VALUE:
-            candidate = yield from _plan_steps(compiled, profile)
-            if candidate.is_no_worse_than(first_fit):
-                best = min(best, candidate, key=lambda plan: plan.score)
+    best, bound = first_fit, None
+    if first_fit.engine.nodes.count > len(compiled.nodes):
+        mix = find_mix(compiled, first_fit.engine)
+        yield 5
+        bound = lower_bound(compiled, first_fit.engine)
+        yield 5
+        if options.packing is Packing.VALUE:
+            for profile in _value_profiles(compiled, mix):
+                candidate = yield from _plan_steps(compiled, profile)
+                if candidate.is_no_worse_than(first_fit):
+                    best = min(best, candidate, key=lambda plan: plan.score)
     placement = yield from place_steps(best)
     claims = yield from emit_steps(best, placement)
     unschedulable = yield from _unschedulable_steps(best, placement)
@@ -85,8 +89,44 @@ def solve_steps(
         },
         unschedulable=unschedulable,
         sequence=tuple(placement.sequence),
-        cost=PlanCost(hourly=best.reported_cost(), first_fit=first_fit.reported_cost()),
+        cost=PlanCost(
+            hourly=best.reported_cost(), lower_bound=bound, first_fit=first_fit.reported_cost()
+        ),
     )
+
+
+def _value_profiles(compiled: CompiledProblem, mix: Mix | None) -> tuple[Profile, ...]:
+    order = _constrained_first(compiled)
+    if mix is None:
+        return (Profile(measure=Measure.PODS, tight=True, order=order),)
+    return (
+        Profile(
+            measure=Measure.DEMAND,
+            tight=True,
+            order=order,
+            weights=mix.weights,
+            mix=mix.openings(1.0),
+        ),
+    )
+
+
+def _constrained_first(compiled: CompiledProblem) -> tuple[int, ...]:
+    """Order classes: those that force nodes, those bound to domains, those to nodes, the rest.
+
+    Whatever is free can follow anything; what is bound cannot.
+    """
+
+    def tier(index: int) -> int:
+        for ties in compiled.ties[index]:
+            if any(g.kind is not Kind.AFFINITY and g.index in ties.grows for g in ties.host):
+                return 0
+            if ties.zonal:
+                return 1
+            if ties.host:
+                return 2
+        return 3
+
+    return tuple(sorted(range(len(compiled.classes)), key=tier))
 
 
 def _plan_steps(compiled: CompiledProblem, profile: Profile) -> Generator[int, None, FinishedPlan]:

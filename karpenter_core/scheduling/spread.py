@@ -73,7 +73,7 @@ def _along(
         return 0
     levels = _levels(engine, axis, here.growing)
     tops = [int(here.caps[d]) for d in domains]
-    at_once = sum(tops) < left and _is_endless(engine, task, axis, here, domains, fixed)
+    at_once = sum(tops) < left and _is_endless(engine, task, left, axis, here, domains, fixed)
     if at_once:
         tops = [NO_CAP] * len(domains)
     quotas = water([levels[d] for d in domains], tops, left)
@@ -107,6 +107,7 @@ def _levels(engine: Engine, axis: int, growing: Sequence[Group]) -> list[int]:
 def _is_endless(
     engine: Engine,
     task: Task,
+    left: int,
     axis: int,
     caps: DomainCaps,
     domains: Sequence[int],
@@ -128,7 +129,7 @@ def _is_endless(
     if int(np.count_nonzero(eligible)) < group.min_domains:
         return False
     return all(
-        engine.surely_opens(task, engine.pins(task, (Pin(axis, (domain,)), *fixed)))
+        engine.surely_opens(task, left, engine.pins(task, (Pin(axis, (domain,)), *fixed)))
         for domain in domains
     )
 

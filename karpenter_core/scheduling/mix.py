@@ -1,0 +1,315 @@
+"""Which nodes a plan should buy before it knows which pod goes where.
+
+The guidance LP is asked with everything that first-fit could not put on nodes that are there: the
+shapes of every pool by zone, the share of zonal spreads in each zone, pods that only some shapes
+may serve, and the fewest nodes that pods which avoid each other need. Its mix is opened empty and
+then filled; its duals weigh resources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
+from karpenter_core.scheduling.bitsets import mask_of
+from karpenter_core.scheduling.guidance import GuidanceProblem, guide
+from karpenter_core.scheduling.opening import Opening
+from karpenter_core.scheduling.shapes import Market, shapes_of
+from karpenter_core.scheduling.signatures import NO_MATCH, Pin
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.scheduling.classes import PodClass
+    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.guidance import Guidance
+    from karpenter_core.scheduling.problem import SolveOptions
+    from karpenter_core.scheduling.shapes import Shapes
+
+__all__ = ["Mix", "find_mix", "lower_bound"]
+
+_MOST_SHARES: Final = 12
+"""Distinct asks with a line of their own in the LP; smaller ones go with the rest."""
+
+_BLIND_SHARE: Final = 0.3
+"""What a resource in surplus still weighs: its dual is 0, but it would become scarce unheeded."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Offer:
+    """The shapes of one pool, with the signature of each one's domain."""
+
+    pool: int
+    shapes: Shapes
+    signatures: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mix:
+    """The answer: what a unit of each resource is worth, and the openings for a fraction of it."""
+
+    compiled: CompiledProblem
+    offers: tuple[_Offer, ...]
+    guidance: Guidance
+    weights: NDArray[np.float64]
+
+    def openings(self, share: float) -> tuple[Opening, ...]:
+        """Return the claims to open empty: a share of each count, rounded down."""
+        openings: list[Opening] = []
+        start = 0
+        for offer in self.offers:
+            pool = self.compiled.pools[offer.pool]
+            for number in range(len(offer.shapes.row)):
+                count = int(self.guidance.counts[start + number] * share + 1e-6)
+                if not count:
+                    continue
+                row = int(offer.shapes.row[number])
+                signature = offer.signatures[int(offer.shapes.domain[number])]
+                charge = pool.largest
+                if not pool.is_ample(pool.remaining, count):
+                    charge = pool.capacity_of(row)
+                    signature = self.compiled.signatures.narrowed(signature, pool.within(charge))
+                openings.append(
+                    Opening(
+                        pool=offer.pool,
+                        count=count,
+                        pods=0,
+                        signature=signature,
+                        asked=signature,
+                        limit=offer.shapes.room[:, number],
+                        row=row,
+                        charge=charge,
+                    )
+                )
+            start += len(offer.shapes.row)
+        return tuple(openings)
+
+
+def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
+    """Ask the LP what to buy for the pods that first-fit put on new nodes; None: it has no answer."""
+    demands = _new_demand(compiled, first_fit)
+    if not demands:
+        return None
+    offers = _offers(compiled, _first_pools(compiled, demands), robust=True)
+    if not offers:
+        return None
+    problem = _problem(compiled, demands, offers, compiled.options.node_fee_per_hour)
+    guidance = guide(problem)
+    if guidance is None:
+        return None
+    total = problem.demand[0]
+    worth = float((guidance.unit_price * total).sum())
+    used = np.count_nonzero(total)
+    blind = np.where(total > 0, _BLIND_SHARE * worth / used / np.maximum(total, 1), 0.0)
+    return Mix(
+        compiled=compiled,
+        offers=offers,
+        guidance=guidance,
+        weights=guidance.unit_price + blind,
+    )
+
+
+def lower_bound(compiled: CompiledProblem, first_fit: Engine) -> float | None:
+    """Return what no plan for the same pods can be cheaper than, per hour; None: not known.
+
+    All pools count, whatever their weight, at list prices; nodes that are there are used up first.
+    """
+    left = first_fit.left
+    counts = {
+        index: len(pod_class.members) - left.get(index, 0)
+        for index, pod_class in enumerate(compiled.classes)
+    }
+    demands = {index: count for index, count in counts.items() if count}
+    pools = [n for n, signature in enumerate(compiled.pool_signatures) if signature != NO_MATCH]
+    offers = _offers(compiled, pools, robust=False)
+    if not demands or not offers or len(offers) < len(pools):
+        return None
+    there = np.maximum(compiled.node_free, 0).sum(axis=1)
+    problem = _problem(compiled, demands, offers, 0.0, there)
+    guidance = guide(problem)
+    return None if guidance is None else max(guidance.cost_bound, 0.0)
+
+
+def market_weight(options: SolveOptions, *, has_spot: bool) -> float:
+    """Return how much the price of the stand-ins counts: only where prices are a lottery."""
+    return options.robust_price_weight if has_spot else 0.0
+
+
+def _new_demand(compiled: CompiledProblem, first_fit: Engine) -> dict[int, int]:
+    """Return how many pods of each class new nodes were opened for."""
+    counts: dict[int, int] = {}
+    for index, columns, placed in first_fit.nodes.log:
+        new = int(placed[columns >= compiled.node_free.shape[1]].sum())
+        if new:
+            counts[index] = counts.get(index, 0) + new
+    return counts
+
+
+def _first_pools(compiled: CompiledProblem, demands: dict[int, int]) -> list[int]:
+    """Return the pools that are the first for some class."""
+    return sorted({_first_pool(compiled, compiled.classes[index]) for index in demands} - {-1})
+
+
+def _offers(
+    compiled: CompiledProblem, pools: Iterable[int], *, robust: bool
+) -> tuple[_Offer, ...]:
+    """Return the shapes of pools, by robust or by list prices."""
+    offers = (_offer(compiled, pool, robust=robust) for pool in pools)
+    return tuple(offer for offer in offers if offer is not None)
+
+
+def _first_pool(compiled: CompiledProblem, pod_class: PodClass) -> int:
+    for number, signature in enumerate(compiled.pool_signatures):
+        if signature == NO_MATCH:
+            continue
+        if any(compiled.signatures.meet(signature, r.ask) != NO_MATCH for r in pod_class.rungs):
+            return number
+    return -1
+
+
+def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | None:
+    signatures, pool = compiled.signatures, compiled.pools[number]
+    base = compiled.pool_signatures[number]
+    zones = next((axis for axis in compiled.axes if axis.key == ZONE), None)
+    domains = [base]
+    if zones is not None:
+        pinned = (signatures.pinned(base, (Pin(zones.number, (d,)),)) for d in range(len(zones.names)))
+        domains = [signature for signature in dict.fromkeys(pinned) if signature != NO_MATCH]
+    if not domains or signatures.claim(base).has_min_values:
+        return None
+    size = pool.catalogue.size
+    prices = np.full((len(domains), size), np.inf)
+    weights = np.zeros(len(domains))
+    for line, signature in enumerate(domains):
+        claim = signatures.claim(signature)
+        allowed = mask_of(claim.bits, size)
+        prices[line, allowed] = claim.prices_and_groups[0][allowed]
+        has_spot = claim.requirements.get(CAPACITY_TYPE).has("spot")
+        if robust:
+            weights[line] = market_weight(compiled.options, has_spot=has_spot)
+    shapes = shapes_of(
+        Market(
+            room=compiled.pool_free[number],
+            prices=prices,
+            types=pool.catalogue.type_numbers,
+            robust_weight=weights,
+            robust_rank=compiled.options.robust_price_rank,
+            flexibility_floor=compiled.options.flexibility_floor,
+        )
+    )
+    if not len(shapes.row):
+        return None
+    return _Offer(pool=number, shapes=shapes, signatures=tuple(domains))
+
+
+def _problem(
+    compiled: CompiledProblem,
+    demands: dict[int, int],
+    offers: Sequence[_Offer],
+    fee_per_hour: float,
+    there: Amounts | None = None,
+) -> GuidanceProblem:
+    """State the LP; with `there`, room that costs nothing, as a bound: only what surely holds."""
+    is_bound = there is not None
+    room = np.concatenate([offer.shapes.room for offer in offers], axis=1)
+    price = np.concatenate([offer.shapes.robust_price for offer in offers])
+    everything = np.ones(len(price), dtype=np.bool_)
+    total = np.zeros(room.shape[0], dtype=np.int64)
+    by_ask: dict[int, tuple[NDArray[np.bool_], Amounts]] = {}
+    by_zone: dict[bytes, tuple[NDArray[np.bool_], Amounts]] = {}
+    for index, count in sorted(demands.items()):
+        pod_class = compiled.classes[index]
+        request = compiled.requests[:, index] * count
+        total += request
+        ask = pod_class.rungs[0].ask
+        known = by_ask.get(ask.index)
+        if known is None:
+            known = by_ask[ask.index] = (_usable(compiled, offers, pod_class), total * 0)
+        known[1][:] += request
+        zonal = [] if is_bound else _zonal(compiled, offers, pod_class, request)
+        for usable, amount in zonal:
+            held = by_zone.setdefault(usable.tobytes(), (usable, total * 0))
+            held[1][:] += amount
+    shares = [share for share in by_ask.values() if share[0].any() and not share[0].all()]
+    shares = [*shares, *by_zone.values()]
+    shares.sort(key=lambda share: -float((share[1] / np.maximum(total, 1)).max()))
+    shares = [(everything, total), *shares[:_MOST_SHARES]]
+    nodes = np.zeros(len(shares), dtype=np.int64)
+    nodes[0] = max(_least_nodes(compiled, demands) - (len(compiled.nodes) if is_bound else 0), 0)
+    demand = np.stack([amount for _, amount in shares])
+    if there is not None:
+        demand = np.maximum(demand - there, 0)
+    return GuidanceProblem(
+        room=room,
+        price=price,
+        supply=np.full(len(price), np.inf),
+        usable=np.stack([usable for usable, _ in shares]),
+        demand=demand,
+        nodes=nodes,
+        fee_per_hour=fee_per_hour,
+    )
+
+
+def _usable(
+    compiled: CompiledProblem, offers: Sequence[_Offer], pod_class: PodClass
+) -> NDArray[np.bool_]:
+    """Say which shapes may serve a class."""
+    parts: list[NDArray[np.bool_]] = []
+    ask = pod_class.rungs[0].ask
+    for offer in offers:
+        size = compiled.pools[offer.pool].catalogue.size
+        usable = np.zeros(len(offer.shapes.row), dtype=np.bool_)
+        for domain, signature in enumerate(offer.signatures):
+            met = compiled.signatures.meet(signature, ask)
+            if met != NO_MATCH:
+                those = np.flatnonzero(offer.shapes.domain == domain)
+                rows = mask_of(compiled.signatures.claim(met).bits, size)
+                usable[those] = rows[offer.shapes.row[those]]
+        parts.append(usable)
+    return np.concatenate(parts)
+
+
+def _zonal(
+    compiled: CompiledProblem, offers: Sequence[_Offer], pod_class: PodClass, request: Amounts
+) -> list[tuple[NDArray[np.bool_], Amounts]]:
+    """Return what a class that spreads itself over zones asks of each: equal parts."""
+    rung = pod_class.rungs[0]
+    zones = next((axis for axis in compiled.axes if axis.key == ZONE), None)
+    spreads = any(
+        group.key == ZONE and group.kind is Kind.SPREAD and group in pod_class.counted
+        for group in rung.owned
+    )
+    if zones is None or not spreads:
+        return []
+    by_name: dict[int, list[NDArray[np.bool_]]] = {}
+    for offer in offers:
+        for domain, signature in enumerate(offer.signatures):
+            zone = compiled.signatures.domain(zones.number, signature)
+            if zone >= 0 and rung.strict.get(ZONE).has(zones.names[zone]):
+                by_name.setdefault(zone, []).append(offer.shapes.domain == domain)
+    if len(offers) != 1 or not by_name:
+        return []
+    return [(masks[0], request // len(by_name)) for _, masks in sorted(by_name.items())]
+
+
+def _least_nodes(compiled: CompiledProblem, demands: dict[int, int]) -> int:
+    """Return the fewest nodes on which pods that avoid each other can be."""
+    members: dict[int, int] = {}
+    caps: dict[int, int] = {}
+    for index, count in demands.items():
+        pod_class = compiled.classes[index]
+        for group in pod_class.rungs[0].owned:
+            if group.is_host and group.kind is not Kind.AFFINITY and group in pod_class.counted:
+                members[group.index] = members.get(group.index, 0) + count
+                caps[group.index] = group.max_skew if group.kind is Kind.SPREAD else 1
+    return max((-(-count // caps[index]) for index, count in members.items()), default=0)
