@@ -160,9 +160,7 @@ def _first_pools(compiled: CompiledProblem, demands: dict[int, int]) -> list[int
     return sorted({_first_pool(compiled, compiled.classes[index]) for index in demands} - {-1})
 
 
-def _offers(
-    compiled: CompiledProblem, pools: Iterable[int], *, robust: bool
-) -> tuple[_Offer, ...]:
+def _offers(compiled: CompiledProblem, pools: Iterable[int], *, robust: bool) -> tuple[_Offer, ...]:
     """Return the shapes of pools, by robust or by list prices."""
     offers = (_offer(compiled, pool, robust=robust) for pool in pools)
     return tuple(offer for offer in offers if offer is not None)
@@ -183,7 +181,9 @@ def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | 
     zones = next((axis for axis in compiled.axes if axis.key == ZONE), None)
     domains = [base]
     if zones is not None:
-        pinned = (signatures.pinned(base, (Pin(zones.number, (d,)),)) for d in range(len(zones.names)))
+        pinned = (
+            signatures.pinned(base, (Pin(zones.number, (d,)),)) for d in range(len(zones.names))
+        )
         domains = [signature for signature in dict.fromkeys(pinned) if signature != NO_MATCH]
     if not domains or signatures.claim(base).has_min_values:
         return None
@@ -285,10 +285,7 @@ def _zonal(
     """Return what a class that spreads itself over zones asks of each: equal parts."""
     rung = pod_class.rungs[0]
     zones = next((axis for axis in compiled.axes if axis.key == ZONE), None)
-    spreads = any(
-        group.key == ZONE and group.kind is Kind.SPREAD and group in pod_class.counted
-        for group in rung.owned
-    )
+    spreads = any(group.key == ZONE and group.kind is Kind.SPREAD for group in rung.owned)
     if zones is None or not spreads:
         return []
     by_name: dict[int, list[NDArray[np.bool_]]] = {}

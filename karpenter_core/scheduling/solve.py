@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from karpenter_core.scheduling.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled import compile_steps
 from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
@@ -31,6 +33,8 @@ from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from numpy.typing import NDArray
 
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.emit import FinishedPlan, Placement
@@ -96,25 +100,30 @@ def solve_steps(
 
 
 def _value_profiles(compiled: CompiledProblem, mix: Mix | None) -> tuple[Profile, ...]:
-    order = _constrained_first(compiled)
     if mix is None:
+        order = _constrained_first(compiled, None)
         return (Profile(measure=Measure.PODS, tight=True, order=order),)
-    return (
+    order = _constrained_first(compiled, mix.weights)
+    return tuple(
         Profile(
             measure=Measure.DEMAND,
             tight=True,
             order=order,
             weights=mix.weights,
-            mix=mix.openings(1.0),
-        ),
+            mix=mix.openings(share),
+        )
+        for share in (1.0,)
     )
 
 
-def _constrained_first(compiled: CompiledProblem) -> tuple[int, ...]:
+def _constrained_first(
+    compiled: CompiledProblem, weights: NDArray[np.float64] | None
+) -> tuple[int, ...]:
     """Order classes: those that force nodes, those bound to domains, those to nodes, the rest.
 
-    Whatever is free can follow anything; what is bound cannot.
+    Whatever is free can follow anything; what is bound cannot. Among equals the costliest first.
     """
+    worth = np.zeros(len(compiled.classes)) if weights is None else weights @ compiled.requests
 
     def tier(index: int) -> int:
         for ties in compiled.ties[index]:
@@ -126,7 +135,11 @@ def _constrained_first(compiled: CompiledProblem) -> tuple[int, ...]:
                 return 2
         return 3
 
-    return tuple(sorted(range(len(compiled.classes)), key=tier))
+    return tuple(
+        sorted(
+            range(len(compiled.classes)), key=lambda index: (tier(index), -round(worth[index], 15))
+        )
+    )
 
 
 def _plan_steps(compiled: CompiledProblem, profile: Profile) -> Generator[int, None, FinishedPlan]:
