@@ -287,4 +287,6 @@ class SchedulingPlan:
     sequence: tuple[str, ...] = ()
     """UIDs of the placed pods in an order in which each one passes the filters of the Kubernetes
     scheduler, given those before it."""
+    pending_by_zone: Mapping[str, int] = field(default_factory=dict[str, int])
+    """A metric: pods in phase Pending by the one zone they could go to before the pass."""
     partial: bool = False

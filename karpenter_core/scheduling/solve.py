@@ -17,6 +17,7 @@ import numpy as np
 
 from karpenter_core.scheduling.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled import compile_steps
+from karpenter_core.scheduling.effective_zone import pending_pods_by_zone
 from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
 from karpenter_core.scheduling.engine import Engine
 from karpenter_core.scheduling.explain import explain
@@ -69,6 +70,8 @@ def solve_steps(
     """
     options = options or SolveOptions()
     compiled = yield from compile_steps(problem, options, cache or CatalogueCache())
+    pending_by_zone = pending_pods_by_zone(problem, compiled)
+    yield 5
     first_fit = yield from _plan_steps(compiled, _FIRST_FIT)
     best, bound = first_fit, None
     if first_fit.engine.nodes.count > len(compiled.nodes):
@@ -93,6 +96,7 @@ def solve_steps(
         },
         unschedulable=unschedulable,
         sequence=tuple(placement.sequence),
+        pending_by_zone=pending_by_zone,
         cost=PlanCost(
             hourly=best.reported_cost(), lower_bound=bound, first_fit=first_fit.reported_cost()
         ),
