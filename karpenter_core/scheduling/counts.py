@@ -143,6 +143,8 @@ class Counts:
             if grows:
                 result.growing.append(group)
             np.minimum(result.caps, cap, out=result.caps)
+        if allowed is not None:
+            result.caps[~allowed] = 0
         return result
 
     def least(self, group: Group, allowed: NDArray[np.bool_] | None) -> int:

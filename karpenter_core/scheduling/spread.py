@@ -34,6 +34,7 @@ def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
         caps = {axis: engine.counts.domain_caps(task.ties, axis) for axis in task.ties.zonal}
         if any(not (of_axis.caps > 0).any() for of_axis in caps.values()):
             break
+        tried = len(full)
         growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
         if not growing:
             pins = engine.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
@@ -43,7 +44,7 @@ def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
             here = yield from _along(engine, task, left - placed, growing[0], caps, full)
         else:
             here = yield from _one_by_one(engine, task, left - placed, growing, caps, full)
-        if not here:
+        if not here and len(full) == tried:
             break
         placed += here
     return placed
@@ -93,7 +94,7 @@ def _along(
                     break
     if at_once:
         _interleave(engine, task.index, axis, levels, start)
-    return total if total or len(full) < len(domains) else 0
+    return total
 
 
 def _levels(engine: Engine, axis: int, growing: Sequence[Group]) -> list[int]:
