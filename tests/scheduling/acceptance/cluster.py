@@ -98,6 +98,8 @@ class Cluster:
         self.provider = FakeProvider()
         self.sold = DEFAULT_TYPES
         """What pools sell that were not told otherwise."""
+        self.default_spread = ()
+        self.unsupported_volumes = None
         self.is_judged = True
         """Whether the verifier looks at plans; it does not know of offerings that override types."""
         self.passes = []
@@ -338,7 +340,13 @@ class Cluster:
 
     def plan(self):
         """Ask for a plan, have the verifier look at it, and change nothing."""
-        asked = scheduling_problem(self.snapshot, now=self.now, well_known=FAKE_WELL_KNOWN)
+        asked = scheduling_problem(
+            self.snapshot,
+            now=self.now,
+            well_known=FAKE_WELL_KNOWN,
+            default_spread=self.default_spread,
+            unsupported_volumes=self.unsupported_volumes,
+        )
         plan = solve(asked.problem, self.options, cache=_COMPILED)
         strict = self.options.min_values == "Strict"
         if self.is_judged:

@@ -138,6 +138,88 @@ def template(
     )
 
 
+def _terms(expressions):
+    """Write one term per list of `(key, operator, *values)`."""
+    return [
+        {
+            "matchExpressions": [
+                {"key": label, "operator": operator, "values": list(values)}
+                for label, operator, *values in listed
+            ]
+        }
+        for listed in expressions
+    ]
+
+
+def storage_class(name, *terms, provisioner="fake.csi.provider", mode="WaitForFirstConsumer"):
+    """Read a StorageClass; a term of its allowed topologies maps labels to values."""
+    allowed = [
+        {"matchLabelExpressions": [{"key": k, "values": list(v)} for k, v in term.items()]}
+        for term in terms
+    ]
+    return decoded(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name, "uid": f"uid-class-{name}"},
+            "provisioner": provisioner,
+            "volumeBindingMode": mode,
+            "allowedTopologies": allowed,
+        }
+    )
+
+
+def volume(name, *terms, source=None, deleted=False):
+    """Read a PersistentVolume with node affinity terms of `(key, operator, *values)`."""
+    meta = {"name": name, "uid": f"uid-volume-{name}"}
+    if deleted:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    spec = dict(source or {"csi": {"driver": "fake.csi.provider", "volumeHandle": name}})
+    if terms:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": _terms(terms)}}
+    return decoded({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec})
+
+
+def volume_claim(name, *, of=None, to="", completed=True, phase=None, deleted=False):
+    """Read a PersistentVolumeClaim of a class (None: says nothing) and bound to a volume."""
+    meta = {"name": name, "namespace": "default", "uid": f"uid-claim-{name}"}
+    if deleted:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if to and completed:
+        meta["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    spec = {"volumeName": to} if of is None else {"volumeName": to, "storageClassName": of}
+    phase = phase or ("Bound" if to else "Pending")
+    return decoded(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": meta,
+            "spec": spec,
+            "status": {"phase": phase},
+        }
+    )
+
+
+def csi_node(name, **limits):
+    """Read a CSINode: how many volumes of each driver (`__` for a dot) the node attaches."""
+    drivers = [
+        {
+            "name": driver.replace("__", "."),
+            "nodeID": "fake-node-id",
+            "allocatable": {"count": count},
+        }
+        for driver, count in limits.items()
+    ]
+    return decoded(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSINode",
+            "metadata": {"name": name, "uid": f"uid-csi-{name}"},
+            "spec": {"drivers": drivers},
+        }
+    )
+
+
 def _amounts(cpu, memory):
     return {"requests": {"cpu": cpu, "memory": memory}}
 
