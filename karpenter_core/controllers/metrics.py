@@ -246,6 +246,11 @@ class Metrics:
             "Pods that the last pass could not place.",
             by_controller,
         )
+        self.scheduler_pending_pods_by_zone = self._gauge(
+            "scheduler_pending_pods_by_effective_zone_count",
+            "Pending pods of the last pass by the one zone they could go to, `flexible` or `none`.",
+            ("controller", "zone"),
+        )
         self.cluster_state_node_count = self._gauge(
             "cluster_state_node_count", "Nodes in the cluster state.", ()
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.notices import Notice
+from karpenter_core.scheduling.problem import Constraint
 from karpenter_core.state.events import Nominated, PodsDecided
 from karpenter_core.state.pod_rules import pod_ref
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.provisioning.claims import Decided
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.scheduling.problem import SchedulingPlan
+    from karpenter_core.scheduling.problem import SchedulingPlan, Unschedulable
     from karpenter_core.state.problem import IgnoredPod
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["PassRecorder", "failed_scheduling", "nominated"]
+__all__ = ["PassRecorder", "failed_scheduling", "nominated", "waits_for_reservation"]
 
 CONTROLLER: Final = "provisioner"
 FAILED_WINDOW: Final = timedelta(minutes=5)  # upstream default
@@ -62,16 +63,19 @@ class PassRecorder:
                 self._runtime.clock.monotonic() - started
             )
 
-    def ignore(self, ignored: Sequence[IgnoredPod]) -> None:
+    def nothing_to_place(self) -> None:
+        """Take back what the last pass said of pods without a place."""
+        self._metrics.scheduler_unschedulable_pods.labels(controller=CONTROLLER).set(0)
+        self._metrics.scheduler_pending_pods_by_zone.clear()
+
+    def ignore(self, ignored: Sequence[IgnoredPod], snapshot: Snapshot) -> None:
         """Say which pending pods cannot be used as they are."""
         self._metrics.scheduler_ignored_pods.set(sum(not item.silent for item in ignored))
         if not ignored:
             return
-        self._feed.fold(
-            PodsDecided(
-                failed=frozenset(item.pod.uid for item in ignored), at=self._runtime.clock.now()
-            )
-        )
+        failed = frozenset(item.pod.uid for item in ignored)
+        self._observe_first_decisions(failed, snapshot)
+        self._feed.fold(PodsDecided(failed=failed, at=self._runtime.clock.now()))
         for item in ignored:
             if not item.silent:
                 self._hands.publish(failed_scheduling(item.pod, item.reason))
@@ -102,17 +106,30 @@ class PassRecorder:
         *,
         quiet: bool,
     ) -> None:
-        """Note what became of every pod; `quiet` leaves out Events of pods without a place."""
-        self._observe_first_decisions(plan, snapshot)
+        """Note what became of every pod; `quiet` leaves out Events of pods without a place.
+
+        A pod that waits for a reservation to come free has not failed: the next pass decides.
+        """
+        placed = [pod.uid for claim in plan.claims for pod in claim.pods]
+        placed += [pod.uid for pods in plan.existing.values() for pod in pods]
+        self._observe_first_decisions((*placed, *plan.unschedulable), snapshot)
+        by_zone = self._metrics.scheduler_pending_pods_by_zone
+        by_zone.clear()
+        for zone, count in plan.pending_by_zone.items():
+            by_zone.labels(controller=CONTROLLER, zone=zone).set(count)
         for planned, name in zip(plan.claims, names, strict=True):
             if name is not None:
                 self._nominate(planned.pods, claim=name)
-        failed = plan.unschedulable
+        failed = {
+            uid: reason
+            for uid, reason in plan.unschedulable.items()
+            if not waits_for_reservation(reason)
+        }
         self._metrics.scheduler_unschedulable_pods.labels(controller=CONTROLLER).set(len(failed))
-        if not failed:
-            return
-        self._feed.fold(PodsDecided(failed=frozenset(failed), at=self._runtime.clock.now()))
-        if quiet:
+        if plan.unschedulable:
+            undecided = frozenset(plan.unschedulable)
+            self._feed.fold(PodsDecided(failed=undecided, at=self._runtime.clock.now()))
+        if quiet or not failed:
             return
         for uid, reason in failed.items():
             pod = snapshot.pods.get(uid)
@@ -128,17 +145,22 @@ class PassRecorder:
         for pod in pods:
             self._hands.publish(nominated(pod, claim=claim, node=node))
 
-    def _observe_first_decisions(self, plan: SchedulingPlan, snapshot: Snapshot) -> None:
+    def _observe_first_decisions(self, decided: Iterable[str], snapshot: Snapshot) -> None:
         """Measure how long pods waited for their first decision, good or bad."""
         now = self._runtime.clock.now()
         ledger = snapshot.ledger
-        decided = [pod.uid for claim in plan.claims for pod in claim.pods]
-        decided += [pod.uid for pods in plan.existing.values() for pod in pods]
-        for uid in (*decided, *plan.unschedulable):
+        for uid in decided:
             seen = ledger.first_seen.get(uid)
             if seen is not None and uid not in ledger.decisions:
                 waited = (now - seen).total_seconds()
                 self._metrics.pods_scheduling_decision_duration.observe(waited)
+
+
+def waits_for_reservation(reason: Unschedulable) -> bool:
+    """Tell whether a pod was put off only because reserved capacity is taken for the moment."""
+    return any(
+        rejection.constraint is Constraint.RESERVATION for rejection in reason.pools.values()
+    )
 
 
 def failed_scheduling(pod: PodView, reason: str) -> Notice:

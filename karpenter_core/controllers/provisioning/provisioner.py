@@ -18,7 +18,7 @@ from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.provisioning.batcher import Batcher
 from karpenter_core.controllers.provisioning.claims import Decided
 from karpenter_core.controllers.provisioning.creation import ClaimCreator
-from karpenter_core.controllers.provisioning.outcome import PassRecorder
+from karpenter_core.controllers.provisioning.outcome import PassRecorder, waits_for_reservation
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.objects import Kind
@@ -126,6 +126,9 @@ class Provisioner:
                 continue
             if snapshot.pending_pods or any(m.marked_for_deletion for m in snapshot.state_nodes):
                 self._batcher.trigger("retry")
+            else:
+                self._recorder.ignore((), snapshot)
+                self._recorder.nothing_to_place()
 
     async def _pass(self) -> float:
         triggers = await self._batcher.window()
@@ -143,10 +146,12 @@ class Provisioner:
             unsupported_volumes=self._options.unsupported_volumes,
             nomination_window=self._options.nomination_window,
         )
-        self._recorder.ignore(asked.ignored)
+        self._recorder.ignore(asked.ignored, snapshot)
         is_settled = not asked.waiting  # places run out with time, which changes no object
         if asked.problem.pods:
             is_settled &= await self._solve(asked, snapshot, triggers)
+        else:
+            self._recorder.nothing_to_place()
         self._last_version = self._feed.snapshot().version if is_settled else -1
         return 0.0
 
@@ -175,7 +180,12 @@ class Provisioner:
             price_per_hour=round(plan.cost.hourly, 4),
             seconds=round(self._runtime.clock.monotonic() - started, 3),
         )
-        return not plan.partial and not plan.existing and None not in names
+        return (
+            not plan.partial
+            and not plan.existing
+            and None not in names
+            and not any(map(waits_for_reservation, plan.unschedulable.values()))
+        )
 
 
 def _askers(snapshot: Snapshot, changes: Mapping[Kind, tuple[str, ...]]) -> Iterator[str]:
