@@ -1,0 +1,72 @@
+"""What a pass leaves behind: events, facts and numbers, by what became of each pod."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+
+from prometheus_client import generate_latest
+
+from karpenter_core.controllers.apply import Hands
+from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.provisioning.outcome import PassRecorder
+from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.scheduling.problem import (
+    Constraint,
+    PoolRejection,
+    SchedulingPlan,
+    Unschedulable,
+)
+from karpenter_core.testing.builders import pod
+from karpenter_core.testing.machines import state
+
+UNSCHEDULABLE = 'karpenter_scheduler_unschedulable_pods_count{controller="provisioner"}'
+
+
+class Desk:
+    """A recorder, with what it says and counts."""
+
+    def __init__(self, *objects):
+        metrics, clock = Metrics(), SystemClock()
+        self.feed = Feed(state(*objects), clock)
+        self.said = []
+        hands = Hands(writer=None, feed=self.feed, publish=self.said.append, metrics=metrics)
+        runtime = Runtime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
+        self.recorder = PassRecorder(
+            hands=hands, runtime=runtime, nomination_window=timedelta(seconds=20)
+        )
+        self._registry = metrics.registry
+
+    def value(self, series):
+        rows = generate_latest(self._registry).decode().splitlines()
+        return next(float(row.rpartition(" ")[2]) for row in rows if row.startswith(f"{series} "))
+
+    def record(self, **unschedulable):
+        plan = SchedulingPlan(
+            unschedulable={f"uid-default-{name}": why for name, why in unschedulable.items()}
+        )
+        self.recorder.record(plan, (), self.feed.snapshot(), quiet=False)
+
+
+def refused(constraint):
+    rejection = PoolRejection(constraint=constraint, detail="x")
+    return Unschedulable(message="no place", pools={"default": rejection})
+
+
+def test_a_pod_that_waits_for_a_reservation_has_not_failed():
+    """Section 10.4: silent, not in the number of unschedulable pods, but decided about."""
+    desk = Desk(pod("a"), pod("b"))
+    desk.record(a=refused(Constraint.RESERVATION), b=refused(Constraint.RESOURCE))
+    assert [notice.regarding.name for notice in desk.said] == ["b"]
+    assert desk.value(UNSCHEDULABLE) == 1
+    assert set(desk.feed.snapshot().ledger.decisions) == {"uid-default-a", "uid-default-b"}
+
+
+def test_nothing_left_to_place_takes_the_last_word_back():
+    desk = Desk(pod("a"))
+    desk.record(a=refused(Constraint.RESOURCE))
+    assert desk.value(UNSCHEDULABLE) == 1
+    desk.recorder.nothing_to_place()
+    assert desk.value(UNSCHEDULABLE) == 0
