@@ -64,6 +64,9 @@ class CompiledCatalogue:
         self.instance_types: Final = tuple(row.instance_type for row in rows)
         self.names: Final = tuple(row.instance_type.name for row in rows)
         numbers = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
+        self.name_array: Final = np.array(self.names, dtype=np.object_)
+        self.has_twins: Final = len(numbers) < self.size
+        """Whether some type has several rows."""
         self.type_numbers: Final = np.array([numbers[n] for n in self.names], dtype=np.intp)
         """The number of each row's instance type; rows of one type share it."""
         self.all_bits: Final = (1 << self.size) - 1

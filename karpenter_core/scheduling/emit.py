@@ -21,8 +21,10 @@ from karpenter_core.scheduling.volumes import is_attach_resource
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from numpy.typing import NDArray
+
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.signatures import ClaimSignature
@@ -40,7 +42,7 @@ class Machine:
 
     claim: ClaimSignature
     used: Amounts
-    rows: tuple[int, ...]
+    rows: Columns
     names: tuple[str, ...]
     price_per_hour: float
 
@@ -86,7 +88,8 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
     nodes, signatures = engine.nodes, engine.compiled.signatures
     plan = FinishedPlan(engine=engine, left=sum(engine.left.values()))
     known: dict[tuple[int, bytes], Machine | None] = {}
-    filled = np.flatnonzero(nodes.used[:, nodes.existing :].any(axis=0)) + nodes.existing
+    is_filled: NDArray[np.bool_] = np.any(nodes.used[:, nodes.existing :], axis=0)
+    filled = np.flatnonzero(is_filled) + nodes.existing
     for column in filled.tolist():
         signature, used = int(nodes.signature[column]), nodes.used[:, column]
         key = (signature, used.tobytes())
@@ -115,22 +118,24 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
 def _machine(claim: ClaimSignature, used: Amounts, compiled: CompiledProblem) -> Machine | None:
     """Right-size; None when the list cut to its maximum misses `minValues`."""
     options = compiled.options
+    catalogue = claim.pool.catalogue
     chosen = claim.fitting(used)
-    rows = tuple(int(row) for row in claim.rows[chosen])
-    all_names = claim.pool.catalogue.names
-    names = tuple(dict.fromkeys(all_names[row] for row in rows))
+    rows = claim.rows[chosen]
+    names = catalogue.name_array[rows].tolist()
+    if catalogue.has_twins:
+        names = list(dict.fromkeys(names))
     if len(names) > options.max_instance_types:
         names = names[: options.max_instance_types]
-        kept = set(names)
-        chosen &= np.array([all_names[int(row)] in kept for row in claim.rows], dtype=np.bool_)
-        rows = tuple(row for row in rows if all_names[row] in kept)
+        numbers = list(dict.fromkeys(catalogue.type_numbers[rows].tolist()))[: len(names)]
+        chosen &= np.isin(catalogue.type_numbers[claim.rows], numbers)
+        rows = claim.rows[chosen]
         if options.min_values is MinValuesPolicy.STRICT and claim.min_values_missing(chosen):
             return None
     return Machine(
         claim=claim,
         used=used,
         rows=rows,
-        names=names,
+        names=tuple(names),
         price_per_hour=float(claim.prices_and_groups[0][rows[0]]),
     )
 
@@ -211,7 +216,7 @@ class _Draft:
 
 def _draft(machine: Machine, compiled: CompiledProblem) -> _Draft:
     claim, pool, catalogue = machine.claim, machine.claim.pool, machine.claim.pool.catalogue
-    rows = np.array(machine.rows, dtype=np.intp)
+    rows = machine.rows
     group = catalogue.groups[int(claim.prices_and_groups[1][rows[0]])]
     requirements = (
         claim.requirements.without(_NEVER_LISTED)
@@ -257,7 +262,7 @@ def _draft(machine: Machine, compiled: CompiledProblem) -> _Draft:
 def _offered_capacity_types(machine: Machine) -> frozenset[str]:
     """Return the capacity types under which some listed type can really be bought."""
     claim, catalogue = machine.claim, machine.claim.pool.catalogue
-    rows = np.array(machine.rows, dtype=np.intp)
+    rows = machine.rows
     allowed = catalogue.allowed_groups(claim.requirements, claim.pool.well_known)
     return frozenset(
         catalogue.groups[number].capacity_type

@@ -41,6 +41,9 @@ __all__ = ["Engine", "Task"]
 _TOLERATED_RISE: Final = 1.05
 """Pods whose wishes make a claim's machine dearer than that (on-demand only …) get another one."""
 
+_FIRST_LOOK: Final = 16
+"""Nodes whose room first-fit computes at once; most pods find a place among the first."""
+
 _LIKELY_FILLED: Final = 0.9
 """The part of the room on open claims that later pods will find use for."""
 
@@ -88,6 +91,9 @@ class Engine:
         """What is left of each pool's limits."""
         self.left: Final = dict[int, int]()
         """Pods that found no place, by class."""
+        self._asked: Final = tuple(
+            tuple(column.nonzero()[0].tolist()) for column in compiled.requests.T
+        )
         self._opener: Final = Opener(self)
         self._tables: Final = dict[tuple[int, tuple[Pin, ...]], _Table]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
@@ -134,7 +140,7 @@ class Engine:
         if pod_class.blocked is not None:
             return left
         request = self.compiled.requests[:, index]
-        asked = tuple(int(line) for line in np.flatnonzero(request))
+        asked = self._asked[index]
         for rung, ties in zip(pod_class.rungs, self.compiled.ties[index], strict=True):
             task = Task(
                 index=index,
@@ -227,18 +233,49 @@ class Engine:
             return none, np.empty(0, dtype=np.int64)
         table = self._table(task.ask, pins)
         free, request = nodes.free, task.request
-        able = table.met[nodes.signature] >= 0
-        for line in task.asked:
+        first, *others = task.asked
+        able = free[first] >= request[first]
+        for line in others:
             able &= free[line] >= request[line]
+        if table.refuses:
+            able &= table.good[nodes.signature]
         if caps.open is not None:
             able &= caps.open > 0
-        columns = np.flatnonzero(able)
+        columns = able.nonzero()[0]
         if task.pod_class.shared_volumes and len(columns):
             columns = self._attachable(task, columns)
         if not len(columns):
             return none, np.empty(0, dtype=np.int64)
-        rooms = free[task.asked[0], columns] // request[task.asked[0]]
-        for line in task.asked[1:]:
+        if self.profile.tight or not table.uneven:
+            columns, rooms = self._exact_rooms(task, table, columns, caps)
+            if self.profile.tight and len(columns) > 1:
+                columns, rooms = self._ranked(columns, rooms, left)
+            return columns, rooms
+        return self._first_rooms(task, table, columns, caps, left)
+
+    def _first_rooms(
+        self, task: Task, table: _Table, columns: Columns, caps: HostCaps, left: int
+    ) -> tuple[Columns, Amounts]:
+        """Look at nodes in their order until enough room is found."""
+        parts: list[tuple[Columns, Amounts]] = []
+        start, size, total = 0, _FIRST_LOOK, 0
+        while start < len(columns) and total < left:
+            part = self._exact_rooms(task, table, columns[start : start + size], caps)
+            parts.append(part)
+            total += int(part[1].sum())
+            start, size = start + size, size * 4
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([c for c, _ in parts]), np.concatenate([r for _, r in parts])
+
+    def _exact_rooms(
+        self, task: Task, table: _Table, columns: Columns, caps: HostCaps
+    ) -> tuple[Columns, Amounts]:
+        """Return how many pods each of some nodes takes; those that take none are left out."""
+        free, request = self.nodes.free, task.request
+        first, *others = task.asked
+        rooms = free[first, columns] // request[first]
+        for line in others:
             np.minimum(rooms, free[line, columns] // request[line], out=rooms)
         if caps.open is not None:
             np.minimum(rooms, caps.open[columns], out=rooms)
@@ -247,13 +284,11 @@ class Engine:
         if table.uneven and self._correct(task, table, columns, rooms):
             kept = rooms > 0
             columns, rooms = columns[kept], rooms[kept]
-        if self.profile.tight and len(columns) > 1:
-            columns, rooms = self._ranked(columns, rooms, left)
         return columns, rooms
 
     def _ranked(self, columns: Columns, rooms: Amounts, left: int) -> tuple[Columns, Amounts]:
         """Order nodes: those that are there as they come, then planned ones, the fullest first."""
-        start = int(columns.searchsorted(self.nodes.existing))
+        start = int(np.count_nonzero(columns < self.nodes.existing))
         if start and int(rooms[:start].sum()) >= left:
             return columns[:start], rooms[:start]
         planned = columns[start:]
@@ -280,7 +315,10 @@ class Engine:
             table.reserve(max(fresh))
             for number in fresh:
                 met = table.met[number] = signatures.meet(number, ask, pins)
-                if met != NO_MATCH:
+                if met == NO_MATCH:
+                    table.refuses = True
+                else:
+                    table.good[number] = True
                     changes = met != number
                     table.changes |= changes
                     if signatures.is_claim(number):
@@ -291,22 +329,22 @@ class Engine:
     def _correct(self, task: Task, table: _Table, columns: Columns, rooms: Amounts) -> bool:
         """Make rooms exact where the largest amounts alone do not tell; say whether any changed."""
         nodes, signatures = self.nodes, self.compiled.signatures
-        start = int(columns.searchsorted(nodes.existing))
+        start = int(np.count_nonzero(columns < nodes.existing))
         planned, changed_any = columns[start:], False
         numbers = nodes.signature[planned]
-        for number in np.unique(numbers):
+        for number in sorted(set(numbers.tolist())):
             met = int(table.met[number])
             claim = signatures.claim(met)
             changed = met != number
             if not changed and not claim.is_ragged:
                 continue
             changed_any = True
-            places = np.flatnonzero(numbers == number) + start
+            places = (numbers == number).nonzero()[0] + start
             those = columns[places]
             is_open = nodes.row[those] == NO_ROW
             if changed:
                 measured = places[~is_open]
-                refused = self._refused_rows(signatures.claim(int(number)), claim)
+                refused = self._refused_rows(signatures.claim(number), claim)
                 rooms[measured[refused[nodes.row[columns[measured]]]]] = 0
             opened = places[is_open]
             exact = claim.rooms(nodes.used[:, columns[opened]], task.request)
@@ -389,7 +427,7 @@ class Engine:
         if not changed.any():
             return
         columns, before = columns[changed], before[changed]
-        for number in np.unique(before):
+        for number in sorted(set(before.tolist())):
             after = int(met[number])
             those = columns[before == number]
             nodes.become(those[those < nodes.existing], after, None)
@@ -458,14 +496,17 @@ def _one(count: int) -> Amounts:
 class _Table:
     """What each signature becomes when pods join, by number.
 
-    `changes`: some become another one; `uneven`: the rooms of some claims need correction.
+    `good` are those that take the pods at all (`refuses`: not all do). `changes`: some become
+    another one; `uneven`: the rooms of some claims need correction.
     """
 
-    __slots__ = ("changes", "done", "met", "uneven")
+    __slots__ = ("changes", "done", "good", "met", "refuses", "uneven")
 
     def __init__(self) -> None:
         self.met: Columns = np.full(16, _UNKNOWN, dtype=np.intp)
+        self.good: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
         self.done = 0
+        self.refuses = False
         self.changes = False
         self.uneven = False
 
@@ -474,6 +515,7 @@ class _Table:
         if number >= len(self.met):
             extra = max(number + 1, 2 * len(self.met)) - len(self.met)
             self.met = np.pad(self.met, (0, extra), constant_values=_UNKNOWN)
+            self.good = np.pad(self.good, (0, extra))
 
 
 def _present_volumes(compiled: CompiledProblem) -> dict[str, Amounts]:

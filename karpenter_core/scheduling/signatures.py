@@ -238,7 +238,7 @@ class ClaimSignature:
     def _rooms(
         machines: NDArray[np.int64], used: NDArray[np.int64], request: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        asked = np.flatnonzero(request)
+        asked = request.nonzero()[0]
         most = np.zeros(used.shape[1], dtype=np.int64)
         for machine in machines.T:
             spare = machine[:, None] - used
