@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.cluster import Cluster
     from karpenter_core.scheduling.problem import (
         CheapestOffering,
+        Constraint,
         PlannedNodeClaim,
         SchedulingPlan,
         Unschedulable,
@@ -94,9 +95,18 @@ def hold(pod: PodView) -> str:
     )
 
 
-def constraint_of_ignored(ignored: IgnoredPod) -> str:
-    """Return which constraint keeps a pod from being asked about: its volumes or its selectors."""
-    return "volume" if ignored.pod.shape.volumes else "requirement"
+def constraint_of_ignored(cluster: Cluster, ignored: IgnoredPod) -> Constraint:
+    """Return which constraint keeps a pod from being asked about: its selectors or its volumes."""
+    from karpenter_core.scheduling.pod_selectors import selector_error
+    from karpenter_core.scheduling.problem import Constraint
+
+    problem = cluster.input.problem
+    shape = ignored.pod.shape
+    if ignored.silent or selector_error(
+        shape, well_known=problem.well_known, aliases=problem.aliases
+    ):
+        return Constraint.REQUIREMENT
+    return Constraint.VOLUME
 
 
 def _unschedulable(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
@@ -108,7 +118,7 @@ def _unschedulable(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
         if why is not None:
             pending[pod.key] = _reasons(why)
     for ignored in cluster.input.ignored:
-        constraint = constraint_of_ignored(ignored)
+        constraint = constraint_of_ignored(cluster, ignored).value
         reason = {"constraint": constraint, "detail": ignored.reason, "closest": ""}
         pending[ignored.pod.key] = {
             "message": ignored.reason,

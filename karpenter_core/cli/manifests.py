@@ -143,6 +143,8 @@ def _documents(name: str, text: str) -> list[Any]:
                     f"{name}: line {error.lineno}: is not JSON: {error.msg} (column {error.colno})"
                 )
                 raise BadInputError(message) from error
+        except RecursionError as error:
+            raise BadInputError(f"{name}: is nested too deeply") from error
     return _yaml_documents(name, text)
 
 
@@ -169,10 +171,12 @@ def _yaml_documents(name: str, text: str) -> list[Any]:
 
     try:
         return list(yaml.load_all(text, Loader=_yaml_loader()))
+    except RecursionError as error:
+        raise BadInputError(f"{name}: is nested too deeply") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" line {mark.line + 1}:"
-        problem = getattr(error, "problem", None) or str(error)
+        problem = " ".join((getattr(error, "problem", None) or str(error)).split())
         raise BadInputError(f"{name}:{line} is not YAML: {problem}") from error
 
 

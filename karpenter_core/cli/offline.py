@@ -9,16 +9,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
+from karpenter_core.cli.admission import decoding_error, quantity_error, shape_error
 from karpenter_core.cli.cluster import PlacedObject
 from karpenter_core.cli.manifests import DAEMON_SET_PODS, Entry
 from karpenter_core.cli.served import complete
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import PodShape
     from karpenter_core.api.schema import SchemaValidator
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.provider.contract import LabelClasses
@@ -60,6 +62,8 @@ class ObjectReader:
         }
         self._validators: Final = dict[tuple[str, str], "SchemaValidator"]()
         self._skipped: Final = dict[str, int]()
+        self._unknown: Final = list[str]()
+        self._sound: Final = dict[int, "PodShape"]()
 
     def read_all(self, entries: Sequence[Entry]) -> list[PlacedObject]:
         """Return the objects that scheduling reads, completed and judged.
@@ -77,10 +81,11 @@ class ObjectReader:
         return placed
 
     def notes(self) -> tuple[str, ...]:
-        """Say which objects were not looked at."""
-        return tuple(
+        """Say which objects and fields were not looked at."""
+        skipped = (
             f"ignored: {count} of kind {kind}" for kind, count in sorted(self._skipped.items())
         )
+        return (*skipped, *self._unknown)
 
     def _is_read(self, entry: Entry) -> bool:
         if self.codecs.find(entry.group, entry.kind) is not None:
@@ -94,13 +99,31 @@ class ObjectReader:
 
     def _read(self, entry: Entry) -> Object:
         from karpenter_core.api.nodepool import NodePool
+        from karpenter_core.api.records import DaemonSetView, PodView
         from karpenter_core.kube.objects import view_from_manifest
 
         try:
             found = view_from_manifest(self._judged(entry), self.codecs)
         except BadInputError as error:
-            raise BadInputError(f"{entry.where}: {error}") from error
+            raise BadInputError(f"{entry.where}: {_located(error, entry)}") from error
+        except UnicodeEncodeError as error:
+            raise BadInputError(f"{entry.where}: {entry.title!a}: is no text") from error
+        if isinstance(found, PodView):
+            self._check_shape(found.shape, entry)
+        elif isinstance(found, DaemonSetView):
+            self._check_shape(found.template, entry)
         return self._ready(found) if isinstance(found, NodePool) else found
+
+    def _check_shape(self, shape: PodShape, entry: Entry) -> None:
+        """Refuse a pod that an API server would refuse; pods alike are judged once."""
+        if id(shape) in self._sound:
+            return
+        error = shape_error(shape)
+        if not error and min(shape.requests.values()) < 0:
+            error = quantity_error(entry.manifest)
+        if error:
+            raise BadInputError(f"{entry.where}: {entry.title}: {error}")
+        self._sound[id(shape)] = shape
 
     def _judged(self, entry: Entry) -> dict[str, Any]:
         """Default and judge an object of our own kinds as the API server would."""
@@ -120,6 +143,10 @@ class ObjectReader:
         errors = validator.validate(judged)
         if errors:
             raise BadInputError(f"{entry.title}: {describe_errors(errors)}")
+        self._unknown.extend(
+            f"{entry.where}: {entry.title}: {field}: unknown field, ignored"
+            for field in _dropped(entry.manifest, judged, "")
+        )
         return judged
 
     def _ready(self, pool: NodePool) -> NodePool:
@@ -142,6 +169,30 @@ class ObjectReader:
             pool, type=NODE_CLASS_READY, status=TRUE, reason=NODE_CLASS_READY, now=beginning
         )
         return with_validation(pool, now=beginning, rules=rules)
+
+
+def _located(error: BadInputError, entry: Entry) -> str:
+    """Say what is wrong with an object, the field first."""
+    title, separator, text = str(error).partition('": ')
+    if not separator:
+        return str(error)
+    return f"{title}{separator}{quantity_error(entry.manifest) or decoding_error(text, entry.manifest)}"
+
+
+def _dropped(given: Any, kept: Any, path: str) -> Iterator[str]:
+    """Name the fields that were given and are not known."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        known = cast("dict[str, Any]", kept)
+        for name, value in cast("dict[str, Any]", given).items():
+            inner = f"{path}.{name}" if path else name
+            if name in known:
+                yield from _dropped(value, known[name], inner)
+            elif value is not None:
+                yield inner
+    elif isinstance(given, list) and isinstance(kept, list):
+        pairs = zip(cast("list[Any]", given), cast("list[Any]", kept), strict=False)
+        for number, (item, known_item) in enumerate(pairs):
+            yield from _dropped(item, known_item, f"{path}[{number}]")
 
 
 def _refuse_twins(entries: Iterable[Entry]) -> None:

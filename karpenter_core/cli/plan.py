@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from karpenter_core.cli.source import Output, PackingMode, Source
+from karpenter_core.cli.source import Output, PackingMode, Source, help_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from karpenter_core.cli.cluster import Cluster
     from karpenter_core.scheduling.problem import SchedulingPlan
 
@@ -24,14 +26,15 @@ __all__ = ["plan", "print_notes", "register", "solved"]
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("plan", short_help="Show which nodes would be launched for pending pods.")(plan)
+    summary = "Show which nodes would be launched for pending pods."
+    app.command("plan", help=help_of(plan), short_help=summary)(plan)
 
 
 def plan(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE]...",
+            metavar="FILE",
             help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
             "standard input.",
             show_default=False,
@@ -99,7 +102,9 @@ def plan(
         "readSeconds": round(read - started, 6),
         "solveSeconds": round(time.perf_counter() - read, 6),
     }
-    print_notes(question.cluster)
+    unused = question.cluster.unusable_pools.items()
+    print_notes(question.cluster.notes)
+    print_notes(f'NodePool "{name}" is not used: {why}' for name, why in unused)
     if output is Output.JSON:
         json.dump(document, sys.stdout, indent=2)
         print()
@@ -117,9 +122,7 @@ def solved(cluster: Cluster) -> SchedulingPlan:
     return solve(cluster.input.problem, cluster.options)
 
 
-def print_notes(cluster: Cluster) -> None:
+def print_notes(notes: Iterable[str]) -> None:
     """Say on stderr what people should know beside the result."""
-    for note in cluster.notes:
+    for note in notes:
         print(f"karpenter: note: {note}", file=sys.stderr)
-    for name, why in cluster.unusable_pools.items():
-        print(f'karpenter: note: NodePool "{name}" is not used: {why}', file=sys.stderr)

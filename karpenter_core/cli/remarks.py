@@ -56,7 +56,7 @@ def _why_unusable(pool: NodePool, snapshot: Snapshot, problem: str) -> str:
         return f"no loaded provider serves {ref.kind}.{ref.group}"
     conditions = [
         find(pool.status.conditions, name)
-        for name in (*VALIDATION_SUCCEEDED, NODE_CLASS_READY, READY)
+        for name in (VALIDATION_SUCCEEDED, NODE_CLASS_READY, READY)
     ]
     for condition in conditions:
         if condition is not None and condition.status != "True":

@@ -6,6 +6,7 @@ to the cluster that is planned for.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from karpenter_core.cli.cluster import Cluster
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.manager import Plugins
     from karpenter_core.scheduling.problem import SolveOptions
 
-__all__ = ["Output", "PackingMode", "Question", "Source"]
+__all__ = ["Output", "PackingMode", "Question", "Source", "help_of"]
 
 
 class Output(StrEnum):
@@ -45,6 +47,7 @@ class Question:
 
     cluster: Cluster
     before: Cluster | None = None
+    is_live: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +141,9 @@ class Source:
 
             plain = await build([PlacedObject(CLUSTER, found) for found in listing.objects])
             if not self.files:
-                return Question(cluster=plain)
+                return Question(cluster=plain, is_live=True)
             changed = await build(overlaid(listing.objects, additions), *reader.notes())
-            return Question(cluster=changed, before=plain)
+            return Question(cluster=changed, before=plain, is_live=True)
 
     def _plugins_and_settings(self) -> tuple[Plugins, Settings]:
         from karpenter_core.operator.settings import load_settings, selected_plugins
@@ -166,6 +169,12 @@ class Source:
         if self.packing is not None:
             options = replace(options, packing=Packing(self.packing.value))
         return options
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """Return a command's docstring with each paragraph on one line, to be wrapped when shown."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _log_to_stderr() -> None:

@@ -12,9 +12,28 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["counted", "first_name", "heading", "plain", "print_plan", "table"]
+__all__ = [
+    "amount_text",
+    "counted",
+    "first_name",
+    "heading",
+    "plain",
+    "print_explanation",
+    "print_plan",
+    "table",
+]
 
 _SHOWN_PODS: Final = 20
+_SMALL: Final = 0.00005
+"""Prices below this would show as nothing with four decimals."""
+_STATES: Final = {
+    "bound": "on a node",
+    "ended": "done",
+    "existing": "goes to a machine that is there",
+    "held": "waits, and not for a node",
+    "launch": "a node will be launched",
+    "unschedulable": "stays pending",
+}
 
 
 def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
@@ -32,6 +51,49 @@ def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = N
     _say(console, _summary(document))
     if before is not None:
         _say(console, f"without the files: {_summary(before)}")
+
+
+def print_explanation(document: Mapping[str, Any]) -> None:
+    """Show what is to be said of one pod."""
+    console = Console()
+    _say(console, f"{document['pod']}: {_STATES[document['state']]}")
+    pools: dict[str, dict[str, Any]] = document["pools"]
+    if document["state"] != "unschedulable" or not pools:
+        _say(console, document["message"])
+    unusable: dict[str, str] = document["unusablePools"]
+    if not pools and not (unusable and document["state"] == "unschedulable"):
+        return
+    made = table("NodePool", "verdict")
+    for name, pool in pools.items():
+        made.add_row(plain(name), plain(_verdict(pool)))
+    for name, why in unusable.items():
+        made.add_row(plain(name), plain(f"not used: {why}"))
+    console.print(made)
+
+
+def _verdict(pool: Mapping[str, Any]) -> str:
+    """Write what a pool says of a pod: what it would launch, or what to change."""
+    if pool["fits"]:
+        return (
+            f"could take it: {_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
+        )
+    lines = [f"{pool['constraint']}: {pool['detail']}"]
+    if pool["closest"]:
+        lines.append(f"closest: {pool['closest']}")
+    return "\n".join([*lines, f"would help: {pool['remedy']}"])
+
+
+def _offering(cheapest: Mapping[str, Any]) -> str:
+    return f"{cheapest['instanceType']} {cheapest['zone']} {cheapest['capacityType']}"
+
+
+def _price(cheapest: Mapping[str, Any]) -> str:
+    return amount_text(cheapest["price"])
+
+
+def amount_text(amount: float) -> str:
+    """Write an amount of money with four decimals, a very small one with two digits."""
+    return f"{amount:.4f}" if amount == 0 or amount >= _SMALL else f"{amount:.2g}"
 
 
 def heading(console: Console, text: str) -> None:
@@ -74,14 +136,14 @@ def _summary(document: Mapping[str, Any]) -> str:
     placed = sum(len(claim["pods"]) for claim in claims)
     kept = sum(len(pods) for pods in document["existingNodes"].values())
     compared = [
-        f"{name}: {amount:.4f}"
+        f"{name}: {amount_text(amount)}"
         for name, amount in (("first-fit", cost["firstFit"]), ("at least", cost["lowerBound"]))
         if amount is not None
     ]
     left = len(document["unschedulable"])
     return (
         f"{counted(len(claims), 'node')} to launch for {counted(placed, 'pod')} at "
-        f"{cost['hourly']:.4f} per hour ({', '.join(compared)}); "
+        f"{amount_text(document['cost']['hourly'])} per hour ({', '.join(compared)}); "
         f"{counted(kept, 'pod')} on nodes that are there; "
         f"{counted(left, 'pod')} stay{'s' if left == 1 else ''} pending"
     )
@@ -93,11 +155,17 @@ def _claims_table(claims: list[dict[str, Any]]) -> Table:
         key = (claim["nodePool"], *claim["cheapest"].values(), len(claim["instanceTypes"]))
         groups.setdefault(key, []).append(claim)
     made = table("pool", "cheapest offering", "pods", numbers=("nodes", "types", "price/h"))
-    for (pool, name, zone, kind, price, types), members in groups.items():
-        pods = [pod for claim in members for pod in claim["pods"]]
-        offering = plain(f"{name} {zone} {kind}")
-        numbers = (str(len(members)), str(types), f"{price:.4f}")
-        made.add_row(plain(pool), offering, plain(first_name(pods)), *numbers)
+    for members in groups.values():
+        claim = members[0]
+        pods = [pod for member in members for pod in member["pods"]]
+        made.add_row(
+            plain(claim["nodePool"]),
+            plain(_offering(claim["cheapest"])),
+            plain(first_name(pods)),
+            str(len(members)),
+            str(len(claim["instanceTypes"])),
+            _price(claim["cheapest"]),
+        )
     return made
 
 
@@ -122,10 +190,10 @@ def _pending_table(pending: dict[str, Any]) -> Table:
 
 
 def _reason(why: dict[str, Any]) -> str:
-    """Write a line for each pool, or what holds for all of them."""
+    """Write a line for each reason, with the pools that it holds for."""
     pools: dict[str, dict[str, str]] = why["pools"]
-    if len({pool["detail"] for pool in pools.values()}) < len(pools) or not pools:
-        return why["message"]
-    return "\n".join(
-        f"{name}: {pool['constraint']}: {pool['detail']}" for name, pool in pools.items()
-    )
+    reasons: dict[str, list[str]] = {}
+    for name, pool in pools.items():
+        reasons.setdefault(f"{pool['constraint']}: {pool['detail']}", []).append(name)
+    lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return "\n".join(lines) or why["message"]

@@ -1,0 +1,117 @@
+"""`karpenter explain pod`: where a pod goes, or what keeps it from each NodePool.
+
+The answer is the plan's own: the same problem is solved, and what it says of the pod is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from karpenter_core.cli.source import Output, PackingMode, Source, help_of
+
+if TYPE_CHECKING:
+    from karpenter_core.cli.source import Question
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    explain = typer.Typer(
+        no_args_is_help=True, help="Say why something is as it is: why a pod is pending."
+    )
+    summary = "Say where a pod goes, or why it stays pending."
+    explain.command("pod", help=help_of(pod), short_help=summary)(pod)
+    explain.callback()(_explain)
+    app.add_typer(explain, name="explain")
+
+
+def _explain() -> None:
+    """Say why something is as it is: why a pod is pending."""
+
+
+def pod(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAMESPACE/NAME", help="The pod; without a namespace it is `default`."
+        ),
+    ],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
+            "standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Explain from the objects in the files alone.")
+    ] = False,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(help="Kubeconfig of the cluster; as for `karpenter run` if left out."),
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="Context within the kubeconfig; its current one if left out.")
+    ] = None,
+    instance_types_file: Annotated[
+        Path | None,
+        typer.Option(help="Catalogue of instance types (JSON) in place of the providers' own."),
+    ] = None,
+    ignore_preferences: Annotated[
+        bool, typer.Option("--ignore-preferences", help="Do not try preferences of pods.")
+    ] = False,
+    packing: Annotated[
+        PackingMode | None,
+        typer.Option(help="As for `karpenter plan`.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="How to show the answer.")
+    ] = Output.TABLE,
+) -> None:
+    """Say where a pod goes, or for each NodePool the first constraint that keeps it out.
+
+    With the constraint comes the instance type that misses least, and what would have to change.
+    Reads the current cluster (get and list only), with FILEs laid over it, or with --offline the
+    FILEs alone.
+
+    Exit code: 0 when there is an answer, whatever it is; 2 when there is no such pod, or files,
+    settings or the cluster cannot be used.
+    """
+    source = Source(
+        files=tuple(files or ()),
+        offline=offline,
+        kubeconfig=kubeconfig,
+        context=context,
+        instance_types_file=instance_types_file,
+        ignore_preferences=ignore_preferences,
+        packing=packing,
+    )
+    question = asyncio.run(source.read())
+    document = _answer(question, name if "/" in name else f"default/{name}")
+    if output is Output.JSON:
+        json.dump(document, sys.stdout, indent=2)
+        print()
+        return
+    from karpenter_core.cli.plan import print_notes
+    from karpenter_core.cli.tables import print_explanation
+
+    print_notes(question.cluster.notes)
+    print_explanation(document)
+
+
+def _answer(question: Question, key: str) -> dict[str, object]:
+    from karpenter_core.cli.explanation import explanation, find_pod
+    from karpenter_core.cli.plan import solved
+
+    cluster = question.cluster
+    found = find_pod(cluster, key)
+    return explanation(cluster, found, solved(cluster), is_live=question.is_live)
