@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.catalogues import Seller
     from karpenter_core.provider.contract import LabelClasses
     from karpenter_core.scheduling.problem import SolveOptions
@@ -52,6 +53,7 @@ async def build_cluster(
     now: datetime,
     options: SolveOptions,
     labels: LabelClasses,
+    default_spread: tuple[TopologySpread, ...] = (),
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> Cluster:
@@ -89,6 +91,7 @@ async def build_cluster(
         now=now,
         well_known=labels.well_known,
         aliases={**ALIASES, **labels.aliases},
+        default_spread=default_spread,
         unsupported_volumes=VolumesUnsupported(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,
