@@ -1,144 +1,220 @@
-"""How fast and how cheap the solver plans: `python benchmarks/scheduling.py [case …] [--json]`.
+"""How fast and how cheap the solver plans.
 
-Cases are solved cold (nothing compiled, nothing cached), each in a process of its own so that
-memory is that case's. Times are CPU seconds of the whole solve; the longest step is how long the
-planner keeps its thread before it yields. `mixed-N` are N pods of 50 shapes, `daemons` adds four
-DaemonSets, `nodes` solves against 1,000 existing nodes.
+    python benchmarks/scheduling.py                            the usual cases
+    python benchmarks/scheduling.py diverse-5000/real --runs 5
+    python benchmarks/scheduling.py --peer --peer-pods 5000    beside Karpenter's own scheduler
+    python benchmarks/scheduling.py --gates [S1 C2 ...]        what a release must hold
+
+A case is MIX-COUNT/CATALOGUE[/OPTION...] (benchmarks/inputs.py). Every run is a process of its own,
+so that nothing is warm and memory is that run's; shown is the run of median time. Plans of one case
+must be the same in all of them. What is timed stands in benchmarks/measure.py, for the peer in
+benchmarks/peer/main.go: both solve cold, from pods and instance types in memory to claims.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
-import resource
+import os
+import statistics
 import subprocess
 import sys
-import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
 
-from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, ZONE
-from karpenter_core.scheduling.problem import Packing, SolveOptions
-from karpenter_core.scheduling.solve import solve_steps
-from karpenter_core.testing.builders import (
-    catalogue,
-    daemon,
-    existing_node,
-    node_pool,
-    pods,
-    problem,
-)
-from karpenter_provider_kwok.catalogue import load_catalogue
-from karpenter_provider_kwok.catalogue_default import ZONES, default_catalogue_text
+from benchmarks import peer
+from benchmarks.inputs import CASE_FORM, load
+from benchmarks.measure import Row, measure
+from karpenter_core.scheduling.problem import Packing, Problem, SchedulingPlan
 
-if TYPE_CHECKING:
-    from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.problem import Problem
+__all__ = ["Bench", "main"]
 
-CASES = (
-    "plain-50", "plain-500", "plain-3000", "plain-10000",
-    "mixed-500", "mixed-5000", "mixed-20000", "daemons-5000", "nodes-5000",
+CASES: Final = (
+    *(f"diverse-{count}/fake400" for count in (1, 50, 100, 500, 1000, 2000, 5000, 10000, 20000)),
+    "respect-4000/fake400", "ignore-4000/fake400",
+    *(f"diverse-{count}/real" for count in (100, 1000, 5000, 20000, 50000)),
+    "diverse-5000/real/on-demand", "diverse-5000/real/daemons", "diverse-100/real/nodes",
+    *(f"generic-{count}/real" for count in (1000, 5000, 50000)),
+    "generic-5000/real/on-demand", "generic-5000/fake400",
+    "deployments-500/real", "deployments-2000/real",
 )  # fmt: skip
-SHAPES = 50
-CPUS = ("100m", "250m", "500m", "1", "1500m", "3")
-MEMORIES = ("128Mi", "256Mi", "512Mi", "1Gi", "2Gi", "4Gi", "12Gi")
+OPENB: Final = "openb/aws"
+PEER_PODS: Final = 1000
+
+COLUMNS: Final = (
+    ("pods", 6, "{row.pods}"),
+    ("seconds", 9, "{row.seconds:.3f}"),
+    ("cpu", 8, "{row.cpu_seconds:.3f}"),
+    ("pods/s", 8, "{row.pods_per_second:.0f}"),
+    ("step ms", 8, "{row.longest_step_ms:.1f}"),
+    ("pending", 8, "{row.pending}"),
+    ("nodes", 6, "{row.nodes}"),
+    ("$/h", 9, "{row.cost:.2f}"),
+    ("bound", 9, "{row.bound:.2f}"),
+    ("above", 7, "{row.above_bound:.1%}"),
+    ("1st fit", 9, "{row.first_fit:.2f}"),
+    ("5th", 9, "{row.cost_5th:.2f}"),
+    ("15th", 9, "{row.cost_15th:.2f}"),
+    ("MiB", 6, "{row.peak_rss_mib:.0f}"),
+)
+"""Head, width and text of a row's columns; what a row does not have stays empty."""
 
 
-def mixed_pods(count: int, seed: int = 42) -> list[PodView]:
-    """Make pods of 50 shapes, a third of which choose zone, architecture or capacity type."""
-    draw = random.Random(seed)
-    selectors: list[dict[str, str]] = [
-        {}, {}, {}, {}, {ZONE: ZONES[0]}, {ARCH: "amd64"}, {CAPACITY_TYPE: "on-demand"},
-    ]  # fmt: skip
-    made: list[PodView] = []
-    for number in range(SHAPES):
-        made += pods(
-            count // SHAPES,
-            f"app-{number}",
-            cpu=draw.choice(CPUS),
-            memory=draw.choice(MEMORIES),
-            node_selector=draw.choice(selectors),
-        )
-    return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Where inputs are, and how solvers are run."""
+
+    trace: Path | None = None
+    prices: Path | None = None
+    daemons: bool = False
+    packing: Packing = Packing.VALUE
+    verify: bool = False
+
+    def named(self, case: str) -> str:
+        """Return the case with the options that all cases have."""
+        return f"{case}/daemons" if self.daemons and "daemons" not in case.split("/") else case
+
+    def ours(self, case: str, *, runs: int = 1, work_units: int = 0) -> Row:
+        """Run our solver and return the run of median time.
+
+        Raises:
+            RuntimeError: a run failed, or two runs made different plans.
+        """
+        rows = [self._one(case, work_units) for _ in range(runs)]
+        if len({row.digest for row in rows}) > 1:
+            raise RuntimeError(f"{case}: runs of one problem made different plans")
+        return median(rows)
+
+    def peers(self, case: str, *, runs: int = 1) -> list[Row]:
+        """Run the peer, a process each, and return all rows: its plans differ from run to run."""
+        asked = load(case, trace=self.trace, prices=self.prices)
+        return [read_peer(answer) for _ in range(runs) for answer in peer.run([asked])]
+
+    def _one(self, case: str, work_units: int) -> Row:
+        command = [sys.executable, __file__, "--inside", case, "--packing", self.packing]
+        command += ["--work-units", str(work_units), *(["--verify"] if self.verify else [])]
+        command += ["--trace", str(self.trace)] if self.trace else []
+        command += ["--prices", str(self.prices)] if self.prices else []
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise RuntimeError(f"{case}: {ended.stderr.strip()}")
+        return Row(**json.loads(ended.stdout))
 
 
-def build(case: str) -> Problem:
-    """Build one case over the shipped catalogue."""
-    kind, _, count = case.partition("-")
-    asked = (
-        pods(int(count), cpu="500m", memory="1Gi") if kind == "plain" else mixed_pods(int(count))
+def median(rows: list[Row]) -> Row:
+    """Return the row of median time (of two, the faster)."""
+    return sorted(rows, key=lambda row: row.seconds)[(len(rows) - 1) // 2]
+
+
+def read_peer(answer: dict[str, Any]) -> Row:
+    """Read a row of the peer, which knows more and less than ours."""
+    known = {field.name for field in fields(Row)}
+    return Row(**{key: value for key, value in answer.items() if key in known})
+
+
+def main() -> int:
+    """Measure, print a table or JSON lines; with gates, fail when one does not hold."""
+    arguments = _arguments()
+    bench = Bench(
+        trace=arguments.trace,
+        prices=arguments.prices,
+        daemons=arguments.daemons,
+        packing=Packing(arguments.packing),
+        verify=arguments.verify,
     )
-    types = load_catalogue(default_catalogue_text(), file="(shipped)")
-    made = problem(asked, pools=[node_pool()], catalogue=catalogue(*types))
-    if kind == "daemons":
-        made = replace(
-            made,
-            daemons=tuple(daemon(f"agent-{n}", cpu="125m", memory="192Mi") for n in range(4)),
-        )
-    if kind == "nodes":
-        nodes = [
-            existing_node(f"node-{n:04d}", available={"cpu": f"{n % 40 * 100}m"})
-            for n in range(1000)
-        ]
-        made = replace(made, nodes=tuple(nodes))
-    return made
-
-
-def measure(case: str) -> dict[str, float | int | str]:
-    """Solve one case, cold, and say what came of it."""
-    asked = build(case)
-    row: dict[str, float | int | str] = {"case": case, "pods": len(asked.pods)}
-    for packing in (Packing.FIRST_FIT, Packing.VALUE):
-        longest, started = 0.0, time.process_time()
-        steps = solve_steps(asked, SolveOptions(packing=packing))
-        while True:
-            before = time.process_time()
-            try:
-                next(steps)
-            except StopIteration as end:
-                plan = end.value
-                break
-            finally:
-                longest = max(longest, time.process_time() - before)
-        seconds = time.process_time() - started
-    row |= {
-        "seconds": round(seconds, 4),
-        "pods_per_second": round(len(asked.pods) / seconds),
-        "longest_step_ms": round(longest * 1000, 2),
-        "nodes": len(plan.claims),
-        "pending": len(plan.unschedulable),
-        "cost": round(plan.cost.hourly, 4),
-        "first_fit_cost": round(plan.cost.first_fit or 0.0, 4),
-        "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-    }
-    return row
-
-
-def main() -> None:
-    """Measure each case in a process of its own and print a table, or JSON lines."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", default=CASES, metavar="case", help=", ".join(CASES))
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
     if arguments.inside:
-        print(json.dumps(measure(arguments.cases[0])))
+        print(json.dumps(asdict(_inside(arguments))))
+        return 0
+    if arguments.gates:
+        from benchmarks import gates
+
+        return gates.run(bench, arguments.cases, runs=arguments.runs, as_json=arguments.json)
+    cases = arguments.cases or (*CASES, *([OPENB] if bench.trace and bench.prices else []))
+    for number, case in enumerate(cases):
+        _show(bench, bench.named(case), arguments, head=number == 0)
+    return 0
+
+
+def _show(bench: Bench, case: str, arguments: argparse.Namespace, *, head: bool) -> None:
+    ours = bench.ours(case, runs=arguments.runs, work_units=arguments.work_units)
+    with_peer = arguments.peer and ours.pods <= arguments.peer_pods and not ours.on_running_nodes
+    theirs = bench.peers(case, runs=arguments.runs) if with_peer else []
+    if arguments.json:
+        record = {"solver": "karpenter-core", **asdict(ours), "load": os.getloadavg()[0]}
+        print(json.dumps(record), flush=True)
+        for row in theirs:
+            print(json.dumps({"solver": peer.PEER, **asdict(row)}), flush=True)
         return
-    header = ""
-    for case in arguments.cases:
-        ended = subprocess.run(
-            [sys.executable, __file__, case, "--inside"], capture_output=True, text=True, check=True
+    if head:
+        print(f"{CASE_FORM:32}" + "".join(f"{name:>{width}}" for name, width, _ in COLUMNS))
+    print(f"{case:32}" + _cells(ours), flush=True)
+    for text in ours.violations[:3]:
+        print(f"  VIOLATION {text}", flush=True)
+    if theirs:
+        other = median(theirs)
+        cost = statistics.median(row.cost for row in theirs)
+        print(f"{'  ' + peer.PEER:32}" + _cells(other))
+        print(
+            f"{'  against it':32}  {other.seconds / ours.seconds:.1f} times as fast, "
+            f"{ours.cost / cost - 1:+.1%} cost (5th {_change(ours, theirs, 'cost_5th')}, "
+            f"15th {_change(ours, theirs, 'cost_15th')}), "
+            f"{ours.nodes / max(other.nodes, 1):.2f} times the nodes, load {os.getloadavg()[0]:.1f}",
+            flush=True,
         )
-        row = json.loads(ended.stdout)
-        if arguments.json:
-            print(json.dumps(row), flush=True)
-            continue
-        if not header:
-            header = "  ".join(f"{name:>15}" for name in row)
-            print(header)
-        print("  ".join(f"{value!s:>15}" for value in row.values()), flush=True)
+
+
+def _change(ours: Row, theirs: list[Row], name: str) -> str:
+    usual = statistics.median(getattr(row, name) for row in theirs)
+    return f"{getattr(ours, name) / usual - 1:+.1%}"
+
+
+def _cells(row: Row) -> str:
+    texts: list[str] = []
+    for _, width, form in COLUMNS:
+        try:
+            text = form.format(row=row)
+        except TypeError:  # a column that this row does not have
+            text = ""
+        texts.append(f"{text:>{width}}")
+    return "".join(texts)
+
+
+def _inside(arguments: argparse.Namespace) -> Row:
+    return measure(
+        load(arguments.cases[0], trace=arguments.trace, prices=arguments.prices),
+        packing=Packing(arguments.packing),
+        work_units=arguments.work_units,
+        verify=_verify if arguments.verify else None,
+    )
+
+
+def _verify(problem: Problem, plan: SchedulingPlan) -> list[str]:
+    """Judge a plan by code that shares nothing with the solver."""
+    from tests import verifier
+
+    return verifier.violations(problem, plan)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", metavar="case", help="cases, or with --gates gates")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each case (median shown)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument("--packing", choices=[*Packing], default=Packing.VALUE)
+    parser.add_argument("--work-units", type=int, default=0, help="for variants beyond the default")
+    parser.add_argument("--daemons", action="store_true", help="four DaemonSets in every case")
+    parser.add_argument("--peer", action="store_true", help=f"run {peer.PEER} too (needs go)")
+    parser.add_argument("--peer-pods", type=int, default=PEER_PODS, help="only up to this size")
+    parser.add_argument("--verify", action="store_true", help="judge every plan independently")
+    parser.add_argument("--gates", action="store_true", help="check the release gates")
+    parser.add_argument("--trace", type=Path, help="folder of the openb trace")
+    parser.add_argument("--prices", type=Path, help="list of on-demand prices, for `aws`")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The reference scheduler as a peer: build `peer/`, a program on Karpenter's module, and run it.
+
+The program is kept under `~/.cache/karpenter-core/peer/`, by a digest of its sources. It reads
+documents (`Input.document`) and answers with one row for each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from benchmarks.inputs import Input
+
+__all__ = ["PEER", "build", "run"]
+
+PEER: Final = "Karpenter v1.14.0"
+MODULE: Final = Path(__file__).parent / "peer"
+CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "karpenter-core"
+
+
+def build() -> Path:
+    """Build the program unless it is there; return its path.
+
+    Raises:
+        RuntimeError: there is no `go`, or the build failed (its output is on stderr).
+    """
+    sources = [MODULE / name for name in ("go.mod", "go.sum", "main.go")]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    program = CACHE / "peer" / digest / "peer"
+    if program.exists():
+        return program
+    if shutil.which("go") is None:
+        raise RuntimeError(
+            f"no `go` to build the peer with (its version is in {MODULE / 'go.mod'})"
+        )
+    print("building the peer ...", file=sys.stderr, flush=True)
+    program.parent.mkdir(parents=True, exist_ok=True)
+    scratch = program.with_suffix(f".{os.getpid()}")
+    ended = subprocess.run(
+        ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(scratch), "."],
+        cwd=MODULE,
+        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
+        check=False,
+    )
+    if ended.returncode:
+        raise RuntimeError("the peer cannot be built")
+    scratch.rename(program)
+    return program
+
+
+def run(inputs: Iterable[Input]) -> Iterator[dict[str, Any]]:
+    """Solve problems one after the other in one process; yield a row for each.
+
+    Raises:
+        RuntimeError: the peer failed; the reason is in the message.
+    """
+    with subprocess.Popen(
+        [str(build())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise RuntimeError("the peer has no pipes")
+        for asked in inputs:
+            try:
+                print(json.dumps(asked.document()), file=process.stdin, flush=True)
+                yield json.loads(process.stdout.readline())
+            except (BrokenPipeError, json.JSONDecodeError) as error:
+                process.kill()
+                raise RuntimeError(f"{asked.case}: {process.stderr.read().strip()}") from error
+        process.stdin.close()
