@@ -73,6 +73,10 @@ def pod(
         PackingMode | None,
         typer.Option(help="As for `karpenter plan`.", show_default=False),
     ] = None,
+    scheduler_config: Annotated[
+        str | None,
+        typer.Option(help="Default topology spread, as for `karpenter run`.", show_default=False),
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How to show the answer.")
     ] = Output.TABLE,
@@ -94,6 +98,7 @@ def pod(
         instance_types_file=instance_types_file,
         ignore_preferences=ignore_preferences,
         packing=packing,
+        scheduler_config=scheduler_config,
     )
     question = asyncio.run(source.read())
     document = _answer(question, name if "/" in name else f"default/{name}")

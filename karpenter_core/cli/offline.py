@@ -49,12 +49,17 @@ class ObjectReader:
     """Judges and decodes objects, and refuses two of one name."""
 
     def __init__(
-        self, models: Mapping[tuple[str, str], type[NodeClass]], labels: LabelClasses
+        self,
+        models: Mapping[tuple[str, str], type[NodeClass]],
+        labels: LabelClasses,
+        *,
+        with_selectors: bool = False,
     ) -> None:
+        """`with_selectors` reads Services and what controls pods too, for their default spread."""
         from karpenter_core.api.crd import core_models
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(models.values())
+        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model

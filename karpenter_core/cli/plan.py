@@ -66,6 +66,10 @@ def plan(
             show_default=False,
         ),
     ] = None,
+    scheduler_config: Annotated[
+        str | None,
+        typer.Option(help="Default topology spread, as for `karpenter run`.", show_default=False),
+    ] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How to show the plan.")
     ] = Output.TABLE,
@@ -93,6 +97,7 @@ def plan(
         instance_types_file=instance_types_file,
         ignore_preferences=ignore_preferences,
         packing=packing,
+        scheduler_config=scheduler_config,
     )
     started = time.perf_counter()
     question = asyncio.run(source.read())

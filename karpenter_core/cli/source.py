@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.cluster import Cluster
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.manager import Plugins
@@ -61,6 +62,7 @@ class Source:
     instance_types_file: Path | None = None
     ignore_preferences: bool = False
     packing: PackingMode | None = None
+    scheduler_config: str | None = None
 
     async def read(self) -> Question:
         """Read what the options name.
@@ -88,13 +90,16 @@ class Source:
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.manager import load_plugins
 
+        spread = self._default_spread(Settings())
         entries = read_entries(self.files)
         opening = open_providers(
             load_plugins(), settings={}, instance_types_file=self.instance_types_file
         )
         async with opening as providers:
             labels = providers.label_classes()
-            reader = ObjectReader(providers.node_class_models(), labels)
+            reader = ObjectReader(
+                providers.node_class_models(), labels, with_selectors=bool(spread)
+            )
             objects = reader.read_all(entries)
             return await build_cluster(
                 objects,
@@ -102,6 +107,7 @@ class Source:
                 now=latest_creation(entries),
                 options=self._options(Settings(), most_types(providers)),
                 labels=labels,
+                default_spread=spread,
                 notes=reader.notes(),
             )
 
@@ -116,13 +122,14 @@ class Source:
 
         entries = read_entries(self.files)
         plugins, settings = self._plugins_and_settings()
+        spread = self._default_spread(settings)
         clock = SystemClock()
         opening = open_providers(
             plugins, settings=settings.plugins, instance_types_file=self.instance_types_file
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            reader = ObjectReader(models, labels)
+            reader = ObjectReader(models, labels, with_selectors=bool(spread))
             additions = reader.read_all(entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:
@@ -135,6 +142,7 @@ class Source:
                     now=clock.now(),
                     options=self._options(settings, most_types(providers)),
                     labels=labels,
+                    default_spread=spread,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )
@@ -157,6 +165,14 @@ class Source:
         if self.context is not None:
             settings = replace(settings, context=self.context)
         return plugins, settings
+
+    def _default_spread(self, settings: Settings) -> tuple[TopologySpread, ...]:
+        """Return the spread of pods without any; the command's option wins over the settings."""
+        from karpenter_core.operator.scheduler_config import parse_scheduler_config
+
+        if self.scheduler_config is None:
+            return settings.scheduler_config
+        return parse_scheduler_config(self.scheduler_config)
 
     def _options(self, settings: Settings, most: int) -> SolveOptions:
         """Return how to solve; options of the command win over settings."""
