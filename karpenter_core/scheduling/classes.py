@@ -171,7 +171,7 @@ class _Reader:
             for taint in pool.spec.template.spec.taints
         )
         self._problem: Final = problem
-        self.groups: Final = Groups(_namespaces(problem), aliases=self._aliases)
+        self.groups: Final = Groups(lambda: _namespaces(problem), aliases=self._aliases)
         self._asks: Final = dict[object, Ask]()
 
     def draft(self, shape: PodShape) -> _Draft:
@@ -292,8 +292,9 @@ def _distinct(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
 
 def _namespaces(problem: Problem) -> Mapping[str, Mapping[str, str]]:
     """Return the labels of all namespaces; of one that nobody described, none."""
-    pods = (*problem.pods, *(pod for node in problem.nodes for pod in node.pods))
-    return {**{pod.namespace: dict[str, str]() for pod in pods}, **problem.namespaces}
+    names = {pod.shape.namespace for pod in problem.pods}
+    names.update(pod.shape.namespace for node in problem.nodes for pod in node.pods)
+    return {**{name: dict[str, str]() for name in sorted(names)}, **problem.namespaces}
 
 
 def _refusal(detail: str) -> PoolRejection:

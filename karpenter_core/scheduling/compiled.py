@@ -74,7 +74,7 @@ def compile_steps(
     aliases = {**ALIASES, **problem.aliases}
     nodes = tuple(sorted(problem.nodes, key=lambda node: (not node.initialized, node.name)))
     axes = find_axes(groups, pools, nodes, classes, aliases)
-    signatures = Signatures(pools, pool_free, axes)
+    signatures = Signatures(pools, pool_free, axes, options)
     pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
     reader = _NodeReader(problem, classes, (axis.key for axis in axes))
     node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)

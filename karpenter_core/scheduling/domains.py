@@ -139,23 +139,30 @@ def count_pods(
     moving = {pod.uid for pod in problem.pods}
     counted: dict[int, tuple[Group, ...]] = {}
     for column, node in enumerate(nodes):
+        here: dict[int, tuple[Group, int]] = {}
+        for pod in node.pods:
+            counting = counted.get(id(pod.shape))
+            if counting is None:
+                counting = counted[id(pod.shape)] = _counting(groups, pod.shape)
+            if not counting or not pod.is_active or pod.uid in moving:
+                continue
+            for group in counting:
+                here[group.index] = (group, here.get(group.index, (group, 0))[1] + 1)
+        if not here:
+            continue
         signature = int(node_signatures[column])
-        for shape, count in _shapes(node, moving):
-            known_groups = counted.get(id(shape))
-            if known_groups is None:
-                known_groups = counted[id(shape)] = _counting(groups, shape)
-            for group in known_groups:
-                if not counts_on(group, signature, signatures):
-                    continue
-                if group.is_host:
-                    row = host.get(group.index)
-                    if row is None:
-                        row = host[group.index] = np.zeros(len(nodes), dtype=np.int64)
-                    row[column] += count
-                    continue
-                axis = numbers[group.key]
-                for domain in domains_of(group, axis, signature, signatures):
-                    zonal[axis][group.row, domain] += count
+        for group, count in here.values():
+            if not counts_on(group, signature, signatures):
+                continue
+            if group.is_host:
+                row = host.get(group.index)
+                if row is None:
+                    row = host[group.index] = np.zeros(len(nodes), dtype=np.int64)
+                row[column] += count
+                continue
+            axis = numbers[group.key]
+            for domain in domains_of(group, axis, signature, signatures):
+                zonal[axis][group.row, domain] += count
     return FirstCounts(known=known, zonal=zonal, host=host)
 
 
@@ -174,15 +181,13 @@ def counts_on(group: Group, signature: int, signatures: Signatures) -> bool:
     return signatures.admits_labels(signature, chosen.alternatives, lenient=group.is_host)
 
 
-def domains_of(
-    group: Group, axis: int, signature: int, signatures: Signatures
-) -> tuple[int, ...]:
+def domains_of(group: Group, axis: int, signature: int, signatures: Signatures) -> tuple[int, ...]:
     """Return the domains in which a group counts pods on a node.
 
     Anti-affinity keeps clear of every domain that a node may turn out to be in; other groups count
     only what is certain (spec 14.5).
     """
-    if group.kind in {Kind.ANTI, Kind.INVERSE}:
+    if group.kind is Kind.ANTI or group.kind is Kind.INVERSE:
         return signatures.possible(axis, signature)
     domain = signatures.domain(axis, signature)
     return (domain,) if domain >= 0 else ()
@@ -191,16 +196,6 @@ def domains_of(
 def _counting(groups: Groups, shape: PodShape) -> tuple[Group, ...]:
     selecting = (group for group in groups.selecting(shape) if group.kind is not Kind.INVERSE)
     return (*selecting, *(groups.inverse_of(shape) if shape.pod_anti_affinity else ()))
-
-
-def _shapes(node: ExistingNode, moving: set[str]) -> Iterable[tuple[PodShape, int]]:
-    counts: dict[int, tuple[PodShape, int]] = {}
-    for pod in node.pods:
-        if pod.uid in moving or not pod.is_active:
-            continue
-        shape, count = counts.get(id(pod.shape), (pod.shape, 0))
-        counts[id(pod.shape)] = (shape, count + 1)
-    return counts.values()
 
 
 def _known(

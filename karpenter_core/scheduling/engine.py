@@ -376,7 +376,10 @@ class Engine:
     def _attach(self, task: Task, columns: Columns) -> None:
         for resource, claim in task.pod_class.shared_volumes:
             line = self.compiled.resources.index(resource)
-            present = self._present.setdefault(claim, np.zeros(self.nodes.existing, dtype=np.int64))
+            present = self._present.get(claim)
+            if present is None:
+                present = np.zeros(self.nodes.existing, dtype=np.int64)
+                self._present[claim] = present
             there = columns[columns < len(present)]
             self.nodes.take(line, there[present[there] == 0], 1)
             present[there] = 1
@@ -409,7 +412,7 @@ class Engine:
 
     def _tie(self, task: Task, columns: Columns) -> None:
         """Take a domain for known once pods are there that were put for it."""
-        axes = {g.key for g in task.rung.owned if g.kind in {Kind.SPREAD, Kind.AFFINITY}}
+        axes = {g.key for g in task.rung.owned if g.kind is Kind.SPREAD or g.kind is Kind.AFFINITY}
         for column in columns.tolist():
             free = self._loose.get(column)
             if free is None:

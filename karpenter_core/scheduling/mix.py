@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
+from karpenter_core.api.labels import CAPACITY_TYPE, SPOT, ZONE
 from karpenter_core.scheduling.bitsets import mask_of
 from karpenter_core.scheduling.guidance import GuidanceProblem, guide
 from karpenter_core.scheduling.opening import Opening
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.guidance import Guidance
-    from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.scheduling.shapes import Shapes
 
 __all__ = ["Mix", "find_mix", "lower_bound"]
@@ -140,11 +139,6 @@ def lower_bound(compiled: CompiledProblem, first_fit: Engine) -> float | None:
     return None if guidance is None else max(guidance.cost_bound, 0.0)
 
 
-def market_weight(options: SolveOptions, *, has_spot: bool) -> float:
-    """Return how much the price of the stand-ins counts: only where prices are a lottery."""
-    return options.robust_price_weight if has_spot else 0.0
-
-
 def _new_demand(compiled: CompiledProblem, first_fit: Engine) -> dict[int, int]:
     """Return how many pods of each class new nodes were opened for."""
     counts: dict[int, int] = {}
@@ -194,9 +188,9 @@ def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | 
         claim = signatures.claim(signature)
         allowed = mask_of(claim.bits, size)
         prices[line, allowed] = claim.prices_and_groups[0][allowed]
-        has_spot = claim.requirements.get(CAPACITY_TYPE).has("spot")
+        has_spot = claim.requirements.get(CAPACITY_TYPE).has(SPOT)
         if robust:
-            weights[line] = market_weight(compiled.options, has_spot=has_spot)
+            weights[line] = compiled.options.robust_price_weight if has_spot else 0.0
     shapes = shapes_of(
         Market(
             room=compiled.pool_free[number],

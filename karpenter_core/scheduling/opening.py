@@ -226,7 +226,7 @@ class Opener:
         if claim.has_min_values and not pool.is_ample(self._engine.remaining[number], left):
             return None  # cutting the list to the limits could break minValues
         shapes = claim.shapes
-        free = claim.shape_free
+        free = shapes.room
         asked = list(task.asked)
         pods = np.minimum.reduce(free[asked] // request[asked, None], axis=0)
         np.minimum(pods, 1 if task.ask.host_ports else cap, out=pods)
@@ -243,10 +243,10 @@ class Opener:
             rest = np.maximum(self._engine.rest(), request * left)
             worth = self._engine.weights @ np.minimum(free[:, candidates], rest[:, None])
         fee = self._compiled.options.node_fee_per_hour
-        score = (claim.prices[shapes[candidates]] + fee) / np.maximum(worth, _TINY)
+        score = (shapes.robust_price[candidates] + fee) / np.maximum(worth, _TINY)
         good = np.flatnonzero(score <= score.min() * _NEARLY_EQUAL)
         chosen = good[np.lexsort((good, score[good], -held[good]))[0]]
-        best = int(shapes[candidates[chosen]])
+        best = int(shapes.row[candidates[chosen]])
         row, per_claim = int(claim.rows[best]), int(pods[candidates[chosen]])
         settled = signatures.settled(signature, pins, row)
         if settled == NO_MATCH:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from karpenter_core.api.labels import CAPACITY_TYPE, SPOT
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.ports import first_conflict
 from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.shapes import Market, shapes_of
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.classes import Ask
     from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.pools import CompiledPool
+    from karpenter_core.scheduling.problem import SolveOptions
+    from karpenter_core.scheduling.shapes import Shapes
 
 __all__ = [
     "FLOATING",
@@ -103,9 +107,11 @@ class ClaimSignature:
         host_ports: tuple[HostPort, ...],
         bits: int,
         free: NDArray[np.int64],
+        options: SolveOptions,
         *,
         min_values_relaxed: bool = False,
     ) -> None:
+        self._options: Final = options
         self.pool: Final = pool
         self.requirements: Final = requirements
         self.host_ports: Final = host_ports
@@ -198,23 +204,21 @@ class ClaimSignature:
         )
 
     @cached_property
-    def shapes(self) -> NDArray[np.intp]:
-        """Which of `rows` are worth measuring by: no cheaper admissible one has as much room."""
-        kept: list[int] = []
-        free, admissible = self.free, self.admissible
-        held = np.empty((free.shape[0], 0), dtype=np.int64)
-        for number in np.flatnonzero(admissible):
-            row = free[:, number]
-            if row.min() < 0 or (held >= row[:, None]).all(axis=0).any():
-                continue
-            kept.append(int(number))
-            held = np.concatenate((held, row[:, None]), axis=1)
-        return np.array(kept, dtype=np.intp)
-
-    @cached_property
-    def shape_free(self) -> NDArray[np.int64]:
-        """`free` of the `shapes`."""
-        return self.free[:, self.shapes]
+    def shapes(self) -> Shapes:
+        """The machines worth measuring by; their `row` is a place in `rows`."""
+        options = self._options
+        has_spot = self.requirements.get(CAPACITY_TYPE).has(SPOT)
+        prices = np.where(self.admissible, self.prices, inf)
+        return shapes_of(
+            Market(
+                room=self.free,
+                prices=prices[None, :],
+                types=self.pool.catalogue.type_numbers[self.rows],
+                robust_weight=np.array([options.robust_price_weight if has_spot else 0.0]),
+                robust_rank=options.robust_price_rank,
+                flexibility_floor=options.flexibility_floor,
+            )
+        )
 
     @cached_property
     def admissible_mask(self) -> NDArray[np.bool_]:
@@ -267,8 +271,10 @@ class Signatures:
         self,
         pools: Sequence[CompiledPool],
         pool_free: Sequence[NDArray[np.int64]],
-        axes: Sequence[Axis] = (),
+        axes: Sequence[Axis],
+        options: SolveOptions,
     ) -> None:
+        self._options: Final = options
         self._axes: Final = tuple(axes)
         self._domains: Final = tuple(dict[int, int]() for _ in axes)
         self._fixings: Final = dict[tuple[int, int, int], int]()
@@ -331,6 +337,7 @@ class Signatures:
                 host_ports,
                 bits,
                 self._pool_free[id(pool)],
+                self._options,
                 min_values_relaxed=min_values_relaxed,
             )
         return number

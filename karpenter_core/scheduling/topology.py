@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME
@@ -18,7 +19,7 @@ from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.selectors import Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from karpenter_core.api.records import (
         AffinityTerm,
@@ -94,14 +95,14 @@ class Groups:
 
     def __init__(
         self,
-        namespaces: Mapping[str, Mapping[str, str]],
+        namespaces: Callable[[], Mapping[str, Mapping[str, str]]],
         *,
         aliases: Mapping[str, str] = ALIASES,
     ) -> None:
         self.all: Final = list[Group]()
         self.keys: Final = dict[str, list[Group]]()
         """The groups of every topology key, in the order of their rows."""
-        self._namespaces: Final = namespaces
+        self._read_namespaces: Final = namespaces
         self._aliases: Final = aliases
         self._interned: Final = dict[object, Group]()
         self._by_pair: Final = dict[tuple[str, str], list[Group]]()
@@ -161,6 +162,10 @@ class Groups:
             found = (g for g in (*candidates, *self._others) if g.selects(shape))
             known = self._selected[key] = tuple(sorted(found, key=lambda group: group.index))
         return known
+
+    @cached_property
+    def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        return self._read_namespaces()
 
     def _alternatives(
         self, shape: PodShape, terms: tuple[NodeSelectorTerm, ...]
