@@ -408,27 +408,12 @@ def test_case_246_a_node_requirement_limits_what_is_counted(cluster):
     assert cluster.skew(ZONE) == [5, 5]
 
 
-SKIPS_THE_REST = pytest.mark.xfail(
-    strict=True,
-    reason="a spread pod is given up when the emptiest domain cannot take it: `domain_caps` offers "
-    "domains that the pod's own affinity excludes, and `_along` ends where nothing was placed",
-)
-
-
-@pytest.mark.parametrize(
-    "zone",
-    [
-        "z1",
-        pytest.param("z2", marks=SKIPS_THE_REST),
-        pytest.param("z3", marks=SKIPS_THE_REST),
-    ],
-)
+@pytest.mark.parametrize("zone", ["z1", "z2", "z3"])
 def test_case_246_a_pod_for_one_zone_whichever_it_is(cluster, zone):
     submit(cluster, 1, spread(ZONE), node_selector={ZONE: zone})
     assert cluster.skew_by_value(ZONE) == {zone: 1}
 
 
-@SKIPS_THE_REST
 def test_case_247_required_affinity_limits_what_is_counted(cluster):
     submit(cluster, 6, spread(ZONE), where=[(ZONE, "In", "z1", "z2")])
     assert cluster.skew(ZONE) == [3, 3]
