@@ -88,29 +88,18 @@ class Counts:
         for group in ties.host:
             grows = group.index in ties.grows
             row = self._host_row(group.index, count)
-            cap: Amounts | None = None
-            if group.kind is Kind.SPREAD:
+            if group.kind is Kind.AFFINITY:
+                if grows and (row is None or not row.any()):
+                    first = True
+                    continue
+                cap: Amounts | None = np.zeros(count, dtype=np.int64)
                 if row is not None:
-                    left = group.max_skew - row
-                    cap = left if grows else np.where(left >= 0, NO_CAP, 0)
+                    cap = np.where(row > 0, NO_CAP, 0)
+                new = 0
+            else:
+                cap = _apart(group, row, count, grows=grows)
                 if grows:
                     new = min(new, group.max_skew)
-            elif group.kind is Kind.AFFINITY:
-                if row is not None and row.any():
-                    cap, new = np.where(row > 0, NO_CAP, 0), 0
-                elif grows:
-                    first = True
-                else:
-                    cap, new = np.zeros(count, dtype=np.int64), 0
-            else:
-                if row is not None:
-                    cap = np.where(row == 0, 1 if grows else NO_CAP, 0)
-                elif grows:
-                    cap = np.ones(count, dtype=np.int64)
-                if grows:
-                    new = min(new, 1)
-            if cap is None and group.kind is Kind.SPREAD and grows:
-                cap = np.full(count, group.max_skew, dtype=np.int64)
             if cap is not None:
                 caps = cap if caps is None else np.minimum(caps, cap)
         return HostCaps(caps, new, first)
@@ -149,7 +138,7 @@ class Counts:
 
     def least(self, group: Group, allowed: NDArray[np.bool_] | None) -> int:
         """Return the lowest count a spread constraint measures by."""
-        axis = self._axis_of(group)
+        axis = self._numbers[group.key]
         known = self.known[axis][group.row]
         eligible = known if allowed is None else known & allowed
         number = int(np.count_nonzero(eligible))
@@ -173,31 +162,41 @@ class Counts:
         """
         for group in groups:
             if group.is_host:
-                row = self.host.get(group.index)
-                if row is None or len(row) < size:
-                    row = self._widen(group.index, size)
-                if group.node_filter is None:
-                    row[columns] += counts
-                else:
-                    for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
-                        if self._counts_on(group, int(node_signatures[column])):
-                            row[column] += count
+                self._record_host(group, columns, counts, node_signatures, size)
                 continue
-            axis = self._axis_of(group)
-            table, known = self.zonal[axis][group.row], self.known[axis][group.row]
+            axis = self._numbers[group.key]
             for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+                choices = None
+                if loose and group.kind is not Kind.SPREAD:
+                    choices = loose.get(column, {}).get(axis)
+                    if choices is not None and group.kind is Kind.AFFINITY:
+                        continue
                 signature = int(node_signatures[column])
                 if group.node_filter is not None and not self._counts_on(group, signature):
                     continue
-                if loose and group.kind is not Kind.SPREAD:
-                    choices = loose.get(column, {}).get(axis)
-                    if choices is not None:
-                        if group.kind is not Kind.AFFINITY:
-                            table[list(choices)] += count
-                        continue
-                for domain in domains_of(group, axis, signature, self._signatures):
-                    table[domain] += count
-                    known[domain] = True
+                if choices is None:
+                    choices = domains_of(group, axis, signature, self._signatures)
+                for domain in choices:
+                    self.zonal[axis][group.row, domain] += count
+                    self.known[axis][group.row, domain] = True
+
+    def _record_host(
+        self,
+        group: Group,
+        columns: Columns,
+        counts: Amounts,
+        node_signatures: Amounts,
+        size: int,
+    ) -> None:
+        row = self.host.get(group.index)
+        if row is None or len(row) < size:
+            row = self._widen(group.index, size)
+        if group.node_filter is None:
+            row[columns] += counts
+            return
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            if self._counts_on(group, int(node_signatures[column])):
+                row[column] += count
 
     def _counts_on(self, group: Group, signature: int) -> bool:
         key = (group.index, signature)
@@ -205,9 +204,6 @@ class Counts:
         if known is None:
             known = self._filters[key] = counts_on(group, signature, self._signatures)
         return known
-
-    def _axis_of(self, group: Group) -> int:
-        return self._numbers[group.key]
 
     def _host_row(self, index: int, count: int) -> Amounts | None:
         row = self.host.get(index)
@@ -224,3 +220,16 @@ class Counts:
             wide[: len(row)] = row
         self.host[index] = wide
         return wide
+
+
+def _apart(group: Group, row: Amounts | None, count: int, *, grows: bool) -> Amounts | None:
+    """Return the caps of a group that keeps pods apart; None: it does not restrict.
+
+    Pods that are counted themselves may fill a node up to the skew (one, for anti-affinity);
+    others may join as long as the count does not exceed it (is nothing).
+    """
+    if row is None:
+        return np.full(count, group.max_skew, dtype=np.int64) if grows else None
+    if grows:
+        return group.max_skew - row
+    return np.where(row <= (group.max_skew if group.kind is Kind.SPREAD else 0), NO_CAP, 0)

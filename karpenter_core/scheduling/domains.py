@@ -118,7 +118,7 @@ def _label(node: ExistingNode, key: str, aliases: Mapping[str, str]) -> str:
     return value or ""
 
 
-def count_pods(
+def count_pods(  # noqa: C901 - one pass over all pods that run; calls would double its time
     problem: Problem,
     groups: Groups,
     axes: Sequence[Axis],
@@ -144,25 +144,19 @@ def count_pods(
             counting = counted.get(id(pod.shape))
             if counting is None:
                 counting = counted[id(pod.shape)] = _counting(groups, pod.shape)
-            if not counting or not pod.is_active or pod.uid in moving:
-                continue
-            for group in counting:
-                here[group.index] = (group, here.get(group.index, (group, 0))[1] + 1)
-        if not here:
-            continue
+            if counting and pod.is_active and pod.uid not in moving:
+                for group in counting:
+                    here[group.index] = (group, here.get(group.index, (group, 0))[1] + 1)
         signature = int(node_signatures[column])
         for group, count in here.values():
             if not counts_on(group, signature, signatures):
                 continue
             if group.is_host:
-                row = host.get(group.index)
-                if row is None:
-                    row = host[group.index] = np.zeros(len(nodes), dtype=np.int64)
-                row[column] += count
-                continue
-            axis = numbers[group.key]
-            for domain in domains_of(group, axis, signature, signatures):
-                zonal[axis][group.row, domain] += count
+                host.setdefault(group.index, np.zeros(len(nodes), dtype=np.int64))[column] += count
+            else:
+                axis = numbers[group.key]
+                for domain in domains_of(group, axis, signature, signatures):
+                    zonal[axis][group.row, domain] += count
     return FirstCounts(known=known, zonal=zonal, host=host)
 
 

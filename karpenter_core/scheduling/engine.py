@@ -463,7 +463,7 @@ class Engine:
             count, signature=opening.signature, limit=opening.limit, row=opening.row
         )
         if self.profile.late:
-            self._loosen(task, columns, opening, pins)
+            self._loosen(columns, opening, pins)
         counts = np.full(count, opening.pods, dtype=np.int64)
         counts[-1] = min(opening.pods, left - opening.pods * (count - 1))
         self.nodes.place(task.index, columns, counts, task.request)
@@ -478,9 +478,7 @@ class Engine:
         caps = self.counts.host_caps(task.ties, 0)
         return caps.new > 0 and not caps.first and self._opener.surely_opens(task, left, pins)
 
-    def _loosen(
-        self, task: Task, columns: Columns, opening: Opening, pins: tuple[Pin, ...]
-    ) -> None:
+    def _loosen(self, columns: Columns, opening: Opening, pins: tuple[Pin, ...]) -> None:
         """Remember the domains that a claim could be in, although it has one for our counts."""
         signatures = self.compiled.signatures
         free = {

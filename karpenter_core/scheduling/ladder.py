@@ -23,8 +23,10 @@ if TYPE_CHECKING:
         AffinityTerm,
         NodeSelectorTerm,
         PodShape,
+        PreferredNodeTerm,
         Toleration,
         TopologySpread,
+        WeightedAffinityTerm,
     )
 
 __all__ = ["Step", "ladder_of", "node_ladder"]
@@ -82,7 +84,9 @@ def ladder_of(
         except BadInputError:
             continue  # a wish nobody can read is given up at once
     steps: list[Step] = []
-    for wishes in _relaxations(shape, read, respect_preferences, softens_taints):
+    wished = _wishes(shape, read) if respect_preferences else _musts(shape)
+    softens = softens_taints and PREFERENCE_TOLERATION not in shape.tolerations
+    for wishes in _relaxations(wished, softens=softens):
         term = read[id(wishes.terms[0])] if wishes.terms else []
         strict = _all_of((*base, *term))
         if strict is None:
@@ -121,30 +125,33 @@ def node_ladder(
     return tuple(dict.fromkeys(step.strict for step in steps))
 
 
-def _relaxations(
-    shape: PodShape,
-    read: Mapping[int, list[Requirement]],
-    respect_preferences: bool,
-    softens_taints: bool,
-) -> Iterator[_Wishes]:
-    """Give up one thing after the other."""
+def _musts(shape: PodShape) -> _Wishes:
     terms = tuple(term for term in shape.required_node_terms if term.match_expressions)
-    wishes = _Wishes(terms, (), (), (), _hard(shape.topology_spread))
-    if respect_preferences:
-        wishes = _Wishes(
-            terms,
-            tuple(w.term for w in sorted(shape.preferred_pod_affinity, key=lambda w: -w.weight)),
-            tuple(
-                w.term for w in sorted(shape.preferred_pod_anti_affinity, key=lambda w: -w.weight)
-            ),
-            tuple(
-                w.term
-                for w in sorted(shape.preferred_node_terms, key=lambda w: -w.weight)
-                if id(w.term) in read
-            ),
-            shape.topology_spread,
-        )
-    softens = softens_taints and PREFERENCE_TOLERATION not in shape.tolerations
+    spreads = (s for s in shape.topology_spread if s.when_unsatisfiable == "DoNotSchedule")
+    return _Wishes(terms, (), (), (), tuple(spreads))
+
+
+def _wishes(shape: PodShape, read: Mapping[int, list[Requirement]]) -> _Wishes:
+    """Return everything a pod asks and wishes for, the dearest wishes first."""
+    return replace(
+        _musts(shape),
+        affinity=tuple(w.term for w in sorted(shape.preferred_pod_affinity, key=_dearest)),
+        anti_affinity=tuple(
+            w.term for w in sorted(shape.preferred_pod_anti_affinity, key=_dearest)
+        ),
+        nodes=tuple(
+            w.term for w in sorted(shape.preferred_node_terms, key=_dearest) if id(w.term) in read
+        ),
+        spreads=shape.topology_spread,
+    )
+
+
+def _dearest(wish: WeightedAffinityTerm | PreferredNodeTerm) -> int:
+    return -wish.weight
+
+
+def _relaxations(wishes: _Wishes, *, softens: bool) -> Iterator[_Wishes]:
+    """Give up one thing after the other."""
     while True:
         yield wishes
         soft = [s for s in wishes.spreads if s.when_unsatisfiable != "DoNotSchedule"]
@@ -162,10 +169,6 @@ def _relaxations(
             wishes = replace(wishes, softened=True)
         else:
             return
-
-
-def _hard(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
-    return tuple(s for s in spreads if s.when_unsatisfiable == "DoNotSchedule")
 
 
 def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:

@@ -65,7 +65,8 @@ def _along(
     """Fill the domains of the one axis whose caps change; return how many pods went there."""
     fixed = tuple(_pin(other, caps[other]) for other in caps if other != axis)
     here = caps[axis]
-    if here.first:
+    apart = all(group.kind is not Kind.SPREAD for group in here.growing)
+    if here.first or (apart and engine.profile.late):
         # Whoever comes first decides where all the others go: let it be where nodes are cheapest.
         pins = engine.pins(task, (_pin(axis, here), *fixed))
         return (yield from engine.put_steps(task, 1, pins))
