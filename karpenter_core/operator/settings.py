@@ -295,7 +295,8 @@ OPTIONS: Final = (
         flag="scheduler-config",
         env="SCHEDULER_CONFIG",
         default="",
-        help="Default topology spread of the cluster's scheduler, as YAML or JSON.",
+        help="Default topology spread of the cluster's scheduler, as YAML or JSON. With it, Services "
+        "and the controllers of pods are followed too.",
     ),
 )
 

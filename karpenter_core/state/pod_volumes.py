@@ -103,12 +103,9 @@ class Volumes:
 
     def attached(self, pods: Iterable[PodView]) -> Mapping[str, frozenset[str]]:
         """Return the claims (`namespace/name`) that pods have attached together, by CSI driver."""
-        together: dict[str, set[str]] = {}
-        for pod in pods:
-            if pod.shape.volumes and (volumes := self.of(pod)) is not None:
-                for driver, claims in volumes.attached.items():
-                    together.setdefault(driver, set()).update(claims)
-        return {driver: frozenset(claims) for driver, claims in together.items()} or _NOTHING
+        return self._attached(
+            _claim_key(pod, volume) for pod in pods for volume in pod.shape.volumes
+        )
 
     # -- what is wrong -----------------------------------------------------------------------------
 
@@ -220,10 +217,11 @@ class Volumes:
 
     # -- what they attach --------------------------------------------------------------------------
 
-    def _attached(self, keys: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
+    def _attached(self, keys: Iterable[str]) -> Mapping[str, frozenset[str]]:
         by_driver: dict[str, set[str]] = {}
+        claims_there = self._snapshot.volume_claims
         for key in keys:
-            claim = self._snapshot.volume_claims.get(key)
+            claim = claims_there.get(key)
             driver = "" if claim is None else self._driver(claim)
             if driver:
                 by_driver.setdefault(driver, set()).add(key)
@@ -240,8 +238,9 @@ class Volumes:
 
 def _claim_key(pod: PodView, volume: VolumeView) -> str:
     """Return the claim that a volume stands on; one made for the pod is named after both."""
-    name = f"{pod.name}-{volume.name}" if volume.ephemeral else volume.claim_name
-    return f"{pod.namespace}/{name}"
+    if volume.ephemeral:
+        return f"{pod.shape.namespace}/{pod.name}-{volume.name}"
+    return f"{pod.shape.namespace}/{volume.claim_name}"
 
 
 def _crossed(parts: list[Alternatives]) -> Alternatives:
