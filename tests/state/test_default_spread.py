@@ -14,6 +14,7 @@ from karpenter_core.api.records import (
     WorkloadView,
 )
 from karpenter_core.scheduling.selectors import Selector
+from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.events import DeletionMarked, PodsDecided
 from karpenter_core.state.problem import scheduling_problem
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, pods
@@ -242,3 +243,43 @@ class TestSharing:
         assert selects(found["web-1"], app="web")
         assert found["web-2"].shape.topology_spread == ()
         assert found["web-3"].shape.topology_spread == ()
+
+
+class TestPlacement:
+    """Cases 343 and 344: what the solver makes of it."""
+
+    def zones(self, count, constraint, *objects, pool=POOL):
+        waiting = pods(count, "web", cpu="1", labels={"app": "web"})
+        builder = state(pool, workload(labels={"app": "web"}), *waiting, *objects)
+        question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=(constraint,))
+        plan = solve(question.problem)
+        found = {}
+        for claim in plan.claims:
+            zone = claim.cheapest.zone
+            found[zone] = found.get(zone, 0) + len(claim.pods)
+        return found
+
+    def test_four_pods_in_three_zones(self):
+        assert sorted(self.zones(4, ZONAL).values()) == [1, 1, 2]
+
+    def test_pods_that_run_are_counted(self):
+        """Case 346: zone-a has two, so the next two go elsewhere."""
+        there = [
+            pod(f"web-there-{n}", labels={"app": "web"}, cpu="1", node_name="old") for n in range(2)
+        ]
+        full = machine("old", capacity={"cpu": "2"})
+        assert self.zones(2, ZONAL, *full, *there) == {"zone-b": 1, "zone-c": 1}
+
+    @pytest.mark.parametrize(
+        ("zones", "when", "expected"),
+        [
+            (("zone-a", "zone-b"), "DoNotSchedule", [1, 1]),
+            (("zone-a",), "DoNotSchedule", [1]),
+            (("zone-a",), "ScheduleAnyway", [3]),
+        ],
+    )
+    def test_fewer_domains_than_demanded(self, zones, when, expected):
+        """Case 344: `minDomains` passes through; the third pod waits, or goes anyway."""
+        few = ready(node_pool("default", requirements=[(ZONE, "In", *zones)]))
+        wanted = msgspec.structs.replace(ZONAL, min_domains=3, when_unsatisfiable=when)
+        assert sorted(self.zones(3, wanted, pool=few).values()) == expected
