@@ -63,7 +63,11 @@ class FakeProvider:
             capacity_type=bought.requirements.single_value(CAPACITY_TYPE),
             capacity={name: amount for name, amount in chosen.capacity.items() if amount},
             allocatable={name: amount for name, amount in chosen.allocatable().items() if amount},
-            labels={**_labels(chosen, asked), **_labels(bought, asked)},
+            labels={
+                key: value
+                for key, value in {**_labels(chosen, asked), **_labels(bought, asked)}.items()
+                if bought.requirements.get(key).has(value)
+            },
             annotations={},
         )
 

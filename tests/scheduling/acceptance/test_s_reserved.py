@@ -1,0 +1,201 @@
+"""Cases 291 to 297: capacity that is reserved, and so much of it only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.scheduling.requirements import Requirement
+from karpenter_core.testing.builders import offering, preferred_node_term
+from tests.scheduling.acceptance.catalogues import (
+    RESERVATION_ID,
+    ZONES,
+    default_pool,
+    fake_price,
+    fake_type,
+    reserved_offering,
+)
+from tests.scheduling.acceptance.pending import NEEDS_RESERVATIONS
+from tests.scheduling.acceptance.workloads import term
+
+pytestmark = NEEDS_RESERVATIONS
+
+APP = {"app": "test"}
+SMALL, MEDIUM, LARGE = "small-instance-type", "medium-instance-type", "large-instance-type"
+SIZES = {SMALL: 2, MEDIUM: 3, LARGE: 6}
+
+
+def unreserved(offer):
+    """Say of an offering that its machines are of no reservation."""
+    none = Requirement.of(RESERVATION_ID, "DoesNotExist")
+    return replace(offer, requirements=offer.requirements.add(none))
+
+
+def sized_type(name, **reservations):
+    """Make a type of as many GiB as cores, with so many machines of each reservation in z1."""
+    cores = SIZES[name]
+    memory = f"{cores}Gi"
+    price = fake_price(cores, parse_resources({"memory": memory})["memory"])
+    offerings = [unreserved(offering(zone, "spot", price)) for zone in ZONES[:2]]
+    offerings += [unreserved(offering(zone, "on-demand", price)) for zone in ZONES]
+    offerings += [
+        reserved_offering("z1", reservation.replace("_", "-"), count, price / 100_000)
+        for reservation, count in reservations.items()
+    ]
+    return fake_type(name, str(cores), memory, offerings=offerings)
+
+
+def three_types():
+    return [
+        sized_type(LARGE),
+        sized_type(MEDIUM, r_medium_instance_type=1),
+        sized_type(SMALL, r_small_instance_type=1),
+    ]
+
+
+@pytest.fixture
+def cluster(empty_cluster):
+    """A cluster with a pool that sells three sizes, one of each of the smaller two reserved."""
+    empty_cluster.use(default_pool("np-1"), types=three_types())
+    return empty_cluster
+
+
+def labels_of_placed(cluster, pods):
+    """Make a pass for the pods without a place; return the labels of the nodes of new places."""
+    waiting = [
+        pod for pod in pods if pod.uid not in cluster.snapshot.pods or cluster.is_unscheduled(pod)
+    ]
+    cluster.provision(*waiting)
+    return [cluster.labels_of(pod) for pod in cluster.scheduled(waiting)]
+
+
+def alone(cluster, number, *where, **options):
+    """Make pods that share no node with each other."""
+    return cluster.pods(number, labels=APP, away=[term(APP, HOSTNAME)], where=where, **options)
+
+
+def is_reserved(labels, reservation):
+    return labels[CAPACITY_TYPE] == "reserved" and labels[RESERVATION_ID] == reservation
+
+
+def is_bought(labels):
+    return labels[CAPACITY_TYPE] in {"spot", "on-demand"} and RESERVATION_ID not in labels
+
+
+def test_case_291_one_reserved_machine_after_the_other_and_then_others(cluster):
+    pods = cluster.pods(3, cpu="1800m")
+    (first,) = labels_of_placed(cluster, pods)
+    assert is_reserved(first, "r-small-instance-type")
+    assert first[INSTANCE_TYPE] == SMALL
+    (second,) = labels_of_placed(cluster, pods)
+    assert is_reserved(second, "r-medium-instance-type")
+    assert second[INSTANCE_TYPE] == MEDIUM
+    (third,) = labels_of_placed(cluster, pods)
+    assert is_bought(third)
+    assert third[INSTANCE_TYPE] == SMALL
+
+
+def one_per_pool(cluster):
+    """Make a pod for each of two pools, on small machines."""
+    return [
+        pod
+        for name in ("np-1", "np-2")
+        for pod in alone(cluster, 1, (INSTANCE_TYPE, "In", SMALL), (NODE_POOL, "In", name))
+    ]
+
+
+def test_case_292_two_pools_that_share_a_reservation(cluster):
+    cluster.use(default_pool("np-1"), default_pool("np-2"))
+    pods = one_per_pool(cluster)
+    (first,) = labels_of_placed(cluster, pods)
+    assert is_reserved(first, "r-small-instance-type")
+    (second,) = labels_of_placed(cluster, pods)
+    assert is_bought(second)
+    assert second[INSTANCE_TYPE] == SMALL
+
+
+def test_case_293_two_pools_with_a_reservation_each(cluster):
+    cluster.use(default_pool("np-1"), default_pool("np-2"))
+    cluster.sell(sized_type(SMALL, r_distinct=1), pool="np-2")
+    found = labels_of_placed(cluster, one_per_pool(cluster))
+    assert {labels[RESERVATION_ID] for labels in found} == {"r-small-instance-type", "r-distinct"}
+    assert {labels[CAPACITY_TYPE] for labels in found} == {"reserved"}
+
+
+def test_case_294_two_reservations_for_one_type(cluster):
+    types = three_types()
+    types[-1] = sized_type(SMALL, r_small_instance_type=1, r_small_instance_type_2=2)
+    cluster.use(default_pool("np-1"), types=types)
+    pods = alone(cluster, 4, (INSTANCE_TYPE, "In", SMALL))
+    first = labels_of_placed(cluster, pods)
+    assert [labels[CAPACITY_TYPE] for labels in first] == ["reserved"] * 2
+    (second,) = labels_of_placed(cluster, pods)
+    assert second[CAPACITY_TYPE] == "reserved"
+    (third,) = labels_of_placed(cluster, pods)
+    assert is_bought(third)
+
+
+def test_case_295_no_lighter_pool_while_a_reservation_is_only_taken_for_now(cluster):
+    cluster.use(default_pool("np-primary", weight=100), default_pool("np-fallback", weight=50))
+    cluster.sell(sized_type(SMALL, r_fallback=1), pool="np-fallback")
+    pods = alone(cluster, 2, (INSTANCE_TYPE, "In", SMALL))
+    (first,) = labels_of_placed(cluster, pods)
+    assert is_reserved(first, "r-small-instance-type")
+    assert first[NODE_POOL] == "np-primary"
+    (second,) = labels_of_placed(cluster, pods)
+    assert is_bought(second)
+    assert second[NODE_POOL] == "np-primary"
+
+
+def test_case_296_no_preference_is_given_up_for_it(cluster):
+    cluster.use(default_pool("np-1"), default_pool("np-2"))
+    cluster.sell(sized_type(SMALL, r_distinct=1), pool="np-2")
+    wish = preferred_node_term(1, (NODE_POOL, "In", "np-1"))
+    pods = alone(cluster, 2, (INSTANCE_TYPE, "In", SMALL), preferred=[wish])
+    (first,) = labels_of_placed(cluster, pods)
+    assert is_reserved(first, "r-small-instance-type")
+    assert first[NODE_POOL] == "np-1"
+    (second,) = labels_of_placed(cluster, pods)
+    assert is_bought(second)
+    assert second[NODE_POOL] == "np-1"
+
+
+def test_case_297_pods_that_fit_one_reserved_machine_share_it(cluster):
+    where = [
+        (INSTANCE_TYPE, "In", SMALL),
+        (NODE_POOL, "In", "np-1"),
+        (CAPACITY_TYPE, "In", "reserved"),
+        (ZONE, "In", "z1"),
+    ]
+    pods = cluster.pods(2, labels=APP, near=[term(APP, ZONE)], where=where)
+    cluster.provision(*pods)
+    assert len({cluster.node_of(pod).name for pod in pods}) == 1
+    assert is_reserved(cluster.labels_of(pods[0]), "r-small-instance-type")
+
+
+def test_case_298_a_reservation_that_two_pools_show_differently_counts_with_the_least(cluster):
+    cluster.use(default_pool("np-1"), default_pool("np-2"))
+    cluster.sell(sized_type(SMALL, r_shared=2), pool="np-1")
+    cluster.sell(sized_type(SMALL, r_shared=1), pool="np-2")
+    found = labels_of_placed(cluster, alone(cluster, 2))
+    assert len(found) == 1
+    assert is_reserved(found[0], "r-shared")
+
+
+def test_case_298_a_reservation_that_is_used_up_stops_nobody(cluster):
+    used_up = three_types()
+    used_up[1:] = [
+        replace(
+            item,
+            offerings=tuple(
+                replace(o, available=o.capacity_type != "reserved") for o in item.offerings
+            ),
+        )
+        for item in used_up[1:]
+    ]
+    cluster.use(default_pool("np-1"), types=used_up)
+    found = labels_of_placed(cluster, alone(cluster, 3))
+    assert [is_bought(labels) for labels in found] == [True] * 3
