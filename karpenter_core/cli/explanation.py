@@ -110,7 +110,7 @@ def _fate(cluster: Cluster, pod: PodView, plan: SchedulingPlan, *, is_live: bool
         pools = {name: _rejected(reason) for name, reason in why.pools.items()}
         message = why.message if pools else f"{why.message}: {_no_pools(cluster)}"
         return _Fate(state="unschedulable", message=message, pools=pools)
-    ignored = next((item for item in cluster.input.ignored if item.pod is pod), None)
+    ignored = next((item for item in cluster.input.ignored if item.pod.uid == pod.uid), None)
     if ignored is not None:
         reason = PoolRejection(
             constraint=constraint_of_ignored(cluster, ignored), detail=ignored.reason
@@ -157,7 +157,10 @@ def _fate_of_others(cluster: Cluster, pod: PodView) -> _Fate:
 
 
 def _claim_of(pod: PodView, plan: SchedulingPlan) -> PlannedNodeClaim | None:
-    return next((claim for claim in plan.claims if pod in claim.pods), None)
+    """Return the claim that is planned for a pod; what is planned may be a copy with defaults."""
+    return next(
+        (claim for claim in plan.claims if any(other.uid == pod.uid for other in claim.pods)), None
+    )
 
 
 def _no_pools(cluster: Cluster) -> str:
@@ -203,15 +206,17 @@ def _pools_around(cluster: Cluster, pod: PodView, chosen: PlannedNodeClaim) -> d
     together with the whole batch, since the others may not be placed yet.
     """
     problem = cluster.input.problem
-    shape = pod.shape
-    alone = not (shape.topology_spread or shape.pod_affinity or shape.pod_anti_affinity)
+    asked_about = tuple(item for item in problem.pods if item.uid == pod.uid)
+    shapes = [item.shape for item in asked_about]
+    if any(s.topology_spread or s.pod_affinity or s.pod_anti_affinity for s in shapes):
+        asked_about = problem.pods
     nodes = tuple(replace(node, closed=True) for node in problem.nodes)
     answers: dict[str, Any] = {}
     for pool in sorted(problem.pools, key=lambda pool: pool.name):
         if pool.name == chosen.pool:
             answers[pool.name] = _accepted(chosen)
             continue
-        asked = replace(problem, pods=(pod,) if alone else problem.pods, pools=(pool,), nodes=nodes)
+        asked = replace(problem, pods=asked_about, pools=(pool,), nodes=nodes)
         plan = solve(asked, cluster.options)
         claim = _claim_of(pod, plan)
         why = plan.unschedulable.get(pod.uid)

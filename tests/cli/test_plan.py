@@ -10,91 +10,17 @@ import sys
 import pytest
 import yaml
 
-POOL = {
-    "apiVersion": "karpenter.sh/v1",
-    "kind": "NodePool",
-    "metadata": {"name": "general"},
-    "spec": {
-        "template": {
-            "spec": {
-                "nodeClassRef": {
-                    "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default",
-                },
-            }
-        }
-    },
-}  # fmt: skip
-TYPES = [
-    {
-        "name": name,
-        "offerings": [
-            {
-                "Price": price,
-                "Available": True,
-                "Requirements": [
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]},
-                ],
-            }
-        ],
-        "architecture": "amd64",
-        "operatingSystems": ["linux"],
-        "resources": {
-            "cpu": cpu, "memory": memory, "ephemeral-storage": "20Gi", "pods": "110",
-        },
-    }
-    for name, cpu, memory, price in (
-        ("small", "2", "4Gi", 0.10),
-        ("medium", "4", "8Gi", 0.18),
-        ("large", "16", "32Gi", 1.00),
-    )
-]  # fmt: skip
-
-
-def pod(name, cpu="500m", memory="512Mi", *, limits=False, **spec):
-    amounts = {"limits" if limits else "requests": {"cpu": cpu, "memory": memory}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"containers": [{"name": "app", "image": "app", "resources": amounts}], **spec},
-    }
-
-
-def node(name, **labels):
-    amounts = {"cpu": "1", "memory": "2Gi", "pods": "10"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-        "spec": {"providerID": f"test://{name}"},
-        "status": {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
+from tests.cli.inputs import POOL, TYPES, node, pod, write
 
 
 @pytest.fixture
-def types_file(tmp_path):
-    path = tmp_path / "types.json"
-    path.write_text(json.dumps(TYPES))
-    return path
-
-
-@pytest.fixture
-def run(capsys, types_file):
-    from karpenter_core.cli.main import main
+def run(program, types_file):
+    """Plan offline with the catalogue of the tests."""
 
     def call(*arguments, code=0):
-        with pytest.raises(SystemExit) as ended:
-            main(
-                ["plan", "--offline", "--instance-types-file", str(types_file)]
-                + [str(argument) for argument in arguments]
-            )
-        assert ended.value.code == code
-        return capsys.readouterr()
+        return program(
+            "plan", "--offline", "--instance-types-file", types_file, *arguments, code=code
+        )
 
     return call
 
@@ -102,11 +28,6 @@ def run(capsys, types_file):
 @pytest.fixture
 def plan(run):
     return lambda *arguments: json.loads(run("-o", "json", *arguments).out)
-
-
-def write(path, *documents):
-    path.write_text(yaml.safe_dump_all(documents))
-    return path
 
 
 def test_the_json_says_claims_nodes_reasons_and_cost(plan, tmp_path):
