@@ -300,3 +300,9 @@ def test_case_110_terms_that_are_alternatives(cluster):
     )
     cluster.provision(pod)
     assert cluster.labels_of(pod)[ZONE] == "z3"
+
+
+def test_case_032_a_repeated_exists_does_not_widen_a_value(cluster):
+    pod = cluster.pod(where=[(ZONE, "In", "non-existent-zone"), (ZONE, "Exists")])
+    cluster.provision(pod)
+    assert cluster.is_unscheduled(pod)
