@@ -33,9 +33,12 @@ class PlacedObject(NamedTuple):
     """Nobody wrote it: a cluster would have made it of what somebody wrote."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Cluster:
-    """What is to be solved, and how."""
+    """What is to be solved, and how.
+
+    Has no `repr`: asyncio writes down the result of a task more than once, and this one is large.
+    """
 
     input: ProvisioningInput
     snapshot: Snapshot

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster import Cluster
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "constraint_of_ignored", "hold", "offering", "plan_document", "waiting_pods",
+    "constraint_of_ignored", "hold", "json_text", "offering", "plan_document", "waiting_pods",
 ]  # fmt: skip
 
 
@@ -43,6 +43,13 @@ def plan_document(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
             "firstFit": None if plan.cost.first_fit is None else float(plan.cost.first_fit),
         },
     }
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Write a document as indented JSON; large ones take no time worth speaking of."""
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def offering(cheapest: CheapestOffering) -> dict[str, Any]:

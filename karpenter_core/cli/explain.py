@@ -6,8 +6,6 @@ The answer is the plan's own: the same problem is solved, and what it says of th
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,8 +101,9 @@ def pod(
     question = asyncio.run(source.read())
     document = _answer(question, name if "/" in name else f"default/{name}")
     if output is Output.JSON:
-        json.dump(document, sys.stdout, indent=2)
-        print()
+        from karpenter_core.cli.document import json_text
+
+        print(json_text(document))
         return
     from karpenter_core.cli.plan import print_notes
     from karpenter_core.cli.tables import print_explanation

@@ -85,9 +85,7 @@ def plan(
     Exit code: 0 when a plan was made, also if pods stay pending; 2 when files, settings or the
     cluster cannot be used.
     """
-    import json
-
-    from karpenter_core.cli.document import plan_document
+    from karpenter_core.cli.document import json_text, plan_document
 
     source = Source(
         files=tuple(files or ()),
@@ -111,8 +109,7 @@ def plan(
     print_notes(question.cluster.notes)
     print_notes(f'NodePool "{name}" is not used: {why}' for name, why in unused)
     if output is Output.JSON:
-        json.dump(document, sys.stdout, indent=2)
-        print()
+        print(json_text(document))
         return
     from karpenter_core.cli.tables import print_plan
 

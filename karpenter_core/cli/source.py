@@ -42,7 +42,7 @@ class PackingMode(StrEnum):
     FIRST_FIT = "first-fit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Question:
     """The cluster that is asked about, and without the files if they lie over a live one."""
 
