@@ -194,9 +194,6 @@ def test_case_264_an_affinity_that_is_preferred_gives_way_to_a_required_spread(c
     assert cluster.skew(HOSTNAME) == [1, 1, 1]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="first-fit places a pod in each zone at once, as the default packing does"
-)
 def test_case_265_zonal_self_anti_affinity_takes_a_batch_for_each_zone(cluster):
     for expected in ([1], [1, 1], [1, 1, 1], [1, 1, 1]):
         pods = cluster.pods(3, labels=S2, away=[term(S2, ZONE)])
