@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import re
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +56,7 @@ WELL_KNOWN: Final = {
 """Labels that the types of a catalogue define beyond the core's."""
 
 
+@cache
 def fake400() -> tuple[InstanceType, ...]:
     """Make the 400 types of the reference benchmark: n CPUs, 2n GiB, 10n pods."""
     return tuple(_fake(f"fake-it-{number}", number + 1) for number in range(400))
@@ -117,6 +119,7 @@ SOLD_SHARE: Final = 0.92
 """How many of the possible offerings exist."""
 
 
+@cache
 def real() -> tuple[InstanceType, ...]:
     """Make the 800 types of the realistic catalogue."""
     return tuple(

@@ -80,9 +80,10 @@ class Input:
         pool = node_pool(POOL, requirements=requirements, labels=mixes.COMMON_LABELS, limits=LIMITS)
         codecs = Codecs()
         daemon = next(read_pods([DAEMON], codecs, name="agent", daemon=True)).shape
+        running = mixes.diverse(RUNNING_PODS) if self.nodes else []
         nodes = running_nodes(
-            self.instance_types if self.nodes else (),
-            list(read_pods(mixes.diverse(RUNNING_PODS), codecs, name="running")),
+            self.instance_types,
+            list(read_pods(running, codecs, name="running")),
             count=self.nodes,
             pool=POOL,
         )

@@ -30,6 +30,7 @@ import structlog
 from aiohttp import web
 
 from benchmarks.inputs import CREATED, load
+from benchmarks.measure import quantile
 from karpenter_core.controllers.feed import Feed
 from karpenter_core.controllers.provisioning.planner import ThreadPlanner
 from karpenter_core.kube import resources
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from benchmarks.mixes import PodTemplate
 
-__all__ = ["Phase", "run"]
+__all__ = ["Phase", "run", "summarize"]
 
 EVENTS_PER_SECOND: Final = 1000
 TICK_SECONDS: Final = 0.01
@@ -265,7 +266,15 @@ async def _control(url: str, case: str, seconds: float) -> list[Phase]:
             took = time.monotonic() - started
             body = await _fetch(f"{url}/renewals")
             phases.append(
-                _phase(name, took, passes, ingest.ages, lags, _gaps(json.loads(body), started))
+                summarize(
+                    name,
+                    seconds=took,
+                    passes=passes,
+                    ages=ingest.ages,
+                    lags=lags,
+                    renewed=json.loads(body),
+                    started=started,
+                )
             )
         if leading.done():
             leading.result()
@@ -286,21 +295,23 @@ async def _fetch(url: str) -> bytes:
         return await response.read()
 
 
-def _gaps(renewed: list[float], started: float) -> list[float]:
-    """Return the gaps between renewals of this phase, the one that reaches into it included."""
-    moments = [moment for moment in renewed if moment <= started][-1:]
-    moments += [moment for moment in renewed if moment > started]
-    return [later - before for before, later in pairwise(moments)]
-
-
-def _phase(
+def summarize(
     name: str,
+    *,
     seconds: float,
     passes: list[float],
     ages: list[float],
     lags: list[float],
-    gaps: list[float],
+    renewed: list[float],
+    started: float,
 ) -> Phase:
+    """Boil a phase down; `renewed` are the moments of all renewals, of other phases too.
+
+    The gap that reaches into the phase counts as its own.
+    """
+    moments = [moment for moment in renewed if moment <= started][-1:]
+    moments += [moment for moment in renewed if moment > started]
+    gaps = [later - before for before, later in pairwise(moments)]
     due = ElectionTimes().retry_seconds
     return Phase(
         name=name,
@@ -315,12 +326,6 @@ def _phase(
         longest_renewal_gap_seconds=max(gaps, default=seconds),
         renewals_missed=sum(gap > due + LATE_RENEWAL_SECONDS for gap in gaps),
     )
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which this share of all lies."""
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def main() -> None:

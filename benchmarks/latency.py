@@ -16,8 +16,7 @@ import random
 from dataclasses import asdict, dataclass, replace
 
 from benchmarks.inputs import load, read_pods
-from benchmarks.interference import quantile
-from benchmarks.measure import timed
+from benchmarks.measure import quantile, timed
 from benchmarks.mixes import diverse
 from karpenter_core.scheduling.catalogue import CatalogueCache
 

@@ -82,9 +82,13 @@ def test_pods_of_one_template_share_their_shape():
     assert len({pod.uid for pod in pods}) == len(pods)
 
 
-def test_options_reach_the_problem():
+@pytest.fixture(scope="module")
+def full():
+    return load("diverse-10/real/daemons/nodes/on-demand").problem
+
+
+def test_options_reach_the_problem(full):
     bare = load("diverse-10/real").problem
-    full = load("diverse-10/real/daemons/nodes/on-demand").problem
 
     assert (len(bare.daemons), len(bare.nodes)) == (0, 0)
     assert (len(full.daemons), len(full.nodes)) == (4, 1000)
@@ -93,8 +97,8 @@ def test_options_reach_the_problem():
     assert full.pools[0].spec.template.spec.requirements[0].values == ("on-demand",)
 
 
-def test_running_nodes_hold_no_more_than_they_have():
-    nodes = load("diverse-10/real/nodes").problem.nodes
+def test_running_nodes_hold_no_more_than_they_have(full):
+    nodes = full.nodes
     keepers = [{pod.shape.labels.get("app") for pod in node.pods} for node in nodes]
 
     assert all(amount >= 0 for node in nodes for amount in node.available.values())
