@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
 
+from karpenter_core.api.labels import RESERVED
 from karpenter_core.scheduling.bitsets import bits_of, mask_of
 from karpenter_core.scheduling.offerings import allocatable_groups
 from karpenter_core.scheduling.problem import Catalogue
@@ -87,6 +88,8 @@ class CompiledCatalogue:
         if not self.is_priced and len(currencies) == 1:
             rates = dict.fromkeys(currencies, 1.0)
         self.groups, self.prices = _price_table(rows, rates)
+        self.reserved, self.plain_labels = _reserved(catalogue.instance_types)
+        """How much is left of reserved offerings; the labels that any other offering has."""
         self._values, self._absent, self._others = _index(self.instance_types)
         self._matches: Final = dict[Requirement, int]()
 
@@ -213,6 +216,27 @@ def _price_table(
                     prices[number, column], round(offering.price.amount * rate, 12)
                 )
     return groups, prices
+
+
+def _reserved(
+    instance_types: Sequence[InstanceType],
+) -> tuple[dict[Requirements, int], frozenset[str]]:
+    """Return what is left of reserved offerings, and the labels that other offerings have.
+
+    Of like offerings the least counts, whether it is on offer now or not.
+    """
+    reserved: dict[Requirements, int] = {}
+    plain: set[str] = set()
+    for instance_type in instance_types:
+        for offering in instance_type.offerings:
+            if offering.capacity_type == RESERVED:
+                count = offering.reservation_capacity
+                known = reserved.get(offering.requirements, count)
+                reserved[offering.requirements] = min(known, count)
+            else:
+                labels = offering.requirements.values()
+                plain.update(r.key for r in labels if r.values and not r.complement)
+    return reserved, frozenset(plain)
 
 
 def _group_order(group: OfferingGroup) -> tuple[str, str, str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.domains import Axis, FirstCounts
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions
+    from karpenter_core.scheduling.reservations import Reservations
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["CompiledProblem", "compile_steps"]
@@ -46,6 +47,8 @@ class CompiledProblem:
     pools: tuple[CompiledPool, ...]
     pool_free: tuple[Amounts, ...]
     """What pods may use on each row of each pool's catalogue."""
+    reservations: Reservations
+    """What is left of reserved capacity when the pass begins."""
     signatures: Signatures
     pool_signatures: tuple[int, ...]
     nodes: tuple[ExistingNode, ...]
@@ -64,7 +67,7 @@ def compile_steps(
     """Compile a problem; yields units of work done."""
     classes, groups = yield from classify_steps(problem, options)
     cache.retain({pool.name for pool in problem.pools})
-    pools = yield from compile_pool_steps(problem, options, cache)
+    pools, reservations = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
     named = (*(c.requests for c in classes), *(daemon.requests for daemon in daemons))
     shared = (resource for c in classes for resource, _ in c.shared_volumes)
@@ -95,6 +98,7 @@ def compile_steps(
         requests=_table(resources, classes),
         pools=pools,
         pool_free=pool_free,
+        reservations=reservations,
         signatures=signatures,
         pool_signatures=pool_signatures,
         nodes=nodes,

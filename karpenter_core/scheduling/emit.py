@@ -263,10 +263,9 @@ def _offered_capacity_types(machine: Machine) -> frozenset[str]:
     """Return the capacity types under which some listed type can really be bought."""
     claim, catalogue = machine.claim, machine.claim.pool.catalogue
     rows = machine.rows
-    allowed = catalogue.allowed_groups(claim.requirements, claim.pool.well_known)
     return frozenset(
         catalogue.groups[number].capacity_type
-        for number in np.flatnonzero(allowed)
+        for number in np.flatnonzero(claim.allowed_groups)
         if np.isfinite(catalogue.prices[number][rows]).any()
     )
 

@@ -6,7 +6,7 @@ which may run on it (their preferences do not matter, any of their terms may mat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
 
@@ -19,6 +19,7 @@ from karpenter_core.api.labels import (
     NODES,
     PODS,
     REGISTERED,
+    RESERVED,
     WELL_KNOWN,
     node_class_label,
 )
@@ -30,6 +31,7 @@ from karpenter_core.scheduling.ladder import node_ladder
 from karpenter_core.scheduling.ports import first_conflict
 from karpenter_core.scheduling.problem import MinValuesPolicy
 from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.reservations import Reservations, find_reservations
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untolerated
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import HostPort, PodShape, Resources
     from karpenter_core.scheduling.catalogue import CatalogueCache, CompiledCatalogue
     from karpenter_core.scheduling.problem import Problem, SolveOptions
+    from karpenter_core.scheduling.reservations import Reservation
 
 __all__ = ["SIMULATION_LABELS", "CompiledPool", "Daemon", "compile_pool_steps", "read_daemons"]
 
@@ -92,6 +95,7 @@ class CompiledPool:
         aliases: Mapping[str, str],
         well_known: frozenset[str],
         min_values: MinValuesPolicy,
+        reservations: Reservations,
     ) -> None:
         template = pool.spec.template
         self.name: Final = pool.name
@@ -123,6 +127,13 @@ class CompiledPool:
             name: amount - usage.get(name, 0) for name, amount in self.limits.items()
         }
         self.limited: Final = tuple(sorted(name for name in self.limits if name != NODES))
+        self.reservations: Final = {
+            number: reservations.of(group.requirements)
+            for number, group in enumerate(catalogue.groups)
+            if group.capacity_type == RESERVED
+        }
+        """The groups of offerings that are reserved, with the reservation."""
+        self._usable: Final = frozenset(reservations.capacity)
         self.offered_bits: Final = self.offered(self.requirements)
         matching = catalogue.matching(self.requirements)
         self.matching_bits: Final = matching
@@ -140,9 +151,25 @@ class CompiledPool:
         )
         """The daemons that run on some rows, with the rows."""
 
-    def offered(self, requirements: Requirements) -> int:
-        """Return the rows that have an available offering which these requirements allow."""
+    def allowed_groups(
+        self, requirements: Requirements, held: frozenset[Reservation] | None = None
+    ) -> NDArray[np.bool_]:
+        """Return which groups of offerings a claim may use, reserved ones only of what it holds.
+
+        `held` None: of any reservation of which there is something left.
+        """
         allowed = self.catalogue.allowed_groups(requirements, self.well_known)
+        usable = self._usable if held is None else held
+        for number, reservation in self.reservations.items():
+            if reservation not in usable:
+                allowed[number] = False
+        return allowed
+
+    def offered(
+        self, requirements: Requirements, held: frozenset[Reservation] | None = None
+    ) -> int:
+        """Return the rows that have an available offering which a claim may use."""
+        allowed = self.allowed_groups(requirements, held)
         offered: NDArray[np.bool_] = np.logical_or.reduce(
             np.isfinite(self.catalogue.prices[allowed]), axis=0
         )
@@ -207,36 +234,44 @@ class CompiledPool:
 
 def compile_pool_steps(
     problem: Problem, options: SolveOptions, cache: CatalogueCache
-) -> Generator[int, None, tuple[CompiledPool, ...]]:
+) -> Generator[int, None, tuple[tuple[CompiledPool, ...], Reservations]]:
     """Compile the pools that have a catalogue, in the order in which they are asked.
 
-    Heavier ones first, then by name, the later in the alphabet first (upstream's order).
+    Heavier ones first, then by name, the later in the alphabet first (upstream's order). Also
+    returns the reservations that they may use.
     """
     daemons = read_daemons(problem)
     ordered = sorted(problem.pools, key=lambda pool: pool.name, reverse=True)
     ordered.sort(key=lambda pool: -(pool.spec.weight or 0))
-    compiled: list[CompiledPool] = []
+    columns: dict[str, CompiledCatalogue] = {}
     for pool in ordered:
         catalogue = problem.catalogues.get(pool.name)
-        if catalogue is None:
+        if catalogue is not None:
+            columns[pool.name] = cache.compiled(
+                pool.name,
+                catalogue,
+                currency=options.currency,
+                exchange_rates=options.exchange_rates,
+            )
+            yield 5
+    reservations = find_reservations(columns.values())
+    if not options.reserved_capacity:
+        reservations = replace(reservations, capacity={})
+    compiled: list[CompiledPool] = []
+    for pool in ordered:
+        if pool.name not in columns:
             continue
-        columns = cache.compiled(
-            pool.name,
-            catalogue,
-            currency=options.currency,
-            exchange_rates=options.exchange_rates,
-        )
-        yield 5
         compiled.append(
             CompiledPool(
                 pool,
-                columns,
+                columns[pool.name],
                 daemons=daemons,
                 usage=problem.pool_usage.get(pool.name, {}),
                 aliases={**ALIASES, **problem.aliases},
                 well_known=WELL_KNOWN | problem.well_known,
                 min_values=options.min_values,
+                reservations=reservations,
             )
         )
         yield 1
-    return tuple(compiled)
+    return tuple(compiled), reservations

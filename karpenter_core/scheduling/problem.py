@@ -145,6 +145,8 @@ class SolveOptions:
     preferences: PreferencePolicy = PreferencePolicy.RESPECT
     min_values: MinValuesPolicy = MinValuesPolicy.STRICT
     reservations: ReservationPolicy = ReservationPolicy.STRICT
+    reserved_capacity: bool = True
+    """Whether reserved offerings are used at all (the feature gate `ReservedCapacity`)."""
     max_instance_types: int = 600  # upstream default
     currency: str = DEFAULT_CURRENCY
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -1,7 +1,7 @@
 """What a node is, apart from how full it is: interned, so that "the same" is one integer.
 
-A planned claim's signature is its pool, its requirements, the host ports its pods took, and the
-rows of the catalogue it may use; an existing node's is the part of its labels anybody asks for,
+A planned claim's signature is its pool, its requirements, the host ports its pods took, the
+reservations it holds, and the rows of the catalogue it may use; an existing node's is the part of its labels anybody asks for,
 its taints and ports. `meet` says what a signature becomes when pods with an ask join (or that they
 cannot), once per pair; everything computed from a signature is kept with it.
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.api.labels import CAPACITY_TYPE, SPOT
+from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.ports import first_conflict
 from karpenter_core.scheduling.requirements import Requirement, Requirements
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import SolveOptions
+    from karpenter_core.scheduling.reservations import Reservation
     from karpenter_core.scheduling.shapes import Shapes
 
 __all__ = [
@@ -109,6 +110,7 @@ class ClaimSignature:
         free: NDArray[np.int64],
         options: SolveOptions,
         *,
+        held: frozenset[Reservation] | None = None,
         min_values_relaxed: bool = False,
     ) -> None:
         self._options: Final = options
@@ -116,16 +118,31 @@ class ClaimSignature:
         self.requirements: Final = requirements
         self.host_ports: Final = host_ports
         self.bits: Final = bits
+        self.held: Final = held
+        """The reservations it may use; None: it is not decided yet which."""
         self.min_values_relaxed: Final = min_values_relaxed
         self.has_min_values: Final = requirements.has_min_values
         self._pool_free: Final = free
 
     @cached_property
+    def allowed_groups(self) -> NDArray[np.bool_]:
+        """Which groups of offerings it may use."""
+        return self.pool.allowed_groups(self.requirements, self.held)
+
+    def reservations(self, chosen: NDArray[np.bool_]) -> frozenset[Reservation]:
+        """Return the reservations that some of chosen `rows` can be had from."""
+        rows, prices = self.rows[chosen], self.pool.catalogue.prices
+        return frozenset(
+            reservation
+            for group, reservation in self.pool.reservations.items()
+            if self.allowed_groups[group] and np.isfinite(prices[group, rows]).any()
+        )
+
+    @cached_property
     def prices_and_groups(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Price of every row at its cheapest allowed offering, and that offering's group."""
         catalogue = self.pool.catalogue
-        allowed = catalogue.allowed_groups(self.requirements, self.pool.well_known)
-        numbers = np.flatnonzero(allowed)
+        numbers = np.flatnonzero(self.allowed_groups)
         if not len(numbers):
             return np.full(catalogue.size, inf), np.zeros(catalogue.size, dtype=np.intp)
         prices = catalogue.prices[numbers]
@@ -282,6 +299,7 @@ class Signatures:
         self._nodes: Final = dict[int, NodeSignature]()
         self._numbers: Final = dict[object, int]()
         self._meetings: Final = dict[tuple[int, int, int], int]()
+        self._holdings: Final = dict["tuple[int, frozenset[Reservation], bool]", int]()
         self._pool_free: Final = {
             id(pool): free for pool, free in zip(pools, pool_free, strict=True)
         }
@@ -322,12 +340,13 @@ class Signatures:
         host_ports: tuple[HostPort, ...],
         bits: int,
         *,
+        held: frozenset[Reservation] | None = None,
         min_values_relaxed: bool = False,
     ) -> int:
         """Return the number of a claim's signature; NO_MATCH when no row is left."""
         if not bits:
             return NO_MATCH
-        key = (id(pool), requirements, host_ports, bits, min_values_relaxed)
+        key = (id(pool), requirements, host_ports, bits, held, min_values_relaxed)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers)
@@ -338,6 +357,7 @@ class Signatures:
                 bits,
                 self._pool_free[id(pool)],
                 self._options,
+                held=held,
                 min_values_relaxed=min_values_relaxed,
             )
         return number
@@ -350,8 +370,31 @@ class Signatures:
             signature.requirements,
             signature.host_ports,
             signature.bits & bits,
+            held=signature.held,
             min_values_relaxed=signature.min_values_relaxed,
         )
+
+    def holding(
+        self, number: int, reservations: frozenset[Reservation], *, only: bool = True
+    ) -> int:
+        """Return what a planned claim becomes that holds reservations, NO_MATCH if it cannot.
+
+        It is for reserved machines `only`, or for others too; without reservations for none.
+        """
+        signature = self.claim(number)
+        if not signature.pool.reservations:
+            return NO_MATCH if reservations else number
+        key = (number, reservations, only)
+        known = self._holdings.get(key)
+        if known is None:
+            requirements = signature.requirements
+            if only or not reservations:
+                operator = "In" if reservations else "NotIn"
+                kind = Requirement.of(CAPACITY_TYPE, operator, (RESERVED,))
+                requirements = requirements.add(kind)
+            known = self._narrowed_to(signature, requirements, held=reservations)
+            self._holdings[key] = known
+        return known
 
     def relaxed(self, number: int, counts: dict[str, int]) -> int:
         """Return the signature with `minValues` lowered to what can be had."""
@@ -361,6 +404,7 @@ class Signatures:
             signature.requirements.with_min_values(counts),
             signature.host_ports,
             signature.bits,
+            held=signature.held,
             min_values_relaxed=True,
         )
 
@@ -558,9 +602,12 @@ class Signatures:
         signature: ClaimSignature,
         requirements: Requirements,
         ports: tuple[HostPort, ...] = (),
+        held: frozenset[Reservation] | None = None,
     ) -> int:
         pool = signature.pool
-        bits = signature.bits & pool.catalogue.matching(requirements) & pool.offered(requirements)
+        held = signature.held if held is None else held
+        bits = signature.bits & pool.catalogue.matching(requirements)
+        bits &= pool.offered(requirements, held)
         if ports:
             bits &= pool.rows_without_port(ports)
         return self.of_claim(
@@ -568,6 +615,7 @@ class Signatures:
             requirements,
             _union(signature.host_ports, ports) if ports else signature.host_ports,
             bits,
+            held=held,
             min_values_relaxed=signature.min_values_relaxed,
         )
 
