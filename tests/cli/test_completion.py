@@ -1,0 +1,471 @@
+"""Objects written by hand: what planning fills in, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from tests.cli.inputs import POOL, node, pod, pool, write
+
+STORAGE_CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "fast"},
+    "provisioner": "disk.example.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+@pytest.fixture
+def plan(program, tmp_path, types_file):
+    """Plan for a cluster by keys; returns the JSON and what was said beside it."""
+
+    def run(**cluster):
+        file = write(tmp_path / "cluster.json", cluster)
+        shown = program(
+            "plan", "--offline", file, "--instance-types-file", types_file, "-o", "json"
+        )
+        return json.loads(shown.out), shown.err
+
+    return run
+
+
+@pytest.fixture
+def refusal(program, tmp_path, types_file):
+    """Return the one line with which a cluster by keys is refused, after the file's name."""
+
+    def run(**cluster):
+        file = write(tmp_path / "cluster.json", cluster)
+        shown = program(
+            "plan", "--offline", file, "--instance-types-file", types_file, code=2
+        )  # fmt: skip
+        (line,) = shown.err.strip().splitlines()
+        prefix = f"karpenter: {file}, document 1"
+        assert line.startswith(prefix)
+        return line.removeprefix(prefix).lstrip(",: ")
+
+    return run
+
+
+def bare(manifest):
+    """Leave out what the key of a list says already."""
+    return {name: manifest[name] for name in manifest if name not in {"apiVersion", "kind"}}
+
+
+def placed(found):
+    return sorted(pod for claim in found["nodeClaims"] for pod in claim["pods"])
+
+
+def owned(manifest, name):
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": f"uid-{name}"}
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_keys_are_read_whatever_their_case(plan):
+    """And absent lists may be null, as Go writes them."""
+    found, _ = plan(NodePools=[POOL], PODS=[bare(pod("a"))], boundpods=None, Services=[])
+
+    assert placed(found) == ["shop/a"]
+
+
+def test_a_key_given_twice_is_refused(refusal):
+    """In two spellings: none of the two lists may get lost."""
+    assert 'field "Pods": is there twice (as pods)' in refusal(pods=[], Pods=[])
+
+
+def test_objects_come_from_standard_input_too(program, monkeypatch, types_file):
+    """`kubectl get -o json | karpenter plan --offline -`."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": [POOL, pod("a")]}
+    stdin = io.TextIOWrapper(io.BytesIO(json.dumps(listed).encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+
+    shown = program("plan", "--offline", "-", "--instance-types-file", types_file, "-o", "json")
+
+    assert placed(json.loads(shown.out)) == ["shop/a"]
+
+
+def test_json_documents_may_follow_one_another(program, tmp_path, types_file):
+    """As `jq` and audit logs write them; the name of the file does not matter."""
+    file = tmp_path / "dump"
+    file.write_text(f"{json.dumps(POOL)}\n{json.dumps(pod('a'))}\n")
+
+    shown = program("plan", "--offline", file, "--instance-types-file", types_file, "-o", "json")
+
+    assert placed(json.loads(shown.out)) == ["shop/a"]
+
+
+def test_dates_in_yaml_are_texts(program, tmp_path, types_file):
+    """A label that looks like a date is a label, a creation time may be unquoted."""
+    file = tmp_path / "pods.yaml"
+    write(file, POOL)
+    file.write_text(
+        file.read_text()
+        + """
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  creationTimestamp: 2024-01-31T12:00:00Z
+  labels: {release: 2024-01-31}
+spec:
+  containers: [{name: app}]
+"""
+    )
+
+    shown = program("plan", "--offline", file, "--instance-types-file", types_file, "-o", "json")
+
+    assert placed(json.loads(shown.out)) == ["default/a"]
+
+
+# -- pods ------------------------------------------------------------------------------------------
+
+
+def test_every_pod_without_a_node_has_a_fate(plan):
+    """Placed, or left with a reason; what has ended or is ending is nobody's any more."""
+    ended = {**pod("ended"), "status": {"phase": "Succeeded"}}
+    ending = pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"})
+    nominated = {**pod("nominated"), "status": {"nominatedNodeName": "old"}}
+    stale = {**pod("stale"), "status": {"nominatedNodeName": "gone"}}
+    found, _ = plan(
+        nodePools=[POOL],
+        nodes=[node("old", cpu="100m")],
+        pods=[
+            ended, ending, nominated, stale, pod("free"), owned(pod("daemon"), "agent"),
+            pod("gated", schedulingGates=[{"name": "example.com/hold"}]),
+        ],
+    )  # fmt: skip
+
+    assert placed(found) == ["shop/free", "shop/stale"]
+    assert set(found["unschedulable"]) == {"shop/daemon", "shop/gated", "shop/nominated"}
+    assert 'node "old"' in found["unschedulable"]["shop/nominated"]["message"]
+    assert found["unschedulable"]["shop/daemon"]["pools"] == {}
+
+
+def test_pods_in_the_network_of_their_node_hold_the_ports_they_name(plan):
+    """The API server makes host ports of them: two such pods share no node."""
+    network = {"hostNetwork": True}
+    ports = [{"name": "app", "ports": [{"containerPort": 8080}]}]
+    found, _ = plan(
+        nodePools=[POOL], pods=[bare(pod(name, **network, containers=ports)) for name in "ab"]
+    )
+
+    assert [claim["pods"] for claim in found["nodeClaims"]] == [["shop/a"], ["shop/b"]]
+
+
+def test_uids_that_are_empty_are_made_up(plan):
+    """All pods of a hand-made file may carry the same empty UID."""
+    found, _ = plan(
+        nodePools=[POOL], pods=[pod("a", metadata={"uid": ""}), pod("b", metadata={"uid": ""})]
+    )
+
+    assert placed(found) == ["shop/a", "shop/b"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        (
+            {"pods": [pod("a", metadata={"uid": "1"}), pod("b", metadata={"uid": "1"})]},
+            'pods[1]: field "metadata.uid": "1" is that of another object',
+        ),
+        ({"boundPods": [pod("a")]}, 'boundPods[0]: Pod "shop/a": spec.nodeName: missing'),
+        ({"pods": [{**POOL}]}, 'pods[0]: field "kind": must be Pod, not NodePool'),
+        (
+            {"pods": [pod("a", metadata={"creationTimestamp": "yesterday"})]},
+            'Pod "shop/a": metadata.creationTimestamp: must be a time with its zone',
+        ),
+        (
+            {"pods": [pod("a", cpu="lots")]},
+            "spec.containers[0].resources.requests.cpu: 'lots' is no quantity",
+        ),
+        (
+            {"pods": [pod("a", memory="-1Gi")]},
+            "spec.containers[0].resources.requests.memory: must be zero or more, not -1Gi",
+        ),
+        (
+            {"pods": [pod("a", metadata={"labels": {"app": "web", "version": 2}})]},
+            'metadata.labels["version"]: must be str, not int',
+        ),
+        (
+            {"pods": [pod("a", tolerations="all")]},
+            "spec.tolerations: must be array, not str",
+        ),
+        (
+            {"pods": [pod("a", tolerations=[{"operator": "Equal"}])]},
+            "spec.tolerations[0].operator: must be Exists when key is empty",
+        ),
+        (
+            {"pods": [pod("a", topologySpreadConstraints=[{"maxSkew": 1}])]},
+            "spec.topologySpreadConstraints[0].topologyKey: missing",
+        ),
+        (
+            {"pods": [pod("a", topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "z"}])]},
+            "spec.topologySpreadConstraints[0].maxSkew: must be above zero, not 0",
+        ),
+        (
+            {
+                "daemonSets": [
+                    {
+                        "metadata": {"name": "agent"},
+                        "spec": {"template": bare(pod("x", tolerations=[{"effect": "Never", "operator": "Exists"}]))},
+                    }
+                ]
+            },
+            'DaemonSet "agent": spec.tolerations[0].effect: must be one of NoSchedule',
+        ),
+        ({"pods": [{"metadata": {"name": "a"}}]}, 'Pod "default/a": spec: missing'),
+        (
+            {"nodes": [node("n", taints=[{"effect": "NoSchedule"}])]},
+            'Node "n": spec.taints[0].key: missing',
+        ),
+        ({"nodePools": [pool(limits={"cpu": "lots"})]}, "spec.limits.cpu: 'lots' is no quantity"),
+        (
+            {"nodePools": [{**POOL, "apiVersion": "karpenter.sh/v1beta1"}]},
+            "apiVersion: must be karpenter.sh/v1, not karpenter.sh/v1beta1",
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_api_server_would_refuse_is_refused(refusal, cluster, said):
+    """With file, key, entry, object and field."""
+    assert said in refusal(**cluster)
+
+
+def test_unknown_fields_of_our_kinds_are_said_to_be_ignored(plan):
+    """A typing error in a NodePool would otherwise be a limit that is none."""
+    _, said = plan(nodePools=[pool(limit={"cpu": "1"})], pods=[pod("a")])
+
+    assert 'NodePool "general": spec.limit: unknown field, ignored' in said
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+def test_nodes_need_neither_provider_id_nor_labels(plan):
+    """What a file calls a Node takes pods; of capacity and allocatable one is enough."""
+    short = node("short", provider_id="", cpu="2")
+    del short["status"]["capacity"]
+    found, _ = plan(
+        nodePools=[POOL],
+        nodes=[short, node("ours", provider_id="", labels={"karpenter.sh/nodepool": "general"})],
+        pods=[pod("a", cpu="1800m"), pod("b", cpu="900m")],
+    )
+
+    assert found["existingNodes"] == {"ours": ["shop/b"], "short": ["shop/a"]}
+
+
+def test_nodes_count_against_the_limits_of_the_pool_they_are_labelled_with(plan):
+    """With a NodeClaim or without."""
+    full = node("ours", cpu="4", labels={"karpenter.sh/nodepool": "general"})
+    found, _ = plan(
+        nodePools=[pool(limits={"cpu": "5"})],
+        nodes=[full],
+        boundPods=[pod("runs", cpu="4", nodeName="ours")],
+        pods=[pod("a")],
+    )
+
+    assert found["unschedulable"]["shop/a"]["pools"]["general"]["constraint"] == "limit"
+
+
+def test_a_cordoned_node_takes_only_what_tolerates_that(plan):
+    """The cluster would have tainted it."""
+    tolerant = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
+    found, _ = plan(
+        nodePools=[POOL],
+        nodes=[node("old", unschedulable=True)],
+        pods=[pod("a"), pod("b", tolerations=tolerant)],
+    )
+
+    assert placed(found) == ["shop/a"]
+    assert found["existingNodes"] == {"old": ["shop/b"]}
+
+
+def test_a_claim_that_names_its_node_is_that_node(plan):
+    """Counted once, though the Node does not show the provider id."""
+    claim = {
+        "metadata": {"name": "general-1", "labels": {"karpenter.sh/nodepool": "general"}},
+        "spec": {"nodeClassRef": POOL["spec"]["template"]["spec"]["nodeClassRef"], "requirements": []},
+        "status": {"nodeName": "ours", "providerID": "test://1"},
+    }  # fmt: skip
+    marks = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
+    labels = {"karpenter.sh/nodepool": "general", **marks}
+    found, _ = plan(
+        nodePools=[pool(limits={"nodes": "1"})],
+        nodeClaims=[claim],
+        nodes=[node("ours", provider_id="", labels=labels)],
+        pods=[pod("a"), pod("b"), pod("c")],
+    )
+
+    assert found["existingNodes"] == {"ours": ["shop/a", "shop/b"]}
+    assert found["unschedulable"]["shop/c"]["pools"]["general"]["constraint"] == "limit"
+
+
+def test_pods_of_nodes_that_go_are_planned_for(plan):
+    """They will need another place, unless a budget holds them back."""
+    going = node("old", cpu="4")
+    going["metadata"]["deletionTimestamp"] = "2024-01-31T12:00:00Z"
+    budget = {
+        "metadata": {"name": "held", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "held"}}, "maxUnavailable": 0},
+    }
+    found, _ = plan(
+        nodePools=[POOL],
+        nodes=[going],
+        boundPods=[
+            pod("a", nodeName="old"),
+            pod("held", nodeName="old", metadata={"labels": {"app": "held"}}),
+        ],
+        podDisruptionBudgets=[budget],
+    )
+
+    assert placed(found) == ["shop/a"]
+
+
+def test_what_looks_like_a_mistake_is_mentioned(plan):
+    """Pods on nodes nobody described, a node that takes no pod, kinds that are not read."""
+    silent = node("silent")
+    del silent["status"]["allocatable"]["pods"]
+    _, said = plan(
+        nodePools=[POOL, pool("static", replicas=2)],
+        nodes=[silent],
+        boundPods=[pod("lost", nodeName="ghost")],
+        deployments=[{"metadata": {"name": "web"}}],
+    )
+
+    assert "1 pod bound to nodes that are not there: ghost" in said
+    assert "says nothing of pods: silent; nothing fits there" in said
+    assert "ignored: 1 of kind Deployment" in said
+    assert 'NodePool "static" is not used: it is static' in said
+
+
+# -- daemons ---------------------------------------------------------------------------------------
+
+
+def test_daemon_set_pods_stand_for_their_daemon_set(plan):
+    """Of a DaemonSet and a pod of it, the pod tells what it asks for; nothing counts twice."""
+    daemon_set = {
+        "metadata": {"name": "agent", "namespace": "shop"},
+        "spec": {"template": {"spec": bare(pod("x", cpu="1500m"))["spec"]}},
+    }
+    found, _ = plan(
+        nodePools=[POOL],
+        daemonSets=[daemon_set],
+        daemonSetPods=[owned(bare(pod("agent-x7", cpu="300m", nodeName="gone")), "agent")],
+        pods=[pod("a", cpu="1500m")],
+    )
+
+    assert found["nodeClaims"][0]["instanceTypes"][0] == "small"
+
+
+def test_daemons_that_run_already_leave_their_room_to_nobody_else(plan):
+    """A node with its daemon on it has room for the rest."""
+    found, _ = plan(
+        nodePools=[POOL],
+        nodes=[node("old", cpu="1")],
+        boundPods=[owned(pod("agent-x7", cpu="300m", nodeName="old"), "agent")],
+        daemonSetPods=[pod("agent", cpu="300m")],
+        pods=[pod("a", cpu="700m")],
+    )
+
+    assert found["existingNodes"] == {"old": ["shop/a"]}
+
+
+# -- volumes and namespaces ------------------------------------------------------------------------
+
+
+def test_claims_of_ephemeral_volumes_and_default_classes_are_made_up(plan):
+    """As the cluster makes the one and names the other."""
+    default = {
+        **bare(STORAGE_CLASS),
+        "metadata": {
+            "name": "fast",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "allowedTopologies": [
+            {"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": ["z9"]}]}
+        ],
+    }
+    volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    found, _ = plan(
+        nodePools=[POOL],
+        storageClasses=[default],
+        persistentVolumeClaims=[{"metadata": {"name": "data", "namespace": "shop"}, "spec": {}}],
+        pods=[
+            pod("a", volumes=[volume]),
+            pod("b", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]),
+        ],
+    )
+
+    # Both are found, and both can only be made in a zone that nobody sells.
+    assert found["nodeClaims"] == []
+    assert set(found["unschedulable"]) == {"shop/a", "shop/b"}
+    assert not any("not found" in why["message"] for why in found["unschedulable"].values())
+
+
+def test_a_claim_with_a_volume_is_bound(plan):
+    """The mark that only a cluster sets is not asked for."""
+    volume = {
+        "metadata": {"name": "disk"},
+        "spec": {
+            "csi": {"driver": "disk.example.com"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {
+                                    "key": "topology.kubernetes.io/zone",
+                                    "operator": "In",
+                                    "values": ["z1"],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            },
+        },
+    }
+    claim = {"metadata": {"name": "data", "namespace": "shop"}, "spec": {"volumeName": "disk"}}
+    found, _ = plan(
+        nodePools=[POOL],
+        persistentVolumes=[volume],
+        persistentVolumeClaims=[claim],
+        pods=[pod("a", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])],
+    )
+
+    assert placed(found) == ["shop/a"]
+    zones = [
+        item["values"]
+        for item in found["nodeClaims"][0]["requirements"]
+        if item["key"] == "topology.kubernetes.io/zone"
+    ]
+    assert zones == [["z1"]]
+
+
+def test_namespaces_that_nobody_described_have_their_name_as_label(plan):
+    """Affinity to pods of a namespace by its name works without the Namespace."""
+    near = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "db"}},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "data"}},
+                }
+            ]
+        }
+    }
+    database = pod("db", nodeName="old", metadata={"namespace": "data", "labels": {"app": "db"}})
+    found, _ = plan(
+        nodePools=[POOL],
+        nodes=[node("old", cpu="2"), node("aaa", cpu="2")],
+        boundPods=[database],
+        pods=[pod("web", affinity=near)],
+    )
+
+    assert found["existingNodes"] == {"old": ["shop/web"]}

@@ -1,0 +1,170 @@
+"""`karpenter explain pod`: every fate a pod can have, and per pool why not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.inputs import POOL, node, pod, pool, write
+
+ARM = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}
+TAINT = {"key": "dedicated", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Four pools, a node with a pod, and pods of every fate."""
+    going = node("going", cpu="4")
+    going["metadata"]["deletionTimestamp"] = "2024-01-31T12:00:00Z"
+    missing = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    claim = {
+        "metadata": {"name": "limited-1", "labels": {"karpenter.sh/nodepool": "limited"}},
+        "spec": {
+            "nodeClassRef": POOL["spec"]["template"]["spec"]["nodeClassRef"],
+            "requirements": [
+                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
+            ],
+            "resources": {"requests": {"cpu": "10"}},
+        },
+    }
+    return write(
+        tmp_path / "cluster.json",
+        {
+            "nodePools": [
+                POOL,
+                pool("limited", limits={"cpu": "1"}, weight=10),
+                pool("tainted", template={"taints": [TAINT]}, weight=5),
+                pool("static", replicas=1),
+            ],
+            "nodeClaims": [claim],
+            "nodes": [node("old"), going],
+            "boundPods": [pod("runs", cpu="300m", nodeName="old"), pod("moves", cpu="3", nodeName="going")],
+            "pods": [
+                pod("fits", cpu="600m"),
+                pod("waits", cpu="15"),
+                pod("new", cpu="3500m"),
+                pod("huge", cpu="100"),
+                pod("arm", nodeSelector={"kubernetes.io/arch": "arm64"}),
+                pod("gated", schedulingGates=[{"name": "example.com/hold"}]),
+                pod("volume", volumes=missing),
+                {**pod("done"), "status": {"phase": "Succeeded"}},
+            ],
+        },
+    )  # fmt: skip
+
+
+@pytest.fixture
+def explain(program, cluster, types_file):
+    """Explain a pod of that cluster."""
+
+    def run(name, *options, code=0):
+        return program(
+            "explain", "pod", name, "--offline", cluster, "--instance-types-file", types_file,
+            *options, code=code,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def answer(explain):
+    return lambda name: json.loads(explain(name, "-o", "json").out)
+
+
+def test_a_pod_that_fits_nowhere_has_a_reason_in_every_pool(answer):
+    """The first constraint that fails, what comes closest, and what would help."""
+    found = answer("shop/huge")
+
+    assert set(found) == {"pod", "state", "message", "placement", "pools", "unusablePools"}
+    assert (found["pod"], found["state"], found["placement"]) == (
+        "shop/huge", "unschedulable", None,
+    )  # fmt: skip
+    assert {name: pool["constraint"] for name, pool in found["pools"].items()} == {
+        "general": "resource", "limited": "resource", "tainted": "taint",
+    }  # fmt: skip
+    general = found["pools"]["general"]
+    assert general["closest"] == "large"
+    assert "cpu" in general["remedy"]
+    assert all(pool["remedy"] and not pool["fits"] for pool in found["pools"].values())
+    assert list(found["unusablePools"]) == ["static"]
+
+
+def test_a_pod_to_launch_for_is_shown_its_machine_and_the_other_pools(answer):
+    """Which pool takes it, and why no heavier one does."""
+    found = answer("shop/new")
+
+    assert found["state"] == "launch"
+    assert found["placement"]["nodePool"] == "general"
+    assert found["placement"]["instanceTypes"][0] == "medium"
+    pools = found["pools"]
+    assert pools["general"]["fits"]
+    assert pools["general"]["cheapest"] == found["placement"]["cheapest"]
+    assert (pools["limited"]["constraint"], pools["tainted"]["constraint"]) == ("limit", "taint")
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "said"),
+    [
+        ("fits", "existing", 'node "old" has room for it'),
+        ("waits", "existing", 'it waits for NodeClaim "limited-1", which has no instance yet'),
+        ("runs", "bound", 'it is on node "old"'),
+        ("moves", "launch", 'its node "going" is going; a node of NodePool "general"'),
+        ("gated", "held", "held by scheduling gates: example.com/hold"),
+        ("done", "ended", "it has run to its end (Succeeded)"),
+        ("arm", "unschedulable", "kubernetes.io/arch"),
+    ],
+)
+def test_every_pod_has_a_state_and_a_reason(answer, name, state, said):
+    """Whatever becomes of it."""
+    found = answer(f"shop/{name}")
+
+    assert found["state"] == state
+    assert said in found["message"]
+
+
+def test_a_pod_whose_volume_is_missing_is_kept_out_by_that(answer):
+    """Not by what its pools would say next."""
+    found = answer("shop/volume")
+
+    assert found["state"] == "unschedulable"
+    assert {pool["constraint"] for pool in found["pools"].values()} == {"volume"}
+    assert 'persistentvolumeclaim "shop/data" not found' in found["message"]
+
+
+def test_the_table_shows_verdict_closest_type_and_remedy(explain):
+    """For people, one block for each pool."""
+    shown = explain("shop/huge").out
+
+    assert "shop/huge: stays pending" in shown
+    assert 'did not tolerate taint "dedicated:NoSchedule"' in shown
+    assert "closest: large" in shown
+    assert "would help: " in shown
+    assert "not used: it is static" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("shop/hugee", 'no pod "shop/hugee"; near: shop/huge'),
+        ("huge", 'no pod "default/huge"; near: shop/huge'),
+        ("shop/zzzzzz", 'no pod "shop/zzzzzz"'),
+        ("bazaar/zzzzzz", 'no pod "bazaar/zzzzzz"; namespaces with pods: shop'),
+    ],
+)
+def test_an_unknown_pod_is_refused_with_those_that_may_be_meant(explain, name, said):
+    """Exit code 2, one line."""
+    shown = explain(name, code=2)
+
+    assert shown.err.strip() == f"karpenter: {said}"
+
+
+def test_without_a_usable_pool_each_pool_says_why(program, tmp_path, types_file):
+    """A pod cannot wait for a pool that nothing is bought from."""
+    file = write(tmp_path / "static.yaml", pool("static", replicas=1), pod("a"))
+    arguments = ("--offline", file, "--instance-types-file", types_file, "-o", "json")
+
+    found = json.loads(program("explain", "pod", "shop/a", *arguments).out)
+
+    assert found["state"] == "unschedulable"
+    assert 'NodePool "static": it is static' in found["message"]
