@@ -144,8 +144,10 @@ def count_pods(  # noqa: C901 - one pass over all pods that run; calls would dou
             counting = counted.get(id(pod.shape))
             if counting is None:
                 counting = counted[id(pod.shape)] = _counting(groups, pod.shape)
-            if counting and pod.is_active and pod.uid not in moving:
+            if counting and not pod.is_terminal and pod.uid not in moving:
                 for group in counting:
+                    if pod.is_terminating and group.kind is not Kind.INVERSE:
+                        continue  # nobody spreads by it any more, but others still keep away
                     here[group.index] = (group, here.get(group.index, (group, 0))[1] + 1)
         signature = int(node_signatures[column])
         for group, count in here.values():
@@ -203,7 +205,7 @@ def _known(
     there = {
         int(number)
         for number, node in zip(node_signatures, nodes, strict=True)
-        if node.requirements is None
+        if node.requirements is None and not node.closed
     }
     for group in axis.groups:
         tolerations = None if group.node_filter is None else group.node_filter.tolerations

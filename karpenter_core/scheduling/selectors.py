@@ -5,38 +5,26 @@ A selector that is absent, or cannot be read, selects nothing; an empty one sele
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, final
-
-from karpenter_core.api.records import LabelSelectorRequirement
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from karpenter_core.api.records import LabelSelector
 
 __all__ = ["Selector"]
 
-_Canonical: TypeAlias = (
-    "tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, tuple[str, ...]], ...]]"
-)
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class Selector:
     """A label selector in canonical form; equal ones select the same."""
 
-    __slots__ = ("_canonical", "_hash", "expressions", "labels")
-
-    def __init__(
-        self, labels: Mapping[str, str], expressions: Iterable[LabelSelectorRequirement] = ()
-    ) -> None:
-        self.labels: Final = tuple(sorted(labels.items()))
-        self.expressions: Final = tuple(
-            sorted({(e.key, e.operator, tuple(sorted(set(e.values)))) for e in expressions})
-        )
-        self._canonical: Final[_Canonical] = (self.labels, self.expressions)
-        self._hash: Final = hash(self._canonical)
+    labels: tuple[tuple[str, str], ...]
+    expressions: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
     @classmethod
     def read(
@@ -48,18 +36,18 @@ class Selector:
         selector is an empty one.
         """
         if selector is None:
-            return cls(extra) if extra else None
+            return cls(tuple(sorted(extra.items()))) if extra else None
         if any(e.operator not in _OPERATORS for e in selector.match_expressions):
             return None
         if any(
             bool(e.values) != (e.operator in {"In", "NotIn"}) for e in selector.match_expressions
         ):
             return None
-        added = (
-            LabelSelectorRequirement(key=key, operator="In", values=(value,))
-            for key, value in (extra or {}).items()
-        )
-        return cls(selector.match_labels, (*selector.match_expressions, *added))
+        expressions = {
+            (e.key, e.operator, tuple(sorted(set(e.values)))) for e in selector.match_expressions
+        }
+        expressions.update((key, "In", (value,)) for key, value in (extra or {}).items())
+        return cls(tuple(sorted(selector.match_labels.items())), tuple(sorted(expressions)))
 
     @property
     def keys(self) -> frozenset[str]:
@@ -95,9 +83,3 @@ class Selector:
             if not good:
                 return False
         return True
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Selector) and self._canonical == other._canonical
-
-    def __hash__(self) -> int:
-        return self._hash
