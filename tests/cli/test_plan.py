@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 
 import pytest
 import yaml
 
-from tests.cli.inputs import POOL, TYPES, node, pod, write
+from tests.cli.inputs import POOL, TYPES, instance_type, node, offering, pod, pool, write
 
 
 @pytest.fixture
@@ -243,28 +244,121 @@ def test_unreadable_files_are_named(run, tmp_path):
     assert "bad-types.json" in run("--instance-types-file", bad_types, pool, code=2).err
 
 
-def test_the_same_bytes_in_any_process(tmp_path, types_file):
-    """Two hash seeds, apart from timings."""
-    documents = [
-        POOL,
-        *(pod(f"p{n}", cpu=f"{100 + 50 * (n % 7)}m") for n in range(40)),
-        *(node(f"n{n}") for n in range(3)),
-        pod("picky", nodeSelector={"example.com/team": "blue"}),
-    ]
-    file = write(tmp_path / "all.yaml", *documents)
-    outputs = []
+def mixed_cluster():
+    """A cluster with something of everything."""
+    zone = "topology.kubernetes.io/zone"
+
+    def spread(key):
+        selector = {"matchLabels": {"app": "spread"}}
+        rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+        return [{**rule, "labelSelector": selector}]
+
+    def apart(app):
+        term = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": app}},
+        }
+        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+    spreading = {"metadata": {"labels": {"app": "spread"}}}
+    return {
+        "nodePools": [
+            pool("a", weight=5, limits={"cpu": "20"}), pool("b"),
+            pool("t", template={"taints": [{"key": "t", "effect": "NoSchedule"}]}),
+        ],
+        "nodes": [node(f"n{n}", cpu="2", labels={zone: f"z{1 + n % 2}"}) for n in range(4)],
+        "boundPods": [
+            pod(f"b{n}", cpu="100m", nodeName=f"n{n % 3}", **spreading) for n in range(5)
+        ],
+        "daemonSetPods": [pod("d1", cpu="50m"), pod("d2", cpu="70m")],
+        "pods": [
+            *(pod(f"p{n}", cpu=f"{100 + 150 * (n % 7)}m") for n in range(40)),
+            *(pod(f"s{n}", topologySpreadConstraints=spread(zone), **spreading) for n in range(5)),
+            *(
+                pod(f"x{n}", affinity=apart("x"), metadata={"labels": {"app": "x"}})
+                for n in range(3)
+            ),
+            *(pod(f"t{n}", tolerations=[{"key": "t", "operator": "Exists"}]) for n in range(3)),
+            pod("picky", nodeSelector={"example.com/team": "blue"}),
+        ],
+    }  # fmt: skip
+
+
+def two_zones():
+    return [
+        instance_type(
+            item["name"], item["resources"]["cpu"], item["resources"]["memory"],
+            *(
+                offering(item["offerings"][0]["Price"] * factor, zone=zone, capacity_type=kind)
+                for zone in ("z1", "z2")
+                for kind, factor in (("on-demand", 1), ("spot", 0.4))
+            ),
+        )
+        for item in TYPES
+    ]  # fmt: skip
+
+
+def test_the_order_of_files_keys_lists_and_offerings_changes_nothing(run, tmp_path):
+    """Only names, ages and prices decide."""
+    texts = set()
+    for seed in range(4):
+        order = random.Random(seed)
+        cluster, types = mixed_cluster(), two_zones()
+        for listed in (*cluster.values(), types, *(item["offerings"] for item in types)):
+            order.shuffle(listed)
+        keys = order.sample(sorted(cluster), len(cluster))
+        half = write(tmp_path / "half.json", {key: cluster[key] for key in keys[:3]})
+        rest = write(tmp_path / "rest.json", {key: cluster[key] for key in keys[3:]})
+        sold = write(tmp_path / "sold.json", types)
+        found = json.loads(run("--instance-types-file", sold, "-o", "json", half, rest).out)
+        assert found.pop("timings")
+        texts.add(json.dumps(found))
+
+    assert len(texts) == 1
+    assert {"shop/picky"} == set(found["unschedulable"])
+    assert len(found["nodeClaims"]) > 1
+
+
+def test_the_same_bytes_in_any_process(tmp_path):
+    """Whatever the hash seed; apart from timings."""
+    file = write(tmp_path / "all.json", mixed_cluster())
+    sold = write(tmp_path / "sold.json", two_zones())
+    outputs = set()
     for seed in ("1", "2"):
         ended = subprocess.run(
             [
                 sys.executable, "-c", "from karpenter_core.cli.main import main; main()",
-                "plan", "--offline", str(file), "-o", "json",
-                "--instance-types-file", str(types_file),
+                "plan", "--offline", str(file), "-o", "json", "--instance-types-file", str(sold),
             ],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        found = json.loads(ended.stdout)
-        assert found.pop("timings")
-        outputs.append(json.dumps(found))
+        head, separator, timings = ended.stdout.partition('  "timings"')
+        assert separator
+        assert set(json.loads("{" + separator + timings)["timings"]) == {
+            "readSeconds", "solveSeconds",
+        }  # fmt: skip
+        outputs.add(head)
 
-    assert outputs[0] == outputs[1]
+    assert len(outputs) == 1
+
+
+def test_every_key_of_the_contract_is_there_and_no_other(plan, tmp_path):
+    """Tools that read the JSON may rely on both."""
+    found = plan("--instance-types-file", write(tmp_path / "sold.json", two_zones()),
+                 write(tmp_path / "all.json", mixed_cluster()))  # fmt: skip
+
+    assert set(found) == {"nodeClaims", "existingNodes", "unschedulable", "cost", "timings"}
+    for claim in found["nodeClaims"]:
+        assert set(claim) == {"nodePool", "pods", "instanceTypes", "cheapest", "requirements"}
+        assert set(claim["cheapest"]) == {"instanceType", "zone", "capacityType", "price"}
+        assert claim["instanceTypes"][0] == claim["cheapest"]["instanceType"]
+        assert all(set(item) == {"key", "operator", "values"} for item in claim["requirements"])
+    assert set(found["cost"]) == {"hourly", "lowerBound", "firstFit"}
+    for why in found["unschedulable"].values():
+        assert set(why) == {"message", "pools"}
+        assert all(
+            set(item) == {"constraint", "detail", "closest"} for item in why["pools"].values()
+        )
+    prices = [claim["cheapest"]["price"] for claim in found["nodeClaims"]]
+    assert found["cost"]["hourly"] == pytest.approx(sum(prices))
