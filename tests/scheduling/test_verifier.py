@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.api.labels import ARCH, INSTANCE_TYPE, ZONE
 from karpenter_core.api.records import HostPort, Toleration
-from karpenter_core.scheduling.problem import PodVolumes
+from karpenter_core.scheduling.problem import PodVolumes, SchedulingPlan, Unschedulable
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
@@ -24,9 +24,9 @@ from karpenter_core.testing.builders import (
     problem,
     requirement_spec,
 )
-from tests.scheduling.hand_made import TYPE, claim, judged
+from tests.scheduling.hand_made import TYPE, WEB, claim, judged, term
 from tests.scheduling.hand_made import pod as by_hand
-from tests.verifier import hosts_alone, violations
+from tests.verifier import hosts_alone, leftovers, violations
 
 RESERVATION = "example.com/reservation-id"
 PODS = (*pods(4, "web", cpu="3", node_selector={ARCH: "amd64"}), pod("port", host_ports=[80]))
@@ -285,6 +285,26 @@ def test_node_affinity_is_read_as_kubernetes_does():
         counted = instance_type("large", cpu="16", price=1.0, labels={cores: "16"})
         texts = judged(claim(web), types=(counted,))
         assert (texts == []) == good, expressions
+
+
+def test_pods_are_told_that_are_left_though_a_node_would_take_them():
+    """A machine more, or an existing node; not beyond limits, nor where others keep them away."""
+    web = by_hand("web")
+    left = SchedulingPlan(unschedulable={web.uid: Unschedulable(message="left")})
+    old = existing_node("old")
+
+    def told(**how):
+        return list(leftovers(problem([web], **how), left))
+
+    assert told() == ["web is left, c-1x of default in zone-a spot would take it"]
+    assert told(pools=[], nodes=[old]) == ["web is left, node old would take it"]
+    assert told(pools=[node_pool(limits={"nodes": "0"})]) == []
+    assert told(pools=[node_pool(taints=["team:NoSchedule"])]) == []
+    objector = by_hand("objector", node_name="old", pod_anti_affinity=term(selector=WEB))
+    kept_away = replace(old, pods=(objector,))
+    assert told(pools=[], nodes=[kept_away]) == []
+    assert "zone-b" in told(nodes=[kept_away])[0]
+    assert list(leftovers(ASKED, PLAN)) == []
 
 
 def test_brute_force_finds_a_machine_or_none():

@@ -119,7 +119,9 @@ def _kind(check, text):
     """Name the kind of a mistake: the text without what differs from problem to problem."""
     text = re.sub(r"\b(claim|node) \S+( \(\S+\))?: ", "", text)
     text = re.sub(r"(type-\d+: )|\b(pod|leaving|bound|node|pool)-\S+", "", text)
-    text = re.sub(r"[\[({].*", "", text)
+    text = re.sub(r"\S+\.(io|sh|com)/[\w.-]+", "KEY", text)
+    text = re.sub(r"KEY(, KEY)+", "KEYS", text)
+    text = re.sub(r" in \S+ (exceeds.*|\S+ would)|[\[({].*", "", text)
     text = re.sub(r"-?\d[\d.]*", "#", text)
     return f"{check}: {' '.join(text.split()[:9])}"
 

@@ -19,11 +19,12 @@ from tests.verifier.contents import (
     pool_of,
     reservations,
 )
+from tests.verifier.leftovers import untaken
 from tests.verifier.places import claim_place, existing_place
 from tests.verifier.replay import Replay
 from tests.verifier.rules import hard_spreads
 
-__all__ = ["hosts_alone", "may_run", "violations"]
+__all__ = ["hosts_alone", "leftovers", "may_run", "violations"]
 
 
 def violations(problem, plan, *, strict_min_values=True):
@@ -79,24 +80,7 @@ def _order_matters(problem):
 
 
 def _replay(problem, plan, launched):
-    gone = {pod.uid for pod in problem.pods}
-    existing = {node.name: existing_place(node, gone) for node in problem.nodes}
-    claims = [
-        claim_place(
-            number, claim, launched[number], pool_of(problem, claim).spec.template.spec.taints
-        )
-        for number, claim in enumerate(plan.claims)
-        if launched[number]
-    ]
-    hosts = {
-        pod.uid: (place, pod)
-        for place, pods in (
-            *((existing[name], pods) for name, pods in plan.existing.items()),
-            *zip(claims, (c.pods for n, c in enumerate(plan.claims) if launched[n]), strict=True),
-        )
-        for pod in pods
-    }
-    replay = Replay(problem, [*existing.values(), *claims])
+    replay, hosts = _start(problem, plan, launched)
     placed = {}
     for place, pod in hosts.values():
         placed.setdefault(place, []).append(pod)
@@ -105,3 +89,34 @@ def _replay(problem, plan, launched):
         if uid in hosts:
             place, pod = hosts[uid]
             yield from replay.place(pod, place)
+
+
+def _start(problem, plan, launched, *, cautious=False):
+    """Return the replay before the first pod, and where which pod will go."""
+    gone = {pod.uid for pod in problem.pods}
+    places = {node.name: existing_place(node, gone) for node in problem.nodes}
+    filled = [(places[name], pods) for name, pods in plan.existing.items()]
+    for number, claim in enumerate(plan.claims):
+        if launched[number]:
+            taints = pool_of(problem, claim).spec.template.spec.taints
+            filled.append((claim_place(number, claim, launched[number], taints), claim.pods))
+    hosts = {pod.uid: (place, pod) for place, pods in filled for pod in pods}
+    claims = [place for place, _ in filled if place.planned]
+    return Replay(problem, [*places.values(), *claims], cautious=cautious), hosts
+
+
+def leftovers(problem, plan):
+    """Say which pods stay pending although, after everything else, a node would take them.
+
+    A place on an existing node, or a machine more within the limits. Says nothing of pools with
+    minValues and of reserved offerings, where one machine is not enough to tell.
+    """
+    launched = {
+        number: [m for listed in claim_machines(problem, claim).values() for m in listed]
+        for number, claim in enumerate(plan.claims)
+    }
+    replay, hosts = _start(problem, plan, launched, cautious=True)
+    for uid in plan.sequence:
+        for _ in replay.place(hosts[uid][1], hosts[uid][0]):
+            pass
+    yield from untaken(problem, plan, replay)

@@ -205,20 +205,23 @@ def limits(problem, plan, by_claim):
     """
     for pool in problem.pools:
         limited = quantities(pool.spec.limits)
-        claims = [number for number, claim in enumerate(plan.claims) if claim.pool == pool.name]
-        if not limited or not claims:
-            continue
-        used = dict(problem.pool_usage.get(pool.name, {}))
-        for number in claims:
+        used = pool_use(problem, plan, pool, by_claim)
+        if limited and any(claim.pool == pool.name for claim in plan.claims):
+            for name, limit in limited.items():
+                if used.get(name, 0) > limit:
+                    yield f"pool {pool.name}: {name} {used[name]} exceeds the limit {limit}"
+
+
+def pool_use(problem, plan, pool, by_claim):
+    """Add up what a pool has and what its claims may become at most, nodes included."""
+    used = dict(problem.pool_usage.get(pool.name, {}))
+    for number, claim in enumerate(plan.claims):
+        if claim.pool == pool.name:
             capacities = [machine.capacity for machine in by_claim[number]]
-            largest = {
-                name: max((capacity.get(name, 0) for capacity in capacities), default=0)
-                for name in limited
-            }
+            names = {name for capacity in capacities for name in capacity}
+            largest = {name: max(c.get(name, 0) for c in capacities) for name in names}
             add(used, {**largest, "nodes": 1})
-        for name, limit in limited.items():
-            if used.get(name, 0) > limit:
-                yield f"pool {pool.name}: {name} {used[name]} exceeds the limit {limit}"
+    return used
 
 
 def reservations(problem, by_claim):

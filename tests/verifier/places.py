@@ -94,6 +94,11 @@ class Place:
     def __post_init__(self):
         self._domains = {}
 
+    def each(self):
+        """Yield a place for each thing that this one may be."""
+        for labels in self.options:
+            yield Place(name=self.name, options=[labels], taints=self.taints)
+
     def domains(self, key):
         """Return the values that a label may take here; None is among them when it may lack."""
         known = self._domains.get(key)
@@ -175,16 +180,17 @@ def universe(problem):
 
 
 def _imaginable(pool, catalogue):
-    """Collect the label values that a pool or its types speak of."""
+    """Collect the label values that a pool's types have, and for other labels those it lists."""
     values = {}
-    for requirement in pool.spec.template.spec.requirements:
-        if requirement.operator == "In":
-            key = DEPRECATED.get(requirement.key, requirement.key)
-            values.setdefault(key, set()).update(requirement.values)
     for instance_type in catalogue.instance_types:
         for requirement in instance_type.requirements.values():
+            known = values.setdefault(requirement.key, set())
             if not requirement.complement:
-                values.setdefault(requirement.key, set()).update(requirement.values)
+                known |= requirement.values
+    for requirement in pool.spec.template.spec.requirements:
+        key = DEPRECATED.get(requirement.key, requirement.key)
+        if requirement.operator == "In" and key not in values:
+            values[key] = set(requirement.values)
     return values | {key: {value} for key, value in pool_labels(pool).items()}
 
 

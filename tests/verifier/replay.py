@@ -26,11 +26,17 @@ ALL_EFFECTS = {"NoSchedule", "NoExecute", "PreferNoSchedule"}
 
 
 class Replay:
-    """The cluster as it fills up."""
+    """The cluster as it fills up.
 
-    def __init__(self, problem, places):
+    A `cautious` one refuses also what only upstream's way to count forbids: it counts nodes that
+    lack another key of the pod, empty nodes that are going, on machines that are not decided yet
+    whatever may count, and each term of pod affinity for itself.
+    """
+
+    def __init__(self, problem, places, *, cautious=False):
         self.problem = problem
         self.places = places
+        self.cautious = cautious
         self._universe = universe(problem)
         self._known = {}
         self._objectors = [
@@ -88,13 +94,17 @@ class Replay:
 
     def place(self, pod, place):
         """Yield what is wrong with putting a pod here now, and put it."""
+        yield from self.refusals(pod, place)
+        place.pods.append(pod)
+        if pod.shape.pod_anti_affinity:
+            self._objectors.append((place, pod))
+
+    def refusals(self, pod, place):
+        """Yield what is wrong with putting a pod here now."""
         for spread in hard_spreads(pod.shape):
             yield from (f"{pod.name}: {text}" for text in self._spread(spread, pod, place))
         for texts in (self._affinity, self._anti_affinity, self._inverse):
             yield from (f"{pod.name}: {text}" for text in texts(pod, place))
-        place.pods.append(pod)
-        if pod.shape.pod_anti_affinity:
-            self._objectors.append((place, pod))
 
     # -- topology spread ---------------------------------------------------------------------------
 
@@ -104,11 +114,14 @@ class Replay:
         if None in here:
             yield f"spread over {key}: {place.name} has no such label"
             return
-        counts = self._spread_counts(spread, shape, place)
+        counts = self._spread_counts(spread, shape, place, self._included)
+        full = counts
+        if self.cautious:
+            full = self._spread_counts(spread, shape, place, self._perhaps_included)
         own = 1 if self._spread_selects(spread, shape, shape) else 0
-        worst = max(sorted(here), key=lambda domain: counts.get(domain, 0))
+        worst = max(sorted(here), key=lambda domain: full.get(domain, 0))
         skews = [
-            counts.get(worst, 0) + own - self._minimum(spread, shape, counts, potential)
+            full.get(worst, 0) + own - self._minimum(spread, shape, counts, potential)
             for potential in self._potentials(spread, pod, place)
         ]
         if min(skews) > spread.max_skew:
@@ -117,26 +130,28 @@ class Replay:
                 f"counts {dict(sorted(counts.items()))}, own {own}"
             )
 
-    def _spread_counts(self, spread, shape, host):
+    def _spread_counts(self, spread, shape, host, included):
         """Count per domain of the nodes that are there; unlike others, empty ones count as 0.
 
         A node takes part when the constraint's policies let it, and when it has the keys of all the
-        pod's constraints. A claim takes part when all of its machines would.
+        pod's constraints. A claim takes part when all of its machines would, and a machine that was
+        ordered before when it is known which domain it will be in.
         """
         counts = {}
-        keys = [s.topology_key for s in hard_spreads(shape)]
-        for place in self.places:
+        keys = [s.topology_key for s in ([spread] if self.cautious else hard_spreads(shape))]
+        for place in {*self.places, host}:
             if place.planned and not place.pods and place is not host:
                 continue
             if any(None in place.domains(key) for key in keys):
                 continue
-            if not self._included(spread, shape, place):
+            if not included(spread, shape, place):
                 continue
             count = sum(1 for pod in place.pods if self._spread_selects(spread, shape, pod.shape))
-            if place.closed and not count:
+            if place.closed and not count and not self.cautious:
                 continue  # it is going, and nothing on it counts
-            for domain in place.domains(spread.topology_key):
-                counts[domain] = counts.get(domain, 0) + count
+            domains = place.domains(spread.topology_key)
+            if place.planned or len(domains) == 1:
+                counts |= {domain: counts.get(domain, 0) + count for domain in domains}
         return counts
 
     def _spread_selects(self, spread, owner, shape):
@@ -147,6 +162,12 @@ class Replay:
     def _included(self, spread, shape, place):
         return self._remembered(
             (id(spread), id(shape), id(place)), lambda: self._is_included(spread, shape, place)
+        )
+
+    def _perhaps_included(self, spread, shape, place):
+        return self._remembered(
+            (id(spread), id(shape), id(place), "perhaps"),
+            lambda: any(self._is_included(spread, shape, one) for one in place.each()),
         )
 
     @staticmethod
@@ -188,8 +209,13 @@ class Replay:
     def _affinity(self, pod, place):
         """All terms must hold, by pods that match every one of them."""
         terms = pod.shape.pod_affinity
-        if not terms:
-            return
+        if terms:
+            yield from self._affinity_to(terms, pod, place)
+        if self.cautious and len(terms) > 1:
+            for term in terms:
+                yield from self._affinity_to((term,), pod, place)
+
+    def _affinity_to(self, terms, pod, place):
         matching = [
             other
             for other in self.places
