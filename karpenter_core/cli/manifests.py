@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["BOUND_PODS", "DAEMON_SET_PODS", "Entry", "read_entries"]
+__all__ = ["BOUND_PODS", "DAEMON_SET_PODS", "KEYS", "Entry", "read_entries"]
 
 DAEMON_SET_PODS: Final = "daemonSetPods"
 """Key of the pods that one node of each kind would run."""
@@ -52,6 +52,8 @@ _KINDS: Final = {
     "jobs": ("batch/v1", "Job"),
 }
 """Keys of one JSON object that holds a whole cluster, and what their lists hold."""
+
+KEYS: Final = tuple(_KINDS)
 
 _BY_LOWER_CASE: Final = {key.lower(): key for key in _KINDS}
 
@@ -220,7 +222,7 @@ def _cluster(manifest: dict[str, Any], where: str) -> Iterator[Entry]:
         if key is None:
             raise BadInputError(
                 f'{where}: field "{written}": unknown; an object needs apiVersion and kind, a '
-                f"cluster has the keys {', '.join(_KINDS)}"
+                f"cluster has the keys {', '.join(KEYS)}"
             )
         if key in lists:
             raise BadInputError(f'{where}: field "{written}": is there twice (as {key})')

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "STATES",
     "amount_text",
     "counted",
     "first_name",
@@ -26,7 +27,7 @@ __all__ = [
 _SHOWN_PODS: Final = 20
 _SMALL: Final = 0.00005
 """Prices below this would show as nothing with four decimals."""
-_STATES: Final = {
+STATES: Final = {
     "bound": "on a node",
     "ended": "done",
     "existing": "goes to a machine that is there",
@@ -34,6 +35,7 @@ _STATES: Final = {
     "launch": "a node will be launched",
     "unschedulable": "stays pending",
 }
+"""What can become of a pod, and how people are told."""
 
 
 def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
@@ -56,7 +58,7 @@ def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = N
 def print_explanation(document: Mapping[str, Any]) -> None:
     """Show what is to be said of one pod."""
     console = Console()
-    _say(console, f"{document['pod']}: {_STATES[document['state']]}")
+    _say(console, f"{document['pod']}: {STATES[document['state']]}")
     pools: dict[str, dict[str, Any]] = document["pools"]
     if document["state"] != "unschedulable" or not pools:
         _say(console, document["message"])

@@ -1,0 +1,56 @@
+"""`docs/reference/plan.md` names what the commands take and say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from karpenter_core.cli import manifests
+from karpenter_core.cli.explain import pod
+from karpenter_core.cli.plan import plan
+from karpenter_core.cli.tables import STATES
+from karpenter_core.scheduling.problem import Constraint
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/plan.md").read_text()
+
+
+def rows(heading):
+    """Return what stands in backticks in the first column of the table with this heading."""
+    lines = PAGE.partition(heading)[2].splitlines()[2:]
+    table = lines[: next(n for n, line in enumerate(lines) if not line.startswith("|"))]
+    return {name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+
+
+@pytest.mark.parametrize("command", [plan, pod])
+def test_every_option_is_in_the_table(command):
+    """And none that does not exist."""
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    options = {
+        option
+        for parameter in typer.main.get_command(app).params
+        for option in parameter.opts
+        if option.startswith("-")
+    }
+
+    assert rows("| option | meaning |") == options
+
+
+def test_every_key_of_a_cluster_is_in_the_table():
+    """And none that is not read."""
+    assert rows("| key | entries |") == set(manifests.KEYS)
+
+
+def test_every_state_is_in_the_table():
+    """Of explanations."""
+    assert rows("| `state` | meaning | `placement` |") == set(STATES)
+
+
+def test_the_list_of_constraints_is_closed():
+    """In the order in which they are tried."""
+    listed = PAGE.partition("The closed list of constraints: ")[2].partition(".\n")[0]
+
+    assert re.findall(r"`(\w+)`", listed) == [constraint.value for constraint in Constraint]
