@@ -19,7 +19,7 @@ from karpenter_core.scheduling.requirements import Requirement, is_restricted_la
 from karpenter_core.scheduling.volumes import is_attach_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.reservations import Reservation
     from karpenter_core.scheduling.signatures import ClaimSignature
 
 __all__ = ["FinishedPlan", "Machine", "emit_steps", "finish_steps", "place_steps"]
@@ -170,7 +171,7 @@ def place_steps(plan: FinishedPlan) -> Generator[int, None, Placement]:
             if done % _COLUMNS_PER_STEP == 0:
                 yield 1
     for index, pod_class in enumerate(classes):
-        if taken[index] < len(pod_class.members):
+        if taken[index] < len(pod_class.members) and index not in plan.engine.unreached:
             placement.left.setdefault(index, []).extend(pod_class.members[taken[index] :])
     return placement
 
@@ -220,6 +221,7 @@ def _draft(machine: Machine, compiled: CompiledProblem) -> _Draft:
     group = catalogue.groups[int(claim.prices_and_groups[1][rows[0]])]
     requirements = (
         claim.requirements.without(_NEVER_LISTED)
+        .add(*_reservation_labels(claim.held or ()))
         .replace(
             Requirement(
                 key=INSTANCE_TYPE,
@@ -233,7 +235,8 @@ def _draft(machine: Machine, compiled: CompiledProblem) -> _Draft:
                 key=CAPACITY_TYPE,
                 complement=False,
                 values=_offered_capacity_types(machine),
-                min_values=claim.requirements.get(CAPACITY_TYPE).min_values,
+                # Of one value there cannot be several; upstream drops them too.
+                min_values=None if claim.held else claim.requirements.get(CAPACITY_TYPE).min_values,
             )
         )
     )
@@ -267,6 +270,17 @@ def _offered_capacity_types(machine: Machine) -> frozenset[str]:
         catalogue.groups[number].capacity_type
         for number in np.flatnonzero(claim.allowed_groups)
         if np.isfinite(catalogue.prices[number][rows]).any()
+    )
+
+
+def _reservation_labels(held: Iterable[Reservation]) -> tuple[Requirement, ...]:
+    """Return what keeps a claim to the reservations that it holds."""
+    labels = [dict[str, str](reservation) for reservation in held]
+    keys = sorted({key for one in labels for key in one})
+    return tuple(
+        Requirement.of(key, "In", sorted({one[key] for one in labels}))
+        for key in keys
+        if all(key in one for one in labels)
     )
 
 

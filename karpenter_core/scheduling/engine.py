@@ -18,7 +18,8 @@ import numpy as np
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW, OpenNodes
 from karpenter_core.scheduling.counts import Counts
-from karpenter_core.scheduling.opening import Opener
+from karpenter_core.scheduling.holdings import Deferral, Holdings
+from karpenter_core.scheduling.opening import Measure, Opener
 from karpenter_core.scheduling.signatures import FLOATING, NO_MATCH, Pin
 from karpenter_core.scheduling.spread import spread_steps
 from karpenter_core.scheduling.topology import Kind
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.opening import Opening, Profile
     from karpenter_core.scheduling.signatures import ClaimSignature
 
-__all__ = ["Engine", "Task"]
+__all__ = ["Engine", "Halt", "Task"]
 
 _TOLERATED_RISE: Final = 1.05
 """Pods whose wishes make a claim's machine dearer than that (on-demand only …) get another one."""
@@ -71,10 +72,25 @@ class Task:
 
 
 @final
+class Halt:
+    """Asks a pass to come to its end: what is placed by then is the plan."""
+
+    __slots__ = ("requested",)
+
+    def __init__(self) -> None:
+        self.requested = False
+
+
+@final
 class Engine:
     """One plan in the making."""
 
-    def __init__(self, compiled: CompiledProblem, profile: Profile) -> None:
+    def __init__(
+        self, compiled: CompiledProblem, profile: Profile, halt: Halt | None = None
+    ) -> None:
+        self._halt: Final = halt or Halt()
+        self.unreached: Final = set(range(len(compiled.classes)))
+        """Classes that were not tried, because the pass was to end."""
         self.compiled: Final = compiled
         self.profile: Final = profile
         counts = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
@@ -91,6 +107,11 @@ class Engine:
         """What is left of each pool's limits."""
         self.left: Final = dict[int, int]()
         """Pods that found no place, by class."""
+        self.holdings: Final = Holdings(
+            compiled, self.nodes, pessimistic=profile.measure is Measure.NONE
+        )
+        self.deferred: Final = dict[int, Deferral]()
+        """Classes of which some pods wait for reserved machines."""
         self._asked: Final = tuple(
             tuple(column.nonzero()[0].tolist()) for column in compiled.requests.T
         )
@@ -113,6 +134,9 @@ class Engine:
         for opening in self.profile.mix:
             self._opener.open_empty(opening)
         for index in self.profile.order or range(len(self.compiled.classes)):
+            if self._halt.requested:
+                return
+            self.unreached.discard(index)
             pod_class = self.compiled.classes[index]
             left = yield from self._place_class(index, len(pod_class.members))
             if left:
@@ -121,9 +145,13 @@ class Engine:
             yield 1 + self.nodes.count // 1000
         for _ in range(_MOST_ROUNDS):
             waiting = [
-                i for i in self.left if any(t.host or t.zonal for t in self.compiled.ties[i])
+                i
+                for i in self.left
+                if i in self.deferred or any(t.host or t.zonal for t in self.compiled.ties[i])
             ]
             before = sum(self.left[index] for index in waiting)
+            if self._halt.requested:
+                return
             for index in waiting:
                 left = yield from self._place_class(index, self.left[index])
                 if left:
@@ -133,6 +161,7 @@ class Engine:
                 yield 1
             if sum(self.left.get(index, 0) for index in waiting) == before:
                 break
+        self.holdings.settle()
 
     def _place_class(self, index: int, left: int) -> Generator[int, None, int]:
         """Place pods of a class, rung after rung; return how many are left."""
@@ -141,6 +170,7 @@ class Engine:
             return left
         request = self.compiled.requests[:, index]
         asked = self._asked[index]
+        self.deferred.pop(index, None)
         for rung, ties in zip(pod_class.rungs, self.compiled.ties[index], strict=True):
             task = Task(
                 index=index,
@@ -154,7 +184,7 @@ class Engine:
                 left -= yield from spread_steps(self, task, left)
             else:
                 left -= yield from self.put_steps(task, left, self.pins(task))
-            if not left:
+            if not left or index in self.deferred:
                 break
             yield 1
         return left
@@ -394,6 +424,7 @@ class Engine:
         table = self._table(task.ask, pins)
         if table.changes:
             self._become(columns, table.met)
+        self.holdings.keep(columns)
         self._count(task, columns, counts)
 
     def _count(self, task: Task, columns: Columns, counts: Amounts) -> None:
@@ -462,11 +493,13 @@ class Engine:
         columns = self.nodes.open(
             count, signature=opening.signature, limit=opening.limit, row=opening.row
         )
+        self.holdings.take(columns, opening.reservations)
         if self.profile.late:
             self._loosen(columns, opening, pins)
         counts = np.full(count, opening.pods, dtype=np.int64)
         counts[-1] = min(opening.pods, left - opening.pods * (count - 1))
         self.nodes.place(task.index, columns, counts, task.request)
+        self.holdings.keep(columns)
         self._count(task, columns, counts)
         remaining = self.remaining[opening.pool]
         for name in remaining:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.emit import FinishedPlan, Placement
+    from karpenter_core.scheduling.engine import Halt
     from karpenter_core.scheduling.mix import Mix
     from karpenter_core.scheduling.problem import Problem
 
@@ -61,27 +62,36 @@ def solve(
 
 
 def solve_steps(
-    problem: Problem, options: SolveOptions | None = None, *, cache: CatalogueCache | None = None
+    problem: Problem,
+    options: SolveOptions | None = None,
+    *,
+    cache: CatalogueCache | None = None,
+    halt: Halt | None = None,
 ) -> Generator[int, None, SchedulingPlan]:
     """Solve in small steps; yields the units of work that each took.
 
-    A caller that has to stop early drops the generator; nothing outside of it has changed (but
-    `cache`, which holds nothing that depends on the pods).
+    A caller that has no more time requests a halt and goes on: it gets the best whole plan so far,
+    or, while the first one is being made, what is placed by then, marked as partial. One that
+    wants nothing any more drops the generator; nothing outside of it has changed (but `cache`,
+    which holds nothing that depends on the pods).
     """
     options = options or SolveOptions()
     compiled = yield from compile_steps(problem, options, cache or CatalogueCache())
     pending_by_zone = pending_pods_by_zone(problem, compiled)
     yield 5
-    first_fit = yield from _plan_steps(compiled, _FIRST_FIT)
+    first_fit = yield from _plan_steps(compiled, _FIRST_FIT, halt)
     best, bound = first_fit, None
-    if first_fit.engine.nodes.count > len(compiled.nodes):
+    partial = bool(first_fit.engine.unreached)
+    if first_fit.engine.nodes.count > len(compiled.nodes) and not partial:
         mix = find_mix(compiled, first_fit.engine)
         yield 5
         bound = lower_bound(compiled, first_fit.engine)
         yield 5
         if options.packing is Packing.VALUE:
             for profile in _value_profiles(compiled, mix):
-                candidate = yield from _plan_steps(compiled, profile)
+                candidate = yield from _plan_steps(compiled, profile, halt)
+                if candidate.engine.unreached:
+                    break
                 if candidate.is_no_worse_than(first_fit):
                     best = min(best, candidate, key=lambda plan: plan.score)
     placement = yield from place_steps(best)
@@ -97,6 +107,7 @@ def solve_steps(
         unschedulable=unschedulable,
         sequence=tuple(placement.sequence),
         pending_by_zone=pending_by_zone,
+        partial=partial,
         cost=PlanCost(
             hourly=best.reported_cost(), lower_bound=bound, first_fit=first_fit.reported_cost()
         ),
@@ -146,8 +157,10 @@ def _constrained_first(
     )
 
 
-def _plan_steps(compiled: CompiledProblem, profile: Profile) -> Generator[int, None, FinishedPlan]:
-    engine = Engine(compiled, profile)
+def _plan_steps(
+    compiled: CompiledProblem, profile: Profile, halt: Halt | None
+) -> Generator[int, None, FinishedPlan]:
+    engine = Engine(compiled, profile, halt)
     yield from engine.steps()
     return (yield from finish_steps(engine))
 

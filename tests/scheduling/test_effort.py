@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.engine import Halt
+from karpenter_core.scheduling.problem import Packing, SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
 from karpenter_core.testing.builders import (
     existing_node,
@@ -79,3 +81,42 @@ def test_types_and_requirements_load_without_numpy():
         "sys.exit('numpy' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_pass_that_is_halted_keeps_what_it_has_placed():
+    """Pods it did not reach are neither placed nor called unschedulable."""
+    sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
+    halt = Halt()
+    steps = solve_steps(problem(sizes), halt=halt)
+    taken = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            plan = end.value
+            break
+        taken += 1
+        halt.requested = taken > 20
+    placed = len(plan.sequence)
+    assert plan.partial
+    assert 0 < placed < 40
+    assert plan.unschedulable == {}
+    assert sum(len(claim.pods) for claim in plan.claims) == placed
+
+
+def test_a_halt_after_the_first_whole_plan_gives_that_plan():
+    halt = Halt()
+    sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
+    whole = len(list(solve_steps(problem(sizes), SolveOptions(packing=Packing.FIRST_FIT))))
+    steps = solve_steps(problem(sizes), halt=halt)
+    taken = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            plan = end.value
+            break
+        taken += 1
+        halt.requested = taken >= whole
+    assert not plan.partial
+    assert len(plan.sequence) == 40

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InlinePlanner", "Planner", "ThreadPlanner"]
 
-PASS_LIMIT_SECONDS: Final = 60.0  # upstream default; a pass that takes longer is given up
+PASS_LIMIT_SECONDS: Final = 60.0  # upstream default; what a pass has placed by then is its plan
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
 
 
@@ -106,21 +106,23 @@ class ThreadPlanner:
     def _compute(
         self, problem: Problem, options: SolveOptions, cancelled: threading.Event
     ) -> SchedulingPlan:
+        from karpenter_core.scheduling.engine import Halt
         from karpenter_core.scheduling.problem import SchedulingPlan
         from karpenter_core.scheduling.solve import solve_steps
 
+        halt = Halt()
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         started = self._clock.monotonic()
         try:
-            steps = solve_steps(problem, options, cache=self._cache())
+            steps = solve_steps(problem, options, cache=self._cache(), halt=halt)
             while True:
                 try:
                     next(steps)
                 except StopIteration as end:
                     return end.value
-                late = self._clock.monotonic() - started > PASS_LIMIT_SECONDS
-                if late or cancelled.is_set() or self._closed.is_set():
+                halt.requested = self._clock.monotonic() - started > PASS_LIMIT_SECONDS
+                if cancelled.is_set() or self._closed.is_set():
                     steps.close()
                     return SchedulingPlan(partial=True)
         finally:
