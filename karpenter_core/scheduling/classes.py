@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import Problem, SolveOptions
     from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = ["Ask", "PodClass", "Rung", "classify_steps"]
+__all__ = ["Ask", "ClassIndex", "PodClass", "Rung", "classify_steps"]
 
 PODS_PER_STEP: Final = 1000
 """Pods looked at between two yields: one to three milliseconds, or two work units."""
@@ -108,10 +108,10 @@ def pod_order(pod: PodView) -> tuple[datetime, str]:
 
 def classify_steps(
     problem: Problem, options: SolveOptions
-) -> Generator[int, None, tuple[tuple[PodClass, ...], Groups]]:
+) -> Generator[int, None, tuple[tuple[PodClass, ...], ClassIndex]]:
     """Sort the pods of a problem into classes, in the order in which they are to be placed.
 
-    Returns the classes and every topology group of the pass.
+    Returns the classes, and what finds the class of a pod that comes later.
     """
     reader = _Reader(problem, options)
     drafts: dict[int, _Draft] = {}
@@ -144,7 +144,37 @@ def classify_steps(
         if len(found.members) > 1:
             found.members.sort(key=pod_order)
     ordered = sorted(classes.values(), key=lambda pod_class: pod_class.queue_order)
-    return tuple(ordered), reader.groups
+    return tuple(ordered), ClassIndex(reader, classes, attachments)
+
+
+@final
+class ClassIndex:
+    """The classes of a pass by what makes them; `groups` are all topology groups of the pass."""
+
+    def __init__(
+        self, reader: _Reader, classes: Mapping[object, PodClass], attachments: Attachments
+    ) -> None:
+        self.groups: Final = reader.groups
+        self._reader: Final = reader
+        self._classes: Final = classes
+        self._attachments: Final = attachments
+
+    def find(self, shape: PodShape, volumes: PodVolumes | None = None) -> PodClass | None:
+        """Return the class of a pod that was not there when the pass was compiled.
+
+        None when there is no such class; then the pass has to be compiled anew, for the pod may
+        have brought groups that nobody has counted.
+        """
+        known = len(self.groups.all)
+        draft = self._reader.draft(shape)
+        if len(self.groups.all) != known:
+            return None
+        key: object = self._reader.key(shape, draft)
+        if volumes is not None:
+            if not self._attachments.knows(volumes):
+                return None
+            key = (key, volumes.alternatives, self._attachments.signature(volumes))
+        return self._classes.get(key)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from karpenter_core.scheduling.catalogue import CatalogueCache
-    from karpenter_core.scheduling.classes import PodClass, Rung
+    from karpenter_core.scheduling.classes import ClassIndex, PodClass, Rung
     from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.domains import Axis, FirstCounts
     from karpenter_core.scheduling.pools import CompiledPool
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.reservations import Reservations
     from karpenter_core.scheduling.topology import Group
 
-__all__ = ["CompiledProblem", "compile_steps"]
+__all__ = ["CompiledProblem", "NodeReader", "compile_steps"]
 
 NODES_PER_STEP: Final = 200
 
@@ -59,13 +59,16 @@ class CompiledProblem:
     first_counts: FirstCounts
     ties: tuple[tuple[Ties, ...], ...]
     """For every class, for every rung: the topology groups that concern it."""
+    index: ClassIndex
+    reader: NodeReader
 
 
 def compile_steps(
     problem: Problem, options: SolveOptions, cache: CatalogueCache
 ) -> Generator[int, None, CompiledProblem]:
     """Compile a problem; yields units of work done."""
-    classes, groups = yield from classify_steps(problem, options)
+    classes, index = yield from classify_steps(problem, options)
+    groups = index.groups
     cache.retain({pool.name for pool in problem.pools})
     pools, reservations = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
@@ -79,12 +82,12 @@ def compile_steps(
     axes = find_axes(groups, pools, nodes, classes, aliases)
     signatures = Signatures(pools, pool_free, axes, options)
     pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
-    reader = _NodeReader(problem, classes, (axis.key for axis in axes))
+    reader = NodeReader(problem, classes, (axis.key for axis in axes))
     node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
     node_signatures = np.zeros(len(nodes), dtype=np.int64)
     for number, node in enumerate(nodes):
         node_signatures[number] = signatures.of_node(reader.signature(node))
-        node_free[:, number] = [_available(node, name) for name in resources]
+        node_free[:, number] = [reader.available(node, name) for name in resources]
         if node.closed or min(node.available.values(), default=0) < 0:
             node_free[:, number] = -1  # nothing fits on an overdrawn node
         if number % NODES_PER_STEP == 0:
@@ -107,6 +110,8 @@ def compile_steps(
         axes=axes,
         first_counts=first_counts,
         ties=_all_ties(classes, axes),
+        index=index,
+        reader=reader,
     )
 
 
@@ -117,12 +122,6 @@ def _pool_free(pool: CompiledPool, resources: Sequence[str]) -> Amounts:
         if is_attach_resource(name):
             free[line] = NO_LIMIT
     return free
-
-
-def _available(node: ExistingNode, resource: str) -> int:
-    if is_attach_resource(resource):
-        return Attachments.free(node, resource)
-    return node.available.get(resource, 0)
 
 
 def _all_ties(classes: Sequence[PodClass], axes: Sequence[Axis]) -> tuple[tuple[Ties, ...], ...]:
@@ -176,7 +175,7 @@ def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
     return table
 
 
-class _NodeReader:
+class NodeReader:
     """Reads existing nodes: of their labels only those that somebody asks for."""
 
     def __init__(
@@ -188,7 +187,15 @@ class _NodeReader:
         self._aliases: Final = {**ALIASES, **problem.aliases}
         self._well_known: Final = WELL_KNOWN | problem.well_known
 
+    @staticmethod
+    def available(node: ExistingNode, resource: str) -> int:
+        """Return how much of a resource pods may still use."""
+        if is_attach_resource(resource):
+            return Attachments.free(node, resource)
+        return node.available.get(resource, 0)
+
     def signature(self, node: ExistingNode) -> NodeSignature:
+        """Return what a node is, apart from how full it is."""
         ports = {*node.host_ports, *(port for pod in node.pods for port in pod.shape.host_ports)}
         return NodeSignature(
             requirements=self._requirements(node),

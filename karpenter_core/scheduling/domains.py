@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.signatures import Signatures
     from karpenter_core.scheduling.topology import Group, Groups
 
-__all__ = ["Axis", "FirstCounts", "count_pods", "counts_on", "domains_of", "find_axes"]
+__all__ = [
+    "Axis",
+    "FirstCounts",
+    "count_pods",
+    "counting_groups",
+    "counts_on",
+    "domains_of",
+    "find_axes",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,7 +151,7 @@ def count_pods(  # noqa: C901 - one pass over all pods that run; calls would dou
         for pod in node.pods:
             counting = counted.get(id(pod.shape))
             if counting is None:
-                counting = counted[id(pod.shape)] = _counting(groups, pod.shape)
+                counting = counted[id(pod.shape)] = counting_groups(groups, pod.shape)
             if counting and not pod.is_terminal and pod.uid not in moving:
                 for group in counting:
                     if pod.is_terminating and group.kind is not Kind.INVERSE:
@@ -189,7 +197,8 @@ def domains_of(group: Group, axis: int, signature: int, signatures: Signatures) 
     return (domain,) if domain >= 0 else ()
 
 
-def _counting(groups: Groups, shape: PodShape) -> tuple[Group, ...]:
+def counting_groups(groups: Groups, shape: PodShape) -> tuple[Group, ...]:
+    """Return the groups whose counts grow with a pod of a shape that runs."""
     selecting = (group for group in groups.selecting(shape) if group.kind is not Kind.INVERSE)
     return (*selecting, *(groups.inverse_of(shape) if shape.pod_anti_affinity else ()))
 
