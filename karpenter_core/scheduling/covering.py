@@ -50,6 +50,8 @@ class CoveringSolution:
     amounts: Floats
     duals: Floats
     cost: float
+    iterations: int
+    """Steps of the simplex method; each costs as much as there are columns."""
 
 
 @final
@@ -122,6 +124,7 @@ class CoveringProgram:
             amounts=amounts,
             duals=duals * self._cost_scale / self._row_scale,
             cost=highs.getObjectiveValue() * self._cost_scale,
+            iterations=max(int(highs.getInfo().simplex_iteration_count), 0),
         )
 
 
