@@ -1,0 +1,79 @@
+"""Case 298: how reservations are shared out among the claims of a pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.scheduling.reservations import ReservationManager
+
+ONE, TWO, USED_UP = (("id", "r-1"),), (("id", "r-2"),), (("id", "r-0"),)
+UNKNOWN = (("id", "r-unknown"),)
+
+
+@pytest.fixture
+def manager():
+    """One machine of the first reservation, two of the second, none of the third."""
+    return ReservationManager({ONE: 1, TWO: 2, USED_UP: 0})
+
+
+def test_case_298_what_is_left_can_be_reserved(manager):
+    assert manager.can_reserve(1, ONE)
+    assert not manager.can_reserve(1, USED_UP)
+
+
+def test_case_298_who_holds_a_machine_can_keep_it(manager):
+    manager.reserve(1, ONE)
+    assert manager.can_reserve(1, ONE)
+    assert not manager.can_reserve(2, ONE)
+
+
+def test_case_298_a_reservation_nobody_knows_is_a_mistake(manager):
+    with pytest.raises(KeyError):
+        manager.can_reserve(1, UNKNOWN)
+    with pytest.raises(KeyError):
+        manager.reserve(1, UNKNOWN)
+
+
+def test_case_298_reserving_twice_takes_one_machine(manager):
+    manager.reserve(1, TWO)
+    manager.reserve(1, TWO)
+    assert (manager.left(TWO), manager.held(1)) == (1, {TWO})
+
+
+def test_case_298_reserving_more_than_there_is_is_a_mistake(manager):
+    manager.reserve(1, ONE)
+    with pytest.raises(ValueError, match="nothing is left"):
+        manager.reserve(2, ONE)
+    assert (manager.left(ONE), manager.held(2)) == (0, frozenset())
+
+
+def test_case_298_giving_back_what_is_not_held_changes_nothing(manager):
+    manager.reserve(1, ONE)
+    manager.release(2, ONE)
+    manager.release(1, TWO, UNKNOWN)
+    assert (manager.left(ONE), manager.left(TWO), manager.held(1)) == (0, 2, {ONE})
+
+
+def test_case_298_what_is_given_back_can_be_had_by_others(manager):
+    manager.reserve(1, ONE)
+    manager.release(1, ONE)
+    manager.reserve(2, ONE)
+    assert (manager.held(1), manager.held(2)) == (frozenset(), {ONE})
+
+
+def test_case_298_machines_are_neither_made_nor_lost(manager):
+    steps = [
+        ("reserve", 1, (ONE, TWO)),
+        ("reserve", 2, (TWO,)),
+        ("release", 1, (TWO,)),
+        ("reserve", 3, (TWO,)),
+        ("release", 1, (ONE,)),
+        ("reserve", 2, (ONE,)),
+        ("release", 3, (TWO,)),
+    ]
+    for name, holder, reservations in steps:
+        getattr(manager, name)(holder, *reservations)
+        for reservation, total in ((ONE, 1), (TWO, 2), (USED_UP, 0)):
+            holders = sum(reservation in manager.held(number) for number in (1, 2, 3))
+            assert manager.left(reservation) + holders == total
+    assert [manager.held(number) for number in (1, 2, 3)] == [frozenset(), {ONE, TWO}, frozenset()]
