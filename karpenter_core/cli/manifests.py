@@ -24,6 +24,9 @@ DAEMON_SET_PODS: Final = "daemonSetPods"
 BOUND_PODS: Final = "boundPods"
 """Key of the pods that are on a node already."""
 
+NODE_CLASSES: Final = "nodeClasses"
+"""Key of NodeClasses of any provider; its end is enough."""
+
 STDIN: Final = "-"
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -31,7 +34,7 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _KINDS: Final = {
     "nodePools": ("karpenter.sh/v1", "NodePool"),
     "nodeClaims": ("karpenter.sh/v1", "NodeClaim"),
-    "nodeClasses": ("", ""),
+    NODE_CLASSES: ("", ""),
     "nodes": ("v1", "Node"),
     "pods": ("v1", "Pod"),
     BOUND_PODS: ("v1", "Pod"),
@@ -50,6 +53,12 @@ _KINDS: Final = {
     "statefulSets": ("apps/v1", "StatefulSet"),
     "deployments": ("apps/v1", "Deployment"),
     "jobs": ("batch/v1", "Job"),
+    "cronJobs": ("batch/v1", "CronJob"),
+    "priorityClasses": ("scheduling.k8s.io/v1", "PriorityClass"),
+    "resourceClaims": ("resource.k8s.io/v1", "ResourceClaim"),
+    "resourceClaimTemplates": ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+    "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
+    "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
 }
 """Keys of one JSON object that holds a whole cluster, and what their lists hold."""
 
@@ -102,7 +111,8 @@ class Entry:
 def read_entries(paths: Iterable[Path]) -> list[Entry]:
     """Read all objects of files and folders (their YAML and JSON files, by name, recursively).
 
-    The path `-` is the standard input.
+    The path `-` is the standard input. What stands beside the lists of a cluster (a title, say) is
+    left out.
 
     Raises:
         BadInputError: a file cannot be read, or something in it is no object.
@@ -217,20 +227,33 @@ def _objects(document: Any, where: str) -> Iterator[Entry]:
 def _cluster(manifest: dict[str, Any], where: str) -> Iterator[Entry]:
     """Read an object whose keys hold lists; the case of a key does not matter."""
     lists: dict[str, list[Any]] = {}
+    unknown: list[str] = []
     for written, value in manifest.items():
-        key = _BY_LOWER_CASE.get(str(written).lower())
+        key = _key(str(written))
         if key is None:
-            raise BadInputError(
-                f'{where}: field "{written}": unknown; an object needs apiVersion and kind, a '
-                f"cluster has the keys {', '.join(KEYS)}"
-            )
-        if key in lists:
+            if isinstance(value, list) or not value:
+                unknown.append(str(written))
+            continue
+        if key in lists and key != NODE_CLASSES:
             raise BadInputError(f'{where}: field "{written}": is there twice (as {key})')
-        lists[key] = _items(value, where, str(written))
+        lists[key] = [*lists.get(key, ()), *_items(value, where, str(written))]
+    if unknown or not lists:
+        raise BadInputError(
+            f'{where}: field "{[*unknown, *map(str, manifest)][0]}": unknown; an object needs '
+            f"apiVersion and kind, a cluster has the keys {', '.join(KEYS)}"
+        )
     for key, (version, item_kind) in _KINDS.items():
         for number, item in enumerate(lists.get(key, ())):
             place = f"{where}, {key}[{number}]"
             yield _entry(item, place, key=key, api_version=version, kind=item_kind)
+
+
+def _key(written: str) -> str | None:
+    """Return the key that is meant; a provider may call its list after its own kind."""
+    lower = written.lower()
+    if lower.endswith(NODE_CLASSES.lower()):
+        return NODE_CLASSES
+    return _BY_LOWER_CASE.get(lower)
 
 
 def _items(value: Any, where: str, field: str) -> list[Any]:

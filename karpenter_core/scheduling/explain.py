@@ -158,7 +158,9 @@ class _PoolQuestion:
         )
 
     def _ports(self, bits: int, rung: Rung) -> tuple[int, PoolRejection | None]:
-        left = bits & self.pool.rows_without_port(rung.ask.host_ports) if rung.ask.host_ports else bits
+        left = (
+            bits & self.pool.rows_without_port(rung.ask.host_ports) if rung.ask.host_ports else bits
+        )
         if left:
             return left, None
         taken = [

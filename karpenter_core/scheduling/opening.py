@@ -11,6 +11,7 @@ import numpy as np
 
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW
+from karpenter_core.scheduling.holdings import NOTHING, Deferral
 from karpenter_core.scheduling.problem import MinValuesPolicy
 from karpenter_core.scheduling.signatures import NO_MATCH
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.engine import Engine, Task
     from karpenter_core.scheduling.pools import CompiledPool
+    from karpenter_core.scheduling.reservations import Reservation
     from karpenter_core.scheduling.signatures import ClaimSignature, Pin
 
 __all__ = ["Measure", "Opener", "Opening", "Profile"]
@@ -78,6 +80,8 @@ class Opening:
     charge: Mapping[str, int]
     score: float = 0.0
     """Price for what it is good for; lower is better."""
+    reservations: frozenset[Reservation] = NOTHING
+    """What each of the claims holds."""
 
 
 @final
@@ -101,9 +105,14 @@ class Opener:
             charge = opening.charge[name]
             if charge > 0:
                 count = min(count, max(remaining[name] // charge, 0))
+        if opening.reservations:
+            count = min(count, engine.holdings.available(opening.reservations))
         if count <= 0:
             return
-        engine.nodes.open(count, signature=opening.signature, limit=opening.limit, row=opening.row)
+        columns = engine.nodes.open(
+            count, signature=opening.signature, limit=opening.limit, row=opening.row
+        )
+        engine.holdings.take(columns, opening.reservations, is_empty=True)
         for name in remaining:
             remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
 
@@ -112,16 +121,23 @@ class Opener:
     ) -> Opening | None:
         """Return what to open for pods of a class; None when no pool can make a node for them.
 
-        `together`: prefer a machine that holds as many of them as one can.
+        Nor when they have to wait for reserved machines, which is noted. `together`: prefer a
+        machine that holds as many of them as one can.
         """
         for numbers in self._ranks:
             best: Opening | None = None
+            waiting: Deferral | None = None
             for number in numbers:
                 found = self._of_pool(number, task, left, pins, cap, together=together)
-                if found is not None and (best is None or found.score < best.score):
+                if isinstance(found, Deferral):
+                    waiting = waiting or found
+                elif found is not None and (best is None or _order(found) < _order(best)):
                     best = found
-                if best is not None and self._measure is Measure.NONE:
+                if found is not None and self._measure is Measure.NONE:
                     break
+            if waiting is not None and (best is None or not best.reservations):
+                self._engine.deferred[task.index] = waiting
+                return None
             if best is not None:
                 return best
         return None
@@ -135,12 +151,13 @@ class Opener:
         cap: int,
         *,
         together: bool,
-    ) -> Opening | None:
+    ) -> Opening | Deferral | None:
         signatures = self._compiled.signatures
         pool, remaining = self._compiled.pools[number], self._engine.remaining[number]
         signature = self._compiled.pool_signatures[number]
         if signature == NO_MATCH or remaining.get(NODES, 1) <= 0:
             return None
+        waiting: Deferral | None = None
         for alternative in range(len(task.ask.alternatives)):
             asked = signatures.joined(signature, task.ask, alternative)
             if asked == NO_MATCH:
@@ -150,18 +167,62 @@ class Opener:
                 within = signatures.narrowed(within, pool.within(remaining))
             if within == NO_MATCH:
                 continue
-            opening = None
-            if self._measure is not Measure.NONE:
-                opening = self._measured(number, within, task, left, pins, cap, together=together)
-            if opening is None:
-                opening = self._open(number, within, task, left, pins, cap)
+            opening = self._of_signature(number, within, task, left, pins, cap, together=together)
+            if isinstance(opening, Deferral):
+                waiting = waiting or opening
+                continue
             if opening is None:
                 continue
             count = min(opening.count, remaining.get(NODES, opening.count))
             for name in pool.limited:
                 count = min(count, _repetitions(pool, name, remaining[name], opening))
             return replace(opening, count=count, asked=asked)
-        return None
+        return waiting
+
+    def _of_signature(
+        self,
+        number: int,
+        signature: int,
+        task: Task,
+        left: int,
+        pins: tuple[Pin, ...],
+        cap: int,
+        *,
+        together: bool,
+    ) -> Opening | Deferral | None:
+        """Open claims that hold reservations if they can, others if not."""
+        holdings = self._engine.holdings
+        choices = holdings.choices(signature, task.request)
+        if choices.taken:
+            return Deferral(pool=number, taken=choices.taken)
+        best: Opening | None = None
+        for choice in choices.reserved:
+            opening = self._new(number, choice.signature, task, left, pins, cap, together=together)
+            if opening is not None and (best is None or opening.score < best.score):
+                count = min(opening.count, holdings.available(choice.reservations))
+                best = replace(opening, count=count, reservations=choice.reservations)
+        if best is None and choices.plain != NO_MATCH:
+            best = self._new(number, choices.plain, task, left, pins, cap, together=together)
+        return best
+
+    def _new(
+        self,
+        number: int,
+        signature: int,
+        task: Task,
+        left: int,
+        pins: tuple[Pin, ...],
+        cap: int,
+        *,
+        together: bool,
+    ) -> Opening | None:
+        """Open claims that are measured by a row, or open to all."""
+        opening = None
+        if self._measure is not Measure.NONE:
+            opening = self._measured(number, signature, task, left, pins, cap, together=together)
+        if opening is None:
+            opening = self._open(number, signature, task, left, pins, cap)
+        return opening
 
     def _open(
         self,
@@ -280,10 +341,20 @@ class Opener:
             met = signatures.meet(signature, task.ask, pins)
             if met == NO_MATCH:
                 continue
-            claim = signatures.claim(met)
+            choices = self._engine.holdings.choices(met, task.request)
+            if choices.is_finite:
+                return False
+            if choices.plain == NO_MATCH:
+                continue
+            claim = signatures.claim(choices.plain)
             if (claim.fitting(task.request) & claim.admissible).any():
                 return True
         return False
+
+
+def _order(opening: Opening) -> tuple[bool, float]:
+    """Take what is paid for already first, then the cheapest."""
+    return (not opening.reservations, opening.score)
 
 
 def _charge(claim: ClaimSignature, rows: Columns) -> dict[str, int]:

@@ -5,8 +5,7 @@ See `karpenter_core.testing.problems`, which puts them into whole problems.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from msgspec.structs import replace
 
@@ -23,109 +22,27 @@ from karpenter_core.api.records import (
     WeightedAffinityTerm,
 )
 from karpenter_core.testing.builders import node_term, pod_shape, preferred_node_term
+from karpenter_core.testing.problem_choices import (
+    CORES,
+    FAMILY,
+    NAMESPACES,
+    RACK,
+    RACKS,
+    TEAM,
+    TEAMS,
+    ZONES,
+    Choices,
+    Feature,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from random import Random
+    from collections.abc import Mapping
 
-__all__ = [
-    "CORES",
-    "FAMILY",
-    "NAMESPACES",
-    "RACK",
-    "RACKS",
-    "TEAM",
-    "TEAMS",
-    "ZONES",
-    "Choices",
-    "Feature",
-    "random_shapes",
-]
-
-ZONES: Final = ("zone-a", "zone-b", "zone-c")
-TEAM: Final = "example.com/team"
-TEAMS: Final = ("blue", "green")
-RACK: Final = "example.com/rack"
-RACKS: Final = ("r1", "r2", "r3")
-FAMILY: Final = "example.com/family"
-CORES: Final = "example.com/cores"
-NAMESPACES: Final = {
-    "default": {},
-    "shop": {"team": "a", "stage": "live"},
-    "lab": {"team": "b"},
-}
-"""Namespaces of the pods, with their labels."""
+__all__ = ["random_shapes"]
 
 _APPS: Final = ("web", "db", "cache", "ui")
 _TIERS: Final = ("front", "back")
 _VERSIONS: Final = ("1", "2")
-
-T = TypeVar("T")
-
-
-class Feature(StrEnum):
-    """What a random problem may have beyond plain pods, pools and nodes."""
-
-    AFFINITY = "affinity"
-    ANTI_AFFINITY = "anti-affinity"
-    BOUND = "bound"
-    """Pods that run on existing nodes, some with anti-affinity of their own."""
-    BOUNDS = "bounds"
-    """Requirements with Gt and Lt."""
-    CLOSED = "closed"
-    """Nodes that take no more pods, and pods that leave them."""
-    CUSTOM_KEYS = "custom-keys"
-    """Labels of the pools' own, also as topology keys."""
-    DAEMONS = "daemons"
-    LIMITS = "limits"
-    MIN_VALUES = "min-values"
-    NAMESPACES = "namespaces"
-    OVERRIDES = "overrides"
-    """Offerings that give another machine than the type says."""
-    PORTS = "ports"
-    PREFERENCES = "preferences"
-    RESERVED = "reserved"
-    SPREAD = "spread"
-    TAINTS = "taints"
-    TERMS = "terms"
-    """Required node affinity with several terms."""
-    UNDECIDED = "undecided"
-    """Machines under way whose labels are not all decided."""
-    VOLUMES = "volumes"
-
-
-@final
-class Choices:
-    """Draws lots for a problem; the first choice is always the plain one, so that it shrinks."""
-
-    def __init__(self, random: Random, features: Collection[Feature]) -> None:
-        self.random: Final = random
-        self._features: Final = frozenset(features)
-
-    def has(self, feature: Feature) -> bool:
-        """Whether the problem may have this at all."""
-        return feature in self._features
-
-    def chance(self, percent: int, feature: Feature | None = None) -> bool:
-        """Say yes as often as that; never for a feature that is not wanted."""
-        if feature is not None and feature not in self._features:
-            return False
-        return self.random.randrange(100) >= 100 - percent
-
-    def number(self, least: int, most: int) -> int:
-        """Draw a number; both ends included."""
-        return self.random.randrange(least, most + 1)
-
-    def one(self, values: Sequence[T]) -> T:
-        """Draw one of some values."""
-        return values[self.random.randrange(len(values))]
-
-    def some(self, values: Sequence[T], least: int = 1) -> tuple[T, ...]:
-        """Draw at least so many different values, in their order."""
-        count = self.number(least, len(values))
-        left = list(range(len(values)))
-        chosen = {left.pop(self.random.randrange(len(left))) for _ in range(count)}
-        return tuple(value for number, value in enumerate(values) if number in chosen)
 
 
 def random_shapes(choices: Choices, count: int) -> tuple[PodShape, ...]:
@@ -168,8 +85,8 @@ def _shape(choices: Choices) -> PodShape:
         host_ports=choices.one(_PORTS) if choices.chance(15, Feature.PORTS) else (),
         priority=choices.one((0, 0, 0, 1000)),
     )
-    affinity = _terms(choices, Feature.AFFINITY, 18, labels)
-    anti_affinity = _terms(choices, Feature.ANTI_AFFINITY, 22, labels)
+    affinity = _terms(choices, Feature.AFFINITY, 14, labels)
+    anti_affinity = _terms(choices, Feature.ANTI_AFFINITY, 18, labels)
     return replace(
         shape,
         topology_spread=_spreads(choices, labels),
@@ -193,8 +110,8 @@ _PORTS: Final = (
     (HostPort(port=8080, ip="10.0.0.1"),),
     (HostPort(port=8080, ip="10.0.0.2"), 9090),
 )
-_CPUS: Final = ("50m", "100m", "250m", "500m", "1", "1500m", "2", "4", "12")
-_MEMORIES: Final = ("16Mi", "128Mi", "512Mi", "1Gi", "3Gi", "7Gi", "30Gi")
+_CPUS: Final = ("50m", "100m", "250m", "500m", "1", "1500m", "2", "4")
+_MEMORIES: Final = ("16Mi", "128Mi", "512Mi", "1Gi", "3Gi", "7Gi")
 
 
 def _labels(choices: Choices) -> dict[str, str]:
@@ -217,40 +134,44 @@ class _Amounts(TypedDict):
 def _amounts(choices: Choices) -> _Amounts:
     """Draw requests: all sizes, also nothing at all, and only one of cpu and memory."""
     cpu, memory = choices.one(_CPUS), choices.one(_MEMORIES)
-    match choices.number(0, 11):
-        case 9:
+    match choices.number(0, 24):
+        case 19:
+            cpu = "12"
+        case 20:
+            memory = "30Gi"
+        case 21:
             cpu, memory = "", ""
-        case 10:
+        case 22:
             cpu = ""
-        case 11:
+        case 23:
             memory = ""
+        case 24:
+            return _Amounts(cpu=cpu, memory=memory, requests={"example.com/gpu": "1"})
         case _:
             pass
-    return _Amounts(
-        cpu=cpu, memory=memory, requests={"example.com/gpu": "1"} if choices.chance(6) else {}
-    )
+    return _Amounts(cpu=cpu, memory=memory, requests={})
 
 
 # -- what pods want of nodes -----------------------------------------------------------------------
 
 
 def _node_wishes(choices: Choices) -> tuple[dict[str, str], tuple[NodeSelectorTerm, ...]]:
-    match choices.number(0, 9):
-        case 5:
+    match choices.number(0, 11):
+        case 6 | 7:
             return {ZONE: choices.one(ZONES)}, ()
-        case 6:
-            return {ARCH: choices.one(("amd64", "arm64", "mips"))}, ()
-        case 7:
+        case 8:
+            return {ARCH: choices.one(("amd64", "arm64", "amd64", "arm64", "mips"))}, ()
+        case 9:
             key, value = choices.one(
-                ((TEAM, "blue"), (CAPACITY_TYPE, "spot"), (CAPACITY_TYPE, "on-demand"))
+                ((CAPACITY_TYPE, "spot"), (CAPACITY_TYPE, "on-demand"), (TEAM, "blue"))
             )
             return {key: value}, ()
-        case 8:
+        case 10:
             if choices.has(Feature.TERMS):
                 terms = tuple(_node_term(choices) for _ in range(choices.number(1, 3)))
                 return ({ZONE: choices.one(ZONES)} if choices.chance(15) else {}), terms
             return {}, (_node_term(choices),)
-        case 9 if choices.has(Feature.BOUNDS):
+        case 11 if choices.has(Feature.BOUNDS):
             return {}, (_bounded(choices),)
         case _:
             return {}, ()
@@ -303,18 +224,18 @@ def _preferred_nodes(choices: Choices) -> tuple[PreferredNodeTerm, ...]:
 
 def _selector(choices: Choices, own: Mapping[str, str]) -> LabelSelector | None:
     """Draw a selector: of the pod itself, of other ones, of overlapping sets, of all or none."""
-    match choices.number(0, 19):
+    match choices.number(0, 29):
         case 12 | 13:
             return LabelSelector(match_labels={"tier": choices.one(_TIERS)})
-        case 14:
+        case 14 | 15:
             return _expression("app", "In", *choices.some(_APPS))
-        case 15:
-            return _expression("app", "NotIn", choices.one(_APPS))
         case 16:
-            return _expression("tier", choices.one(("Exists", "DoesNotExist")))
+            return _expression("app", "NotIn", choices.one(_APPS))
         case 17:
-            return LabelSelector()
+            return _expression("tier", choices.one(("Exists", "DoesNotExist")))
         case 18:
+            return LabelSelector()
+        case 19:
             return None
         case 8 | 9 | 10 | 11:
             return LabelSelector(match_labels={"app": choices.one(_APPS)})
@@ -328,9 +249,11 @@ def _expression(key: str, operator: str, *values: str) -> LabelSelector:
 
 
 def _topology_key(choices: Choices) -> str:
+    if choices.chance(2):
+        return "example.com/unknown"
     keys = [ZONE, HOSTNAME, ZONE, HOSTNAME, ZONE, CAPACITY_TYPE, ARCH]
     if choices.has(Feature.CUSTOM_KEYS):
-        keys += [RACK, RACK, "example.com/unknown"]
+        keys += [RACK, RACK]
     return choices.one(keys)
 
 

@@ -34,7 +34,7 @@ from karpenter_core.testing.builders import (
     pod_shape,
     requirement_spec,
 )
-from karpenter_core.testing.problem_pods import (
+from karpenter_core.testing.problem_choices import (
     CORES,
     FAMILY,
     RACK,
@@ -44,8 +44,8 @@ from karpenter_core.testing.problem_pods import (
     ZONES,
     Choices,
     Feature,
-    random_shapes,
 )
+from karpenter_core.testing.problem_pods import random_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,9 +95,9 @@ def random_pool(choices: Choices, name: str) -> NodePool:
         requirements=requirements,
         labels=labels,
         taints=choices.one(((_DEDICATED,), ("dedicated=green:NoSchedule",), (_SOFT,)))
-        if choices.chance(30, Feature.TAINTS)
+        if choices.chance(20, Feature.TAINTS)
         else (),
-        limits=choices.one(_LIMITS) if choices.chance(35, Feature.LIMITS) else {},
+        limits=choices.one(_LIMITS) if choices.chance(25, Feature.LIMITS) else {},
     )
 
 
@@ -132,7 +132,7 @@ def _pool_requirements(choices: Choices) -> list[RequirementSpec]:
         )
     if choices.chance(12, Feature.BOUNDS):
         made.append(requirement_spec(CORES, choices.one(("Gt", "Gte")), choices.one(("1", "3"))))
-    if choices.chance(15, Feature.MIN_VALUES):
+    if choices.chance(10, Feature.MIN_VALUES):
         key = choices.one((INSTANCE_TYPE, INSTANCE_TYPE, FAMILY))
         made.append(requirement_spec(key, "Exists", min_values=choices.number(1, 3)))
     return made
@@ -142,7 +142,7 @@ def _pool_requirements(choices: Choices) -> list[RequirementSpec]:
 
 
 def random_catalogue(choices: Choices, version: str) -> Catalogue:
-    """Draw up to ten types; at times only the first is sold in the last zone."""
+    """Draw up to ten types, the first large; at times only it is sold in the last zone."""
     count = choices.number(1, 10)
     is_thin = count > 1 and choices.chance(25)
     return Catalogue(
@@ -155,7 +155,7 @@ def random_catalogue(choices: Choices, version: str) -> Catalogue:
 
 
 def _instance_type(choices: Choices, number: int, zones: Sequence[str]) -> InstanceType:
-    cores = choices.one((2, 4, 8, 16, 1))
+    cores = choices.one((16, 8, 4, 2, 1)) if number else 16
     ratio = choices.one((4, 2, 8, 1))
     extended = {"example.com/gpu": "2"} if choices.chance(15) else {}
     base = cores * 0.03 + cores * ratio * 0.005 + (1.0 if extended else 0.0)

@@ -19,14 +19,14 @@ from karpenter_core.api.records import VolumeView
 from karpenter_core.scheduling.problem import PodVolumes, Problem
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.problem_pods import (
+from karpenter_core.testing.problem_choices import (
     CORES,
     FAMILY,
     NAMESPACES,
     Choices,
     Feature,
-    random_shapes,
 )
+from karpenter_core.testing.problem_pods import random_shapes
 from karpenter_core.testing.problem_pools import (
     DRIVER,
     RESERVATION,
@@ -64,7 +64,7 @@ def random_problem(
 ) -> Problem:
     """Draw a problem of about so many pending pods at most."""
     choices = Choices(random, features)
-    pools = tuple(random_pool(choices, f"pool-{n}") for n in range(choices.one((1, 1, 2, 3, 0))))
+    pools = tuple(random_pool(choices, f"pool-{n}") for n in range(_count_of_pools(choices)))
     shapes = random_shapes(choices, choices.number(0, 8))
     volumes: dict[str, PodVolumes] = {}
     pods: list[PodView] = []
@@ -94,6 +94,10 @@ def random_problem(
         volumes=volumes,
         namespaces=NAMESPACES,
     )
+
+
+def _count_of_pools(choices: Choices) -> int:
+    return 0 if choices.chance(4) else choices.one((1, 1, 2, 3))
 
 
 def _deployment(choices: Choices, name: str, shape: PodShape, count: int) -> tuple[PodView, ...]:

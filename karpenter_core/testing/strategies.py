@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from karpenter_core.scheduling.problem import Problem
-    from karpenter_core.testing.problem_pods import Feature
+    from karpenter_core.testing.problem_choices import Feature
 
 __all__ = ["problems"]
 

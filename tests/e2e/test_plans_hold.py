@@ -1,0 +1,337 @@
+"""What is planned for pods with every kind of constraint is what the real scheduler does.
+
+Three hundred pods wait before the controller starts, so that one plan serves them all. Each must
+be bound, on nodes of that plan alone: a second round of nodes would mean the plan was wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from karpenter_core.kube import resources
+from karpenter_core.kube.resources import EVENTS
+from karpenter_core.testing.runner import NODE_CLAIMS, World, wait_until
+from tests.e2e.kwok import KwokCloud
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_core.testing.beds import Bed
+
+ROOT = Path(__file__).parents[2]
+CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+PODS = 300
+VOLUMES = 6
+PLAN_SECONDS = 60.0
+BOUND_SECONDS = 180.0
+QUIET_SECONDS = 25.0
+"""Longer than a nomination lasts: a pod that found no place would be planned for again by then."""
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+
+
+def _selector(app: str) -> dict[str, Any]:
+    return {"matchLabels": {"app": app}}
+
+
+def _spread(app: str, key: str, skew: int = 1) -> dict[str, Any]:
+    return {
+        "maxSkew": skew,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": _selector(app),
+    }
+
+
+def _affinity(kind: str, app: str, key: str) -> dict[str, Any]:
+    term = {"topologyKey": key, "labelSelector": _selector(app)}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _node_terms(*expressions: dict[str, Any]) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+def _preferences(app: str) -> dict[str, Any]:
+    spot = {"matchExpressions": [{"key": CAPACITY_TYPE, "operator": "In", "values": ["spot"]}]}
+    apart = {"topologyKey": HOST, "labelSelector": _selector(app)}
+    return {
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 10, "preference": spot}
+                ]
+            },
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": apart}
+                ]
+            },
+        },
+        "topologySpreadConstraints": [
+            {**_spread(app, ZONE), "whenUnsatisfiable": "ScheduleAnyway"}
+        ],
+    }
+
+
+TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "batch", "effect": "NoSchedule"}
+
+WORKLOADS: dict[str, tuple[int, dict[str, Any]]] = {
+    "plain": (70, {}),
+    "zonal": (30, {"topologySpreadConstraints": [_spread("zonal", ZONE)]}),
+    "even": (
+        18,
+        {"topologySpreadConstraints": [_spread("even", ZONE), _spread("even", HOST, skew=2)]},
+    ),
+    "apart": (12, _affinity("podAntiAffinity", "apart", HOST)),
+    "loner": (3, _affinity("podAntiAffinity", "loner", ZONE)),
+    "together": (20, _affinity("podAffinity", "together", ZONE)),
+    "shy": (6, _affinity("podAntiAffinity", "together", ZONE)),
+    "anchor": (4, {"topologySpreadConstraints": [_spread("anchor", HOST)]}),
+    "near": (8, _affinity("podAffinity", "anchor", HOST)),
+    "arm": (20, {"nodeSelector": {"kubernetes.io/arch": "arm64"}}),
+    "firm": (20, {"nodeSelector": {CAPACITY_TYPE: "on-demand"}}),
+    "mixed": (18, {"topologySpreadConstraints": [_spread("mixed", CAPACITY_TYPE)]}),
+    "wishes": (20, _preferences("wishes")),
+    "listener": (9, {}),
+    "batch": (
+        20,
+        {
+            "tolerations": [TOLERATION],
+            **_node_terms({"key": "team", "operator": "In", "values": ["batch", "other"]}),
+        },
+    ),
+    "zones": (
+        16,
+        _node_terms({"key": ZONE, "operator": "NotIn", "values": ["nowhere"]}),
+    ),
+}
+
+
+def _pod_spec(app: str, extra: dict[str, Any]) -> dict[str, Any]:
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": "registry.k8s.io/pause:3.10",
+        "resources": {"requests": {"cpu": "700m", "memory": "900Mi"}},
+    }
+    if app == "listener":
+        container["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
+    return {"terminationGracePeriodSeconds": 0, "containers": [container], **extra}
+
+
+def _deployment(app: str, replicas: int, extra: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": _selector(app),
+            "template": {
+                "metadata": {"labels": {"app": app}},
+                "spec": _pod_spec(app, extra),
+            },
+        },
+    }
+
+
+def _pool(name: str, **template: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "disruption": {"consolidateAfter": "Never"},
+            "template": {
+                "metadata": template.pop("metadata", {}),
+                "spec": {
+                    "nodeClassRef": {
+                        "group": "karpenter.kwok.sh",
+                        "kind": "KWOKNodeClass",
+                        "name": "default",
+                    },
+                    "requirements": [
+                        {
+                            "key": CAPACITY_TYPE,
+                            "operator": "In",
+                            "values": ["spot", "on-demand"],
+                        },
+                        {
+                            "key": "kubernetes.io/arch",
+                            "operator": "In",
+                            "values": ["amd64", "arm64"],
+                        },
+                    ],
+                    **template,
+                },
+            },
+        },
+    }
+
+
+def _given() -> list[dict[str, Any]]:
+    return [
+        {
+            "apiVersion": "karpenter.kwok.sh/v1alpha1",
+            "kind": "KWOKNodeClass",
+            "metadata": {"name": "default"},
+        },
+        _pool("general"),
+        _pool(
+            "batch",
+            metadata={"labels": {"team": "batch"}},
+            taints=[{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}],
+        ),
+        *(_deployment(app, replicas, extra) for app, (replicas, extra) in WORKLOADS.items()),
+    ]
+
+
+def _volume(number: int, zone: str) -> list[tuple[Any, dict[str, Any]]]:
+    """Return a volume in a zone, bound to its claim, and the pod that mounts it."""
+    name = f"data-{number}"
+    expression = {"key": ZONE, "operator": "In", "values": [zone]}
+    return [
+        (
+            resources.PERSISTENT_VOLUMES,
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": name},
+                "spec": {
+                    "capacity": {"storage": "1Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "storageClassName": "",
+                    "csi": {"driver": "csi.example.com", "volumeHandle": name},
+                    "claimRef": {"namespace": "default", "name": name},
+                    "nodeAffinity": {
+                        "required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+                    },
+                },
+            },
+        ),
+        (
+            resources.PERSISTENT_VOLUME_CLAIMS,
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                    "storageClassName": "",
+                    "volumeName": name,
+                },
+            },
+        ),
+        (
+            resources.PODS,
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "labels": {"app": "data"}},
+                "spec": {
+                    **_pod_spec("data", {}),
+                    "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}],
+                },
+            },
+        ),
+    ]
+
+
+async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(real_bed: Bed, tmp_path: Path):
+    assert sum(replicas for replicas, _ in WORKLOADS.values()) + VOLUMES == PODS
+    async with World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+        for manifest in _given():
+            await world.create(manifest)
+        volumes = [_volume(n, f"test-zone-{'abc'[n % 3]}") for n in range(VOLUMES)]
+        for kind, manifest in (part for parts in volumes for part in parts):
+            await world.client.create(kind, manifest)
+        try:
+            await _reach(world, lambda: _waiting(world), "wait", PLAN_SECONDS)
+            await world.add_controller(options={"providers": "kwok"}).start()
+            await wait_until(partial(_has_begun, world), seconds=PLAN_SECONDS)
+            planned = _claims(world)
+            await _reach(world, lambda: len(_bound(world)), "are bound", BOUND_SECONDS)
+            await asyncio.sleep(QUIET_SECONDS)
+            assert len(_claims(world)) == len(planned), _late(world, planned)
+            assert len(_bound(world)) == PODS
+            await _leave(world)
+        finally:
+            for kind, manifest in reversed([part for parts in volumes for part in parts]):
+                await _delete(world, kind, manifest["metadata"])
+
+
+def _pods(world: World) -> list[dict[str, Any]]:
+    return [
+        p for p in world.mirror.objects(resources.PODS) if p["metadata"]["namespace"] == "default"
+    ]
+
+
+def _waiting(world: World) -> int:
+    """Count the pods of which the scheduler has said that they go nowhere."""
+    return sum(
+        any(c.get("reason") == "Unschedulable" for c in pod.get("status", {}).get("conditions", ()))
+        for pod in _pods(world)
+    )
+
+
+def _late(world: World, planned: set[str]) -> str:
+    """Say which pods are on nodes that were not of the first plan."""
+    late = _claims(world) - planned
+    nodes = {
+        node["metadata"]["name"]
+        for node in world.mirror.objects(resources.NODES)
+        if {owner["name"] for owner in node["metadata"].get("ownerReferences", ())} & late
+    }
+    pods = [pod["metadata"]["name"] for pod in _pods(world) if pod["spec"].get("nodeName") in nodes]
+    return f"{len(late)} claims beyond the {len(planned)} planned, for {pods}"
+
+
+def _claims(world: World) -> set[str]:
+    """Return every claim that there ever was."""
+    return {record.object["metadata"]["name"] for record in world.mirror.ever(NODE_CLAIMS)}
+
+
+async def _has_begun(world: World) -> bool:
+    """Whether the first pod is bound: the plan is made, and all its claims are there."""
+    return bool(_bound(world))
+
+
+def _bound(world: World) -> list[str]:
+    return [pod["metadata"]["name"] for pod in _pods(world) if pod["spec"].get("nodeName")]
+
+
+async def _leave(world: World) -> None:
+    for app in WORKLOADS:
+        await world.client.delete(resources.DEPLOYMENTS, app, "default")
+
+
+async def _delete(world: World, kind: Any, metadata: dict[str, Any]) -> None:
+    await world.client.delete(kind, metadata["name"], metadata.get("namespace", ""))
+
+
+async def _reach(world: World, count: Callable[[], int], what: str, seconds: float) -> None:
+    """Wait until all pods are counted; on failure say which are missing and why."""
+
+    async def reached() -> bool:
+        return count() == PODS
+
+    try:
+        await wait_until(reached, seconds=seconds)
+    except TimeoutError:
+        lost = [pod["metadata"] for pod in _pods(world) if not pod["spec"].get("nodeName")]
+        apps = Counter(each["labels"]["app"] for each in lost)
+        last = {e["involvedObject"]["name"]: e["message"] for e in world.mirror.objects(EVENTS)}
+        texts = [f"{each['name']}: {last.get(each['name'])}" for each in lost[:5]]
+        pytest.fail(f"{count()} pods {what}; without a node: {dict(apps)}; {texts}")
