@@ -151,13 +151,14 @@ class Scene:
 
 async def read_prices(scene: Scene) -> tuple[PriceList, str]:
     """Ask the provider what its machines cost; returns the prices and their currency."""
-    from karpenter_core.cli.offline import read_cluster
+    from karpenter_core.cli.source import Source
 
     with tempfile.TemporaryDirectory(prefix="karpenter-demo-") as folder:
         file = Path(folder) / "pool.json"
         manifests = [scene.machine(), scene.node_pool()]
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
-        catalogue = (await read_cluster([file])).snapshot.catalogues[NAME]
+        question = await Source(files=(file,), offline=True).read()
+        catalogue = question.cluster.snapshot.catalogues[NAME]
     offered = [(it.name, offer) for it in catalogue.instance_types for offer in it.offerings]
     prices = {
         (name, offer.zone, offer.capacity_type): offer.price.amount for name, offer in offered
