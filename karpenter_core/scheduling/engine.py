@@ -10,7 +10,7 @@ constraints change with every pod, domain by domain in the order of their levels
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -26,7 +26,7 @@ from karpenter_core.scheduling.topology import Kind
 from karpenter_core.scheduling.volumes import is_attach_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from numpy.typing import NDArray
 
@@ -64,6 +64,8 @@ class Task:
     request: Amounts
     asked: tuple[int, ...]
     """The lines of `request` that are not zero."""
+    reserved_only: bool = False
+    """New claims are opened on reserved machines alone."""
 
     @property
     def ask(self) -> Ask:
@@ -131,18 +133,27 @@ class Engine:
 
     def steps(self) -> Generator[int, None, None]:
         """Place every class, then again those that may have waited for others."""
-        for opening in self.profile.mix:
-            self._opener.open_empty(opening)
-        for index in self.profile.order or range(len(self.compiled.classes)):
+        order = self.profile.order or range(len(self.compiled.classes))
+        counts = [len(pod_class.members) for pod_class in self.compiled.classes]
+        if self.profile.mix:
+            if self.compiled.reservations.capacity:
+                yield from self._reserve_steps(order, counts)
+            for opening in self.profile.mix:
+                self._opener.open_empty(opening)
+        for index in order:
             if self._halt.requested:
                 return
             self.unreached.discard(index)
-            pod_class = self.compiled.classes[index]
-            left = yield from self._place_class(index, len(pod_class.members))
+            left = yield from self._place_class(index, counts[index])
             if left:
                 self.left[index] = left
-            self.demand[:] -= self.compiled.requests[:, index] * len(pod_class.members)
+            self.demand[:] -= self.compiled.requests[:, index] * counts[index]
             yield 1 + self.nodes.count // 1000
+        yield from self._again_steps()
+        self.holdings.settle()
+
+    def _again_steps(self) -> Generator[int, None, None]:
+        """Try again those that may have waited for others, until that helps no more."""
         for _ in range(_MOST_ROUNDS):
             waiting = [
                 i
@@ -160,34 +171,52 @@ class Engine:
                     del self.left[index]
                 yield 1
             if sum(self.left.get(index, 0) for index in waiting) == before:
-                break
-        self.holdings.settle()
+                return
+
+    def _reserve_steps(self, order: Iterable[int], counts: list[int]) -> Generator[int, None, None]:
+        """Use what is paid for already, before a mix of others is bought; lowers `counts`."""
+        for index in order:
+            if self._halt.requested:
+                return
+            if self.compiled.classes[index].blocked is not None:
+                continue
+            task = self._task(index, 0)
+            if not self.holdings.are_wanted(task.ask, task.request):
+                continue
+            placed = yield from self._put_class(replace(task, reserved_only=True), counts[index])
+            counts[index] -= placed
+            self.demand[:] -= task.request * placed
+            yield 1
 
     def _place_class(self, index: int, left: int) -> Generator[int, None, int]:
         """Place pods of a class, rung after rung; return how many are left."""
         pod_class = self.compiled.classes[index]
         if pod_class.blocked is not None:
             return left
-        request = self.compiled.requests[:, index]
-        asked = self._asked[index]
         self.deferred.pop(index, None)
-        for rung, ties in zip(pod_class.rungs, self.compiled.ties[index], strict=True):
-            task = Task(
-                index=index,
-                pod_class=pod_class,
-                rung=rung,
-                ties=ties,
-                request=request,
-                asked=asked,
-            )
-            if ties.zonal:
-                left -= yield from spread_steps(self, task, left)
-            else:
-                left -= yield from self.put_steps(task, left, self.pins(task))
+        for rung in range(len(pod_class.rungs)):
+            left -= yield from self._put_class(self._task(index, rung), left)
             if not left or index in self.deferred:
                 break
             yield 1
         return left
+
+    def _task(self, index: int, rung: int) -> Task:
+        pod_class = self.compiled.classes[index]
+        return Task(
+            index=index,
+            pod_class=pod_class,
+            rung=pod_class.rungs[rung],
+            ties=self.compiled.ties[index][rung],
+            request=self.compiled.requests[:, index],
+            asked=self._asked[index],
+        )
+
+    def _put_class(self, task: Task, left: int) -> Generator[int, None, int]:
+        """Put pods of a class where one rung lets them; return how many found a place."""
+        if task.ties.zonal:
+            return (yield from spread_steps(self, task, left))
+        return (yield from self.put_steps(task, left, self.pins(task)))
 
     def rest(self) -> Amounts:
         """Return what still waits and will not go where there is room already, per resource."""

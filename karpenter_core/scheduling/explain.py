@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from karpenter_core.scheduling.classes import PodClass, Rung
+    from karpenter_core.scheduling.classes import Rung
     from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.holdings import Deferral
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.requirements import Requirements
 
@@ -48,7 +49,7 @@ def explain(engine: Engine, index: int) -> Unschedulable:
         detail = pod_class.blocked.detail if pod_class.blocked else "no dynamic nodepools found"
         return Unschedulable(message=detail)
     pools = {
-        pool.name: _PoolQuestion(engine, number, pod_class, compiled.requests[:, index]).answer()
+        pool.name: _PoolQuestion(engine, number, index).answer()
         for number, pool in enumerate(compiled.pools)
     }
     message = "; ".join(
@@ -61,15 +62,20 @@ def explain(engine: Engine, index: int) -> Unschedulable:
 class _PoolQuestion:
     """One class and one pool that did not take it."""
 
-    def __init__(self, engine: Engine, number: int, pod_class: PodClass, request: Amounts) -> None:
+    def __init__(self, engine: Engine, number: int, index: int) -> None:
+        pod_class, request = engine.compiled.classes[index], engine.compiled.requests[:, index]
         self.engine: Final = engine
         self.pool: Final = engine.compiled.pools[number]
         self.remaining: Final = engine.remaining[number]
         self.pool_free: Final = engine.compiled.pool_free[number]
         self.pod_class: Final = pod_class
         self.request: Final = request
+        deferral = engine.deferred.get(index)
+        self.deferral: Final = deferral if deferral and deferral.pool == number else None
 
     def answer(self) -> PoolRejection:
+        if self.deferral is not None:
+            return _waiting(self.deferral)
         blocked = self.pod_class.blocked
         if blocked is not None and not self.pod_class.rungs:
             return blocked
@@ -244,6 +250,17 @@ class _PoolQuestion:
             closest=pool.catalogue.names[row],
             remedy=f"raise {', '.join(f'spec.limits.{name}' for name in short)} of the nodepool",
         )
+
+
+def _waiting(deferral: Deferral) -> PoolRejection:
+    """Say which reserved machines would do; the next pass knows whether any is left."""
+    taken = "; ".join(
+        ", ".join(f"{key}={value}" for key, value in reservation) for reservation in deferral.taken
+    )
+    return PoolRejection(
+        constraint=Constraint.RESERVATION,
+        detail=f"all reserved machines that would do are taken in this pass ({taken})",
+    )
 
 
 def _unusable(pool: CompiledPool) -> PoolRejection:

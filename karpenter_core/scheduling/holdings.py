@@ -27,6 +27,7 @@ from karpenter_core.scheduling.signatures import NO_MATCH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from karpenter_core.scheduling.classes import Ask
     from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.reservations import Reservation
@@ -78,6 +79,7 @@ class Holdings:
         self, compiled: CompiledProblem, nodes: OpenNodes, *, pessimistic: bool = False
     ) -> None:
         self._manager: Final = ReservationManager(compiled.reservations.capacity)
+        self._compiled: Final = compiled
         self._signatures: Final = compiled.signatures
         self._nodes: Final = nodes
         self._is_strict: Final = compiled.options.reservations is ReservationPolicy.STRICT
@@ -86,6 +88,20 @@ class Holdings:
         """Claims that hold something and have no pods yet."""
         self._shrinking: Final = dict[int, bool]()
         """Claims that may give something back, and whether they may do without any."""
+
+    def are_wanted(self, ask: Ask, request: Amounts) -> bool:
+        """Whether new claims for pods could be reserved machines, as the pass began."""
+        for pool, signature in zip(
+            self._compiled.pools, self._compiled.pool_signatures, strict=True
+        ):
+            if signature == NO_MATCH or not pool.reservations:
+                continue
+            met = self._signatures.meet(signature, ask)
+            if met != NO_MATCH:
+                claim = self._signatures.claim(met)
+                if claim.reservations(claim.fitting(request)):
+                    return True
+        return False
 
     def choices(self, signature: int, request: Amounts) -> Choices:
         """Return what new claims of a signature may be that have to hold a request."""

@@ -16,6 +16,7 @@ import numpy as np
 from karpenter_core.api.labels import CAPACITY_TYPE, SPOT, ZONE
 from karpenter_core.scheduling.bitsets import mask_of
 from karpenter_core.scheduling.guidance import GuidanceProblem, guide
+from karpenter_core.scheduling.holdings import NOTHING
 from karpenter_core.scheduling.opening import Opening
 from karpenter_core.scheduling.shapes import Market, shapes_of
 from karpenter_core.scheduling.signatures import NO_MATCH, Pin
@@ -140,13 +141,23 @@ def lower_bound(compiled: CompiledProblem, first_fit: Engine) -> float | None:
 
 
 def _new_demand(compiled: CompiledProblem, first_fit: Engine) -> dict[int, int]:
-    """Return how many pods of each class new nodes were opened for."""
+    """Return how many pods of each class new nodes were opened for that are to be bought."""
     counts: dict[int, int] = {}
     for index, columns, placed in first_fit.nodes.log:
-        new = int(placed[columns >= compiled.node_free.shape[1]].sum())
+        bought = columns >= compiled.node_free.shape[1]
+        if compiled.reservations.capacity:
+            signatures = first_fit.nodes.signature[columns]
+            holders = [number for number in np.unique(signatures) if _is_reserved(compiled, number)]
+            bought &= ~np.isin(signatures, holders)
+        new = int(placed[bought].sum())
         if new:
             counts[index] = counts.get(index, 0) + new
     return counts
+
+
+def _is_reserved(compiled: CompiledProblem, signature: int) -> bool:
+    signatures = compiled.signatures
+    return signatures.is_claim(signature) and bool(signatures.claim(signature).held)
 
 
 def _first_pools(compiled: CompiledProblem, demands: dict[int, int]) -> list[int]:
@@ -172,6 +183,10 @@ def _first_pool(compiled: CompiledProblem, pod_class: PodClass) -> int:
 def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | None:
     signatures, pool = compiled.signatures, compiled.pools[number]
     base = compiled.pool_signatures[number]
+    if robust:  # reserved machines are taken before any are bought
+        base = signatures.holding(base, NOTHING)
+        if base == NO_MATCH:
+            return None
     zones = next((axis for axis in compiled.axes if axis.key == ZONE), None)
     domains = [base]
     if zones is not None:

@@ -97,8 +97,12 @@ class Opener:
         self._ranks: Final = tuple(tuple(numbers) for _, numbers in ranks)
 
     def open_empty(self, opening: Opening) -> None:
-        """Open claims before anything is placed, within the limits of their pool."""
+        """Open claims before anything is placed, within limits and what they may hold."""
         engine, remaining = self._engine, self._engine.remaining[opening.pool]
+        signatures = self._compiled.signatures
+        signature = signatures.holding(opening.signature, opening.reservations)
+        if signature == NO_MATCH or not signatures.claim(signature).bits >> opening.row & 1:
+            return
         count = min(opening.count, max(remaining.get(NODES, opening.count), 0))
         pool = self._compiled.pools[opening.pool]
         for name in pool.limited:
@@ -110,7 +114,7 @@ class Opener:
         if count <= 0:
             return
         columns = engine.nodes.open(
-            count, signature=opening.signature, limit=opening.limit, row=opening.row
+            count, signature=signature, limit=opening.limit, row=opening.row
         )
         engine.holdings.take(columns, opening.reservations, is_empty=True)
         for name in remaining:
@@ -121,8 +125,9 @@ class Opener:
     ) -> Opening | None:
         """Return what to open for pods of a class; None when no pool can make a node for them.
 
-        Nor when they have to wait for reserved machines, which is noted. `together`: prefer a
-        machine that holds as many of them as one can.
+        Nor when they have to wait for reserved machines, which is noted, nor when machines are to
+        be bought and only reserved ones are asked for. `together`: prefer a machine that holds as
+        many of the pods as one can.
         """
         for numbers in self._ranks:
             best: Opening | None = None
@@ -139,7 +144,7 @@ class Opener:
                 self._engine.deferred[task.index] = waiting
                 return None
             if best is not None:
-                return best
+                return None if task.reserved_only and not best.reservations else best
         return None
 
     def _of_pool(
@@ -334,6 +339,8 @@ class Opener:
     def surely_opens(self, task: Task, left: int, pins: tuple[Pin, ...]) -> bool:
         """Whether a node can be had for every pod that is left: no limit is near."""
         signatures = self._compiled.signatures
+        if task.reserved_only:
+            return False
         for number, pool in enumerate(self._compiled.pools):
             signature = self._compiled.pool_signatures[number]
             if signature == NO_MATCH or not pool.is_ample(self._engine.remaining[number], left):

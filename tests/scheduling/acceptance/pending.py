@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-NEEDS_RESERVATIONS = pytest.mark.xfail(
-    reason="the engine does not keep account of reservations yet", strict=False
-)
 NEEDS_REASONS = pytest.mark.xfail(
     reason="pods kept back by other pods or by volumes are told `no claim could be opened`",
     strict=False,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.scheduling.problem import Constraint, Packing, ReservationPolicy
 from karpenter_core.scheduling.requirements import Requirement
 from karpenter_core.testing.builders import offering, preferred_node_term
 from tests.scheduling.acceptance.catalogues import (
@@ -18,10 +20,7 @@ from tests.scheduling.acceptance.catalogues import (
     fake_type,
     reserved_offering,
 )
-from tests.scheduling.acceptance.pending import NEEDS_RESERVATIONS
 from tests.scheduling.acceptance.workloads import term
-
-pytestmark = NEEDS_RESERVATIONS
 
 APP = {"app": "test"}
 SMALL, MEDIUM, LARGE = "small-instance-type", "medium-instance-type", "large-instance-type"
@@ -72,6 +71,15 @@ def labels_of_placed(cluster, pods):
     return [cluster.labels_of(pod) for pod in cluster.scheduled(waiting)]
 
 
+def labels_by_pass(cluster, pods):
+    """Make passes until no pod waits; return the labels of new places for each."""
+    passes = []
+    while any(p.uid not in cluster.snapshot.pods or cluster.is_unscheduled(p) for p in pods):
+        passes.append(labels_of_placed(cluster, pods))
+        assert passes[-1], "a pass without a new place"
+    return passes
+
+
 def alone(cluster, number, *where, **options):
     """Make pods that share no node with each other."""
     return cluster.pods(number, labels=APP, away=[term(APP, HOSTNAME)], where=where, **options)
@@ -85,15 +93,16 @@ def is_bought(labels):
     return labels[CAPACITY_TYPE] in {"spot", "on-demand"} and RESERVATION_ID not in labels
 
 
-def test_case_291_one_reserved_machine_after_the_other_and_then_others(cluster):
-    pods = cluster.pods(3, cpu="1800m")
-    (first,) = labels_of_placed(cluster, pods)
+def test_case_291_one_reserved_machine_after_the_other_and_then_others(cluster, packing):
+    found = labels_by_pass(cluster, cluster.pods(3, cpu="1800m"))
+    # First-fit holds all that a claim could use, and so has one claim for both of them.
+    together = {Packing.FIRST_FIT: [1, 1, 1], Packing.VALUE: [2, 1]}[packing]
+    assert [len(of_pass) for of_pass in found] == together
+    first, second, third = [labels for of_pass in found for labels in of_pass]
     assert is_reserved(first, "r-small-instance-type")
     assert first[INSTANCE_TYPE] == SMALL
-    (second,) = labels_of_placed(cluster, pods)
     assert is_reserved(second, "r-medium-instance-type")
     assert second[INSTANCE_TYPE] == MEDIUM
-    (third,) = labels_of_placed(cluster, pods)
     assert is_bought(third)
     assert third[INSTANCE_TYPE] == SMALL
 
@@ -125,17 +134,19 @@ def test_case_293_two_pools_with_a_reservation_each(cluster):
     assert {labels[CAPACITY_TYPE] for labels in found} == {"reserved"}
 
 
-def test_case_294_two_reservations_for_one_type(cluster):
+def test_case_294_two_reservations_for_one_type(cluster, packing):
     types = three_types()
     types[-1] = sized_type(SMALL, r_small_instance_type=1, r_small_instance_type_2=2)
     cluster.use(default_pool("np-1"), types=types)
-    pods = alone(cluster, 4, (INSTANCE_TYPE, "In", SMALL))
-    first = labels_of_placed(cluster, pods)
-    assert [labels[CAPACITY_TYPE] for labels in first] == ["reserved"] * 2
-    (second,) = labels_of_placed(cluster, pods)
-    assert second[CAPACITY_TYPE] == "reserved"
-    (third,) = labels_of_placed(cluster, pods)
-    assert is_bought(third)
+    found = labels_by_pass(cluster, alone(cluster, 4, (INSTANCE_TYPE, "In", SMALL)))
+    together = {Packing.FIRST_FIT: [2, 1, 1], Packing.VALUE: [3, 1]}[packing]
+    assert [len(of_pass) for of_pass in found] == together
+    *reserved, last = [labels for of_pass in found for labels in of_pass]
+    assert Counter(labels[RESERVATION_ID] for labels in reserved) == {
+        "r-small-instance-type": 1,
+        "r-small-instance-type-2": 2,
+    }
+    assert is_bought(last)
 
 
 def test_case_295_no_lighter_pool_while_a_reservation_is_only_taken_for_now(cluster):
@@ -199,3 +210,39 @@ def test_case_298_a_reservation_that_is_used_up_stops_nobody(cluster):
     cluster.use(default_pool("np-1"), types=used_up)
     found = labels_of_placed(cluster, alone(cluster, 3))
     assert [is_bought(labels) for labels in found] == [True] * 3
+
+
+def test_pods_that_wait_for_reserved_machines_are_told_so(cluster):
+    """Provisioning says nothing of pods with this reason: they wait for the next pass."""
+    made = cluster.provision(*alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
+    taken = "all reserved machines that would do are taken in this pass"
+    assert len(made.plan.claims) == 1
+    reasons = [reason.pools["np-1"] for reason in made.plan.unschedulable.values()]
+    assert [reason.constraint for reason in reasons] == [Constraint.RESERVATION] * 2
+    assert {reason.detail for reason in reasons} == {
+        f"{taken} ({RESERVATION_ID}=r-small-instance-type)"
+    }
+
+
+def test_claims_for_reserved_machines_ask_for_what_they_hold_and_nothing_else(cluster, packing):
+    made = cluster.provision(*cluster.pods(2, cpu="1800m"))
+    asked = [{s.key: tuple(s.values) for s in claim.spec.requirements} for claim in made.claims]
+    assert {of_claim[CAPACITY_TYPE] for of_claim in asked} == {("reserved",)}
+    # First-fit holds whatever a claim may become, the default packing the one that it means.
+    held = {
+        Packing.FIRST_FIT: [("r-medium-instance-type", "r-small-instance-type")],
+        Packing.VALUE: [("r-small-instance-type",), ("r-medium-instance-type",)],
+    }
+    assert [of_claim[RESERVATION_ID] for of_claim in asked] == held[packing]
+
+
+def test_pods_that_no_reserved_machine_holds_do_not_wait_for_one(cluster):
+    found = labels_of_placed(cluster, alone(cluster, 2, cpu="5"))
+    assert [is_bought(labels) for labels in found] == [True] * 2
+
+
+def test_simulations_use_reservations_as_far_as_they_go(cluster):
+    cluster.options = replace(cluster.options, reservations=ReservationPolicy.FALLBACK)
+    found = labels_of_placed(cluster, alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
+    kinds = sorted(labels[CAPACITY_TYPE] for labels in found)
+    assert (len(kinds), kinds.count("reserved")) == (3, 1)
