@@ -6,6 +6,7 @@ because of a typing error, an amount below zero. Paths are those of the manifest
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,6 +37,16 @@ _ANY_VALUE: Final = "[...]"
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _MISSING: Final = re.compile(r"^Object missing required field `(?P<field>.*)`$")
 _TYPES: Final = re.compile(r"^Expected `(?P<wanted>.*)`, got `(?P<got>.*)`$")
+
+
+_TYPE_WORDS: Final = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "a boolean",
+    "object": "an object",
+    "array": "an array",
+}
 
 
 def shape_error(shape: PodShape) -> str:
@@ -133,7 +144,12 @@ def decoding_error(message: str, manifest: Mapping[str, Any]) -> str:
         return f"{path}: {text}"
     wanted = types["wanted"].removesuffix(" | null")
     named = _named(path, manifest) if wanted == "str" else path
-    return f"{named}: must be {wanted}, not {types['got']}"
+    return f"{named}: must be {_words(wanted)}, not {_words(types['got'])}"
+
+
+def _words(decoded: str) -> str:
+    """Say the types of a decoder in words of JSON."""
+    return " or ".join(_TYPE_WORDS.get(name, name) for name in decoded.split(" | "))
 
 
 def _named(path: str, manifest: Mapping[str, Any]) -> str:
@@ -175,7 +191,7 @@ def _amount_errors(amounts: Mapping[str, Any], path: str) -> Iterator[str]:
         try:
             amount = parse_amount(name, written)
         except (ValueError, TypeError):
-            yield f"{path}.{name}: {written!r} is no quantity"
+            yield f"{path}.{name}: {json.dumps(written)} is no quantity"
             continue
         if amount < 0:
             yield f"{path}.{name}: must be zero or more, not {written}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from karpenter_core.errors import BadInputError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["BOUND_PODS", "DAEMON_SET_PODS", "KEYS", "Entry", "read_entries"]
+__all__ = ["BOUND_PODS", "DAEMON_SET_PODS", "KEYS", "Entry", "Manifests", "json_type", "read_files"]
 
 DAEMON_SET_PODS: Final = "daemonSetPods"
 """Key of the pods that one node of each kind would run."""
@@ -34,6 +35,7 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _KINDS: Final = {
     "nodePools": ("karpenter.sh/v1", "NodePool"),
     "nodeClaims": ("karpenter.sh/v1", "NodeClaim"),
+    "nodeOverlays": ("karpenter.sh/v1alpha1", "NodeOverlay"),
     NODE_CLASSES: ("", ""),
     "nodes": ("v1", "Node"),
     "pods": ("v1", "Pod"),
@@ -45,6 +47,7 @@ _KINDS: Final = {
     "persistentVolumes": ("v1", "PersistentVolume"),
     "persistentVolumeClaims": ("v1", "PersistentVolumeClaim"),
     "storageClasses": ("storage.k8s.io/v1", "StorageClass"),
+    "csiDrivers": ("storage.k8s.io/v1", "CSIDriver"),
     "csiNodes": ("storage.k8s.io/v1", "CSINode"),
     "volumeAttachments": ("storage.k8s.io/v1", "VolumeAttachment"),
     "services": ("v1", "Service"),
@@ -63,6 +66,21 @@ _KINDS: Final = {
 """Keys of one JSON object that holds a whole cluster, and what their lists hold."""
 
 KEYS: Final = tuple(_KINDS)
+
+_JSON_TYPES: Final = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    type(None): "null",
+}
+
+_COMMON_KEYS: Final = ("nodePools", "nodes", BOUND_PODS, "pods", DAEMON_SET_PODS)
+
+_ALIKE: Final = 0.75
+"""How much an unknown key must resemble a known one to be taken for a typing error."""
 
 _BY_LOWER_CASE: Final = {key.lower(): key for key in _KINDS}
 
@@ -108,16 +126,25 @@ class Entry:
         return f'{self.kind} "{f"{self.namespace}/" if self.namespace else ""}{self.name}"'
 
 
-def read_entries(paths: Iterable[Path]) -> list[Entry]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifests:
+    """The objects of files, and what stands beside them and is no object."""
+
+    entries: tuple[Entry, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_files(paths: Iterable[Path]) -> Manifests:
     """Read all objects of files and folders (their YAML and JSON files, by name, recursively).
 
-    The path `-` is the standard input. What stands beside the lists of a cluster (a title, say) is
-    left out.
+    The path `-` is the standard input.
 
     Raises:
         BadInputError: a file cannot be read, or something in it is no object.
     """
-    return [entry for path in paths for file in _files(path) for entry in _read_file(file)]
+    notes: list[str] = []
+    found = [entry for path in paths for file in _files(path) for entry in _read_file(file, notes)]
+    return Manifests(entries=tuple(found), notes=tuple(notes))
 
 
 def _files(path: Path) -> list[Path]:
@@ -129,7 +156,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read_file(file: Path) -> Iterator[Entry]:
+def _read_file(file: Path, notes: list[str]) -> Iterator[Entry]:
     is_stdin = str(file) == STDIN
     name = "standard input" if is_stdin else str(file)
     try:
@@ -140,7 +167,7 @@ def _read_file(file: Path) -> Iterator[Entry]:
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
     for number, document in enumerate(_documents(name, text), start=1):
         if document is not None:
-            yield from _objects(document, f"{name}, document {number}")
+            yield from _objects(document, f"{name}, document {number}", notes)
 
 
 def _documents(name: str, text: str) -> list[Any]:
@@ -205,10 +232,10 @@ def _yaml_loader() -> Any:
     return type("ManifestLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
-def _objects(document: Any, where: str) -> Iterator[Entry]:
+def _objects(document: Any, where: str, notes: list[str]) -> Iterator[Entry]:
     """Take a document apart: one object, a List, or a cluster by keys."""
     if not isinstance(document, dict):
-        raise BadInputError(f"{where}: is no Kubernetes object but a {type(document).__name__}")
+        raise BadInputError(f"{where}: is no Kubernetes object but {json_type(document)}")
     manifest = cast("dict[str, Any]", document)
     kind = manifest.get("kind")
     if isinstance(kind, str) and kind.endswith("List") and "items" in manifest:
@@ -221,31 +248,58 @@ def _objects(document: Any, where: str) -> Iterator[Entry]:
     if kind is not None:
         yield _entry(manifest, where)
         return
-    yield from _cluster(manifest, where)
+    yield from _cluster(manifest, where, notes)
 
 
-def _cluster(manifest: dict[str, Any], where: str) -> Iterator[Entry]:
+def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator[Entry]:
     """Read an object whose keys hold lists; the case of a key does not matter."""
-    lists: dict[str, list[Any]] = {}
-    unknown: list[str] = []
-    for written, value in manifest.items():
-        key = _key(str(written))
+    seen: dict[str, str] = {}
+    foreign: list[str] = []
+    for name, value in manifest.items():
+        written = str(name)
+        key = _key(written)
         if key is None:
-            if isinstance(value, list) or not value:
-                unknown.append(str(written))
+            foreign.append(written)
             continue
-        if key in lists and key != NODE_CLASSES:
-            raise BadInputError(f'{where}: field "{written}": is there twice (as {key})')
-        lists[key] = [*lists.get(key, ()), *_items(value, where, str(written))]
-    if unknown or not lists:
-        raise BadInputError(
-            f'{where}: field "{[*unknown, *map(str, manifest)][0]}": unknown; an object needs '
-            f"apiVersion and kind, a cluster has the keys {', '.join(KEYS)}"
-        )
-    for key, (version, item_kind) in _KINDS.items():
-        for number, item in enumerate(lists.get(key, ())):
-            place = f"{where}, {key}[{number}]"
-            yield _entry(item, place, key=key, api_version=version, kind=item_kind)
+        if key in seen and key != NODE_CLASSES:
+            raise BadInputError(f'{where}: field "{written}": is there twice (as {seen[key]})')
+        seen[key] = written
+        api_version, kind = _KINDS[key]
+        for number, item in enumerate(_items(value, where, written)):
+            place = f"{where}, {written}[{number}]"
+            yield _entry(item, place, key=key, api_version=api_version, kind=kind)
+    read = [entry for name in foreign for entry in _beside(name, manifest[name], where, notes)]
+    yield from read
+    if not seen and not read:
+        raise BadInputError(_no_cluster(manifest, where))
+
+
+def _beside(written: str, value: Any, where: str, notes: list[str]) -> Iterator[Entry]:
+    """Read what stands beside the known lists; objects there are never passed over."""
+    if not isinstance(value, (list, dict)):
+        return
+    alike = get_close_matches(written.lower(), _BY_LOWER_CASE, n=1, cutoff=_ALIKE)
+    field = f'{where}: field "{written}"'
+    if alike:
+        raise BadInputError(f'{field}: unknown; is "{_BY_LOWER_CASE[alike[0]]}" meant?')
+    items = cast("list[Any]", value if isinstance(value, list) else [value])
+    if not any(isinstance(item, dict) and "metadata" in item for item in items):
+        if isinstance(value, list) and items:
+            notes.append(f"{field}: unknown, ignored")
+        return
+    for number, item in enumerate(_items(value, where, written)):
+        yield _entry(item, f"{where}, {written}[{number}]")
+
+
+def _no_cluster(manifest: dict[str, Any], where: str) -> str:
+    """Say what is wrong with a document that is neither an object nor a cluster."""
+    if "apiVersion" in manifest:
+        return f'{where}: field "kind": missing'
+    what = f'field "{next(iter(manifest))}": unknown' if manifest else "is empty"
+    return (
+        f"{where}: {what}; an object needs apiVersion and kind, a cluster has lists under keys "
+        f"such as {', '.join(_COMMON_KEYS)}"
+    )
 
 
 def _key(written: str) -> str | None:
@@ -264,10 +318,15 @@ def _items(value: Any, where: str, field: str) -> list[Any]:
     return cast("list[Any]", value)
 
 
+def json_type(value: Any) -> str:
+    """Say what a value is, in words of JSON."""
+    return next((name for kind, name in _JSON_TYPES.items() if isinstance(value, kind)), "nothing")
+
+
 def _entry(item: Any, where: str, *, key: str = "", api_version: str = "", kind: str = "") -> Entry:
     """Return one object; members of typed lists may leave out what the list says."""
     if not isinstance(item, dict):
-        raise BadInputError(f"{where}: is no Kubernetes object but a {type(item).__name__}")
+        raise BadInputError(f"{where}: is no Kubernetes object but {json_type(item)}")
     manifest = dict(cast("dict[str, Any]", item))
     for field, implied in (("apiVersion", api_version), ("kind", kind)):
         manifest[field] = manifest.get(field) or implied
@@ -278,4 +337,10 @@ def _entry(item: Any, where: str, *, key: str = "", api_version: str = "", kind:
     for field in ("metadata", "spec", "status"):
         if not isinstance(manifest.get(field) or {}, dict):
             raise BadInputError(f'{where}: field "{field}": must be an object')
+    for field in ("name", "namespace", "uid"):
+        value = cast("dict[str, Any]", manifest.get("metadata") or {}).get(field)
+        if value is not None and not isinstance(value, str):
+            raise BadInputError(
+                f'{where}: field "metadata.{field}": must be a string, not {json_type(value)}'
+            )
     return Entry(where=where, manifest=manifest, key=key)

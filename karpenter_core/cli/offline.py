@@ -114,20 +114,22 @@ class ObjectReader:
         except UnicodeEncodeError as error:
             raise BadInputError(f"{entry.where}: {entry.title!a}: is no text") from error
         if isinstance(found, PodView):
-            self._check_shape(found.shape, entry)
+            self._check_shape(found.shape, entry, "")
         elif isinstance(found, DaemonSetView):
-            self._check_shape(found.template, entry)
+            self._check_shape(found.template, entry, "spec.template.")
         return self._ready(found) if isinstance(found, NodePool) else found
 
-    def _check_shape(self, shape: PodShape, entry: Entry) -> None:
+    def _check_shape(self, shape: PodShape, entry: Entry, path: str) -> None:
         """Refuse a pod that an API server would refuse; pods alike are judged once."""
         if id(shape) in self._sound:
             return
         error = shape_error(shape)
+        error = error and f"{path}{error}"
         if not error and min(shape.requests.values()) < 0:
             error = quantity_error(entry.manifest)
         if error:
-            raise BadInputError(f"{entry.where}: {entry.title}: {error}")
+            title = f'{entry.kind} "{entry.namespace or "default"}/{entry.name}"'
+            raise BadInputError(f"{entry.where}: {_as_written(f'{title}: {error}', entry)}")
         self._sound[id(shape)] = shape
 
     def _judged(self, entry: Entry) -> dict[str, Any]:
@@ -179,9 +181,16 @@ class ObjectReader:
 def _located(error: BadInputError, entry: Entry) -> str:
     """Say what is wrong with an object, the field first."""
     title, separator, text = str(error).partition('": ')
-    if not separator:
-        return str(error)
-    return f"{title}{separator}{quantity_error(entry.manifest) or decoding_error(text, entry.manifest)}"
+    if separator:
+        text = quantity_error(entry.manifest) or decoding_error(text, entry.manifest)
+    return _as_written(f"{title}{separator}{text}", entry)
+
+
+def _as_written(text: str, entry: Entry) -> str:
+    """Speak of the pod that stands for a DaemonSet, not of the DaemonSet made of it."""
+    if entry.key != DAEMON_SET_PODS:
+        return text
+    return text.replace("DaemonSet", "Pod", 1).replace("spec.template.", "", 1)
 
 
 def _dropped(given: Any, kept: Any, path: str) -> Iterator[str]:

@@ -85,13 +85,13 @@ class Source:
         """Read files; settings are the defaults, so that nothing else has a say."""
         from karpenter_core.cli.catalogues import Seller, most_types, open_providers
         from karpenter_core.cli.cluster import build_cluster
-        from karpenter_core.cli.manifests import read_entries
+        from karpenter_core.cli.manifests import read_files
         from karpenter_core.cli.offline import ObjectReader, latest_creation
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.manager import load_plugins
 
         spread = self._default_spread(Settings())
-        entries = read_entries(self.files)
+        manifests = read_files(self.files)
         opening = open_providers(
             load_plugins(), settings={}, instance_types_file=self.instance_types_file
         )
@@ -100,15 +100,15 @@ class Source:
             reader = ObjectReader(
                 providers.node_class_models(), labels, with_selectors=bool(spread)
             )
-            objects = reader.read_all(entries)
+            objects = reader.read_all(manifests.entries)
             return await build_cluster(
                 objects,
                 Seller(providers, with_file=self.instance_types_file is not None),
-                now=latest_creation(entries),
+                now=latest_creation(manifests.entries),
                 options=self._options(Settings(), most_types(providers)),
                 labels=labels,
                 default_spread=spread,
-                notes=reader.notes(),
+                notes=(*manifests.notes, *reader.notes()),
             )
 
     async def _read_live(self) -> Question:
@@ -116,11 +116,11 @@ class Source:
         from karpenter_core.cli.catalogues import Seller, most_types, open_providers
         from karpenter_core.cli.cluster import PlacedObject, build_cluster
         from karpenter_core.cli.live import CLUSTER, connected, list_cluster, overlaid
-        from karpenter_core.cli.manifests import read_entries
+        from karpenter_core.cli.manifests import read_files
         from karpenter_core.cli.offline import ObjectReader
         from karpenter_core.operator.clock import SystemClock
 
-        entries = read_entries(self.files)
+        manifests = read_files(self.files)
         plugins, settings = self._plugins_and_settings()
         spread = self._default_spread(settings)
         clock = SystemClock()
@@ -130,7 +130,7 @@ class Source:
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
             reader = ObjectReader(models, labels, with_selectors=bool(spread))
-            additions = reader.read_all(entries)
+            additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:
                 listing = await list_cluster(apis, reader.codecs)
@@ -150,7 +150,9 @@ class Source:
             plain = await build([PlacedObject(CLUSTER, found) for found in listing.objects])
             if not self.files:
                 return Question(cluster=plain, is_live=True)
-            changed = await build(overlaid(listing.objects, additions), *reader.notes())
+            changed = await build(
+                overlaid(listing.objects, additions), *manifests.notes, *reader.notes()
+            )
             return Question(cluster=changed, before=plain, is_live=True)
 
     def _plugins_and_settings(self) -> tuple[Plugins, Settings]:

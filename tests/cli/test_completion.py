@@ -73,6 +73,44 @@ def test_keys_are_read_whatever_their_case(plan):
     assert placed(found) == ["shop/a"]
 
 
+def test_what_stands_beside_the_lists_of_a_cluster_is_left_alone(plan):
+    """Titles and settings of other tools; a list that is not read is mentioned."""
+    found, said = plan(
+        title="x", seed=0, expected={"nodes": 1}, truncated=False, instanceTypes=[{"name": "a"}],
+        comment=None, nodePools=[POOL], pods=[pod("a")],
+    )  # fmt: skip
+
+    assert placed(found) == ["shop/a"]
+    (line,) = said.strip().splitlines()
+    assert line.endswith('document 1: field "instanceTypes": unknown, ignored')
+
+
+def test_objects_under_other_keys_are_read_by_their_kind(plan):
+    """None is lost because of the name of its list."""
+    found, _ = plan(items=[POOL], pending=[pod("a")])
+
+    assert placed(found) == ["shop/a"]
+
+
+def test_node_classes_may_be_called_after_their_provider(plan):
+    """In as many lists as there are providers; those of unknown ones are mentioned."""
+    ours = {
+        "apiVersion": "karpenter.kwok.sh/v1alpha1",
+        "kind": "KWOKNodeClass",
+        "metadata": {"name": "default"},
+        "spec": {},
+    }
+    found, said = plan(
+        kwokNodeClasses=[ours],
+        OtherNodeClasses=[{**ours, "apiVersion": "example.com/v1", "kind": "OtherNodeClass"}],
+        nodePools=[POOL],
+        pods=[pod("a")],
+    )
+
+    assert placed(found) == ["shop/a"]
+    assert said.strip() == "karpenter: note: ignored: 1 of kind OtherNodeClass"
+
+
 def test_a_key_given_twice_is_refused(refusal):
     """In two spellings: none of the two lists may get lost."""
     assert 'field "Pods": is there twice (as pods)' in refusal(pods=[], Pods=[])
@@ -182,7 +220,7 @@ def test_uids_that_are_empty_are_made_up(plan):
         ),
         (
             {"pods": [pod("a", cpu="lots")]},
-            "spec.containers[0].resources.requests.cpu: 'lots' is no quantity",
+            'spec.containers[0].resources.requests.cpu: "lots" is no quantity',
         ),
         (
             {"pods": [pod("a", memory="-1Gi")]},
@@ -190,11 +228,11 @@ def test_uids_that_are_empty_are_made_up(plan):
         ),
         (
             {"pods": [pod("a", metadata={"labels": {"app": "web", "version": 2}})]},
-            'metadata.labels["version"]: must be str, not int',
+            'metadata.labels["version"]: must be a string, not an integer',
         ),
         (
             {"pods": [pod("a", tolerations="all")]},
-            "spec.tolerations: must be array, not str",
+            "spec.tolerations: must be an array, not a string",
         ),
         (
             {"pods": [pod("a", tolerations=[{"operator": "Equal"}])]},
@@ -217,14 +255,43 @@ def test_uids_that_are_empty_are_made_up(plan):
                     }
                 ]
             },
-            'DaemonSet "agent": spec.tolerations[0].effect: must be one of NoSchedule',
+            'DaemonSet "default/agent": spec.template.spec.tolerations[0].effect: must be one of',
         ),
+        (
+            {"daemonSetPods": [pod("agent", tolerations=[{"operator": "All", "key": "a"}])]},
+            'daemonSetPods[0]: Pod "shop/agent": spec.tolerations[0].operator: must be one of',
+        ),
+        (
+            {"daemonSetPods": [pod("agent", cpu="lots")]},
+            'Pod "shop/agent": spec.containers[0].resources.requests.cpu: "lots" is no quantity',
+        ),
+        (
+            {"daemonSetPods": [pod("agent", tolerations=1)]},
+            'Pod "shop/agent": spec.tolerations: must be an array, not an integer',
+        ),
+        (
+            {"pods": [{"metadata": {"name": 7}, "spec": {}}]},
+            'pods[0]: field "metadata.name": must be a string, not an integer',
+        ),
+        (
+            {"kwokNodeClasses": [{"metadata": {"name": "default"}, "spec": {}}]},
+            'kwokNodeClasses[0]: field "apiVersion": missing',
+        ),
+        ({"nodePools": POOL}, 'field "nodePools": must be a list'),
+        ({"nodePools": [None]}, "nodePools[0]: is no Kubernetes object but null"),
+        ({"nodePool": POOL}, 'field "nodePool": unknown; is "nodePools" meant?'),
+        ({"nodePools": [], "podz": []}, 'field "podz": unknown; is "pods" meant?'),
+        ({"first": POOL, "pods": []}, 'field "first": must be a list'),
+        ({"pending": [bare(pod("a"))]}, 'pending[0]: field "apiVersion": missing'),
+        ({}, "is empty; an object needs apiVersion and kind, a cluster has lists under keys"),
+        ({"title": "x"}, 'field "title": unknown; an object needs apiVersion and kind'),
+        ({"apiVersion": "v1", "metadata": {"name": "a"}}, 'field "kind": missing'),
         ({"pods": [{"metadata": {"name": "a"}}]}, 'Pod "default/a": spec: missing'),
         (
             {"nodes": [node("n", taints=[{"effect": "NoSchedule"}])]},
             'Node "n": spec.taints[0].key: missing',
         ),
-        ({"nodePools": [pool(limits={"cpu": "lots"})]}, "spec.limits.cpu: 'lots' is no quantity"),
+        ({"nodePools": [pool(limits={"cpu": "lots"})]}, 'spec.limits.cpu: "lots" is no quantity'),
         (
             {"nodePools": [{**POOL, "apiVersion": "karpenter.sh/v1beta1"}]},
             "apiVersion: must be karpenter.sh/v1, not karpenter.sh/v1beta1",

@@ -195,7 +195,7 @@ def broken(field, value):
     ("text", "said"),
     [
         ("a: [", "line 2: is not YAML"),
-        ("- 1", "document 1: is no Kubernetes object but a list"),
+        ("- 1", "document 1: is no Kubernetes object but an array"),
         ("kind: Pod", 'document 1: field "apiVersion": missing'),
         ("pots: []", 'document 1: field "pots": unknown'),
         ("pods: null\nnodes: x", 'document 1: field "nodes": must be a list'),
