@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.mix import Mix
     from karpenter_core.scheduling.problem import Problem
 
-__all__ = ["solve", "solve_steps"]
+__all__ = ["best_plan_steps", "first_fit_steps", "solve", "solve_steps"]
 
 _FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
 
@@ -79,21 +79,7 @@ def solve_steps(
     compiled = yield from compile_steps(problem, options, cache or CatalogueCache())
     pending_by_zone = pending_pods_by_zone(problem, compiled)
     yield 5
-    first_fit = yield from _plan_steps(compiled, _FIRST_FIT, halt)
-    best, bound = first_fit, None
-    partial = bool(first_fit.engine.unreached)
-    if first_fit.engine.nodes.count > len(compiled.nodes) and not partial:
-        mix = find_mix(compiled, first_fit.engine)
-        yield 5
-        bound = lower_bound(compiled, first_fit.engine)
-        yield 5
-        if options.packing is Packing.VALUE:
-            for profile in _value_profiles(compiled, mix):
-                candidate = yield from _plan_steps(compiled, profile, halt)
-                if candidate.engine.unreached:
-                    break
-                if candidate.is_no_worse_than(first_fit):
-                    best = min(best, candidate, key=lambda plan: plan.score)
+    best, first_fit, bound = yield from best_plan_steps(compiled, halt)
     placement = yield from place_steps(best)
     claims = yield from emit_steps(best, placement)
     unschedulable = yield from _unschedulable_steps(best, placement)
@@ -107,11 +93,40 @@ def solve_steps(
         unschedulable=unschedulable,
         sequence=tuple(placement.sequence),
         pending_by_zone=pending_by_zone,
-        partial=partial,
+        partial=bool(best.engine.unreached),
         cost=PlanCost(
             hourly=best.reported_cost(), lower_bound=bound, first_fit=first_fit.reported_cost()
         ),
     )
+
+
+def best_plan_steps(
+    compiled: CompiledProblem, halt: Halt | None = None
+) -> Generator[int, None, tuple[FinishedPlan, FinishedPlan, float | None]]:
+    """Make the plans of a compiled problem; return the best, first-fit, and the bound on costs."""
+    first_fit = yield from first_fit_steps(compiled, halt)
+    best, bound = first_fit, None
+    partial = bool(first_fit.engine.unreached)
+    if first_fit.engine.nodes.count > len(compiled.nodes) and not partial:
+        mix = find_mix(compiled, first_fit.engine)
+        yield 5
+        bound = lower_bound(compiled, first_fit.engine)
+        yield 5
+        if compiled.options.packing is Packing.VALUE:
+            for profile in _value_profiles(compiled, mix):
+                candidate = yield from _plan_steps(compiled, profile, halt)
+                if candidate.engine.unreached:
+                    break
+                if candidate.is_no_worse_than(first_fit):
+                    best = min(best, candidate, key=lambda plan: plan.score)
+    return best, first_fit, bound
+
+
+def first_fit_steps(
+    compiled: CompiledProblem, halt: Halt | None = None
+) -> Generator[int, None, FinishedPlan]:
+    """Make the first-fit plan of a compiled problem."""
+    return (yield from _plan_steps(compiled, _FIRST_FIT, halt))
 
 
 def _value_profiles(compiled: CompiledProblem, mix: Mix | None) -> tuple[Profile, ...]:
