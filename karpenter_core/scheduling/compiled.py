@@ -87,9 +87,7 @@ def compile_steps(
     node_signatures = np.zeros(len(nodes), dtype=np.int64)
     for number, node in enumerate(nodes):
         node_signatures[number] = signatures.of_node(reader.signature(node))
-        node_free[:, number] = [reader.available(node, name) for name in resources]
-        if node.closed or min(node.available.values(), default=0) < 0:
-            node_free[:, number] = -1  # nothing fits on an overdrawn node
+        node_free[:, number] = reader.free(node, resources)
         if number % NODES_PER_STEP == 0:
             yield 1
     first_counts = count_pods(problem, groups, axes, nodes, signatures, node_signatures)
@@ -175,6 +173,12 @@ def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
     return table
 
 
+def _available(node: ExistingNode, resource: str) -> int:
+    if is_attach_resource(resource):
+        return Attachments.free(node, resource)
+    return node.available.get(resource, 0)
+
+
 class NodeReader:
     """Reads existing nodes: of their labels only those that somebody asks for."""
 
@@ -188,11 +192,13 @@ class NodeReader:
         self._well_known: Final = WELL_KNOWN | problem.well_known
 
     @staticmethod
-    def available(node: ExistingNode, resource: str) -> int:
-        """Return how much of a resource pods may still use."""
-        if is_attach_resource(resource):
-            return Attachments.free(node, resource)
-        return node.available.get(resource, 0)
+    def free(node: ExistingNode, resources: Iterable[str]) -> list[int]:
+        """Return how much of each resource pods may still use; -1 where nothing may come any more.
+
+        That is on nodes that are closed, and on those that are overdrawn.
+        """
+        is_shut = node.closed or min(node.available.values(), default=0) < 0
+        return [-1 if is_shut else _available(node, name) for name in resources]
 
     def signature(self, node: ExistingNode) -> NodeSignature:
         """Return what a node is, apart from how full it is."""

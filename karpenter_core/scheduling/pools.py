@@ -6,6 +6,7 @@ which may run on it (their preferences do not matter, any of their terms may mat
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
@@ -217,6 +218,14 @@ class CompiledPool:
     def capacity_of(self, row: int) -> dict[str, int]:
         """Return what one machine takes of each limited resource."""
         return {name: int(self.catalogue.capacity(name)[row]) for name in self.limited}
+
+    def with_more(self, freed: Resources) -> CompiledPool:
+        """Return the pool with limits that much further away: machines that count are going."""
+        other = copy(self)
+        vars(other)["remaining"] = {
+            name: amount + freed.get(name, 0) for name, amount in self.remaining.items()
+        }
+        return other
 
     def is_ample(self, remaining: Mapping[str, int], count: int) -> bool:
         """Whether limits are so far away that any machine will do for that many claims."""
