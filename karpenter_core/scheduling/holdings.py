@@ -59,13 +59,11 @@ class Choices:
     """What a new claim may be: reserved first, `plain` (or NO_MATCH) if none of these will do.
 
     `taken` are the reservations that would do if there was something left; then there is no choice.
-    `is_finite`: it cannot be opened any number of times, whatever else there is.
     """
 
     reserved: tuple[Choice, ...] = ()
     plain: int
     taken: tuple[Reservation, ...] = ()
-    is_finite: bool = False
 
 
 @final
@@ -116,7 +114,7 @@ class Holdings:
         if not there:
             if not self._is_strict:
                 return Choices(plain=plain)
-            return Choices(plain=NO_MATCH, taken=tuple(wanted), is_finite=True)
+            return Choices(plain=NO_MATCH, taken=tuple(wanted))
         sets = [frozenset(there)] if self._pessimistic else [frozenset({one}) for one in there]
         only = self._is_strict or not self._pessimistic or claim.has_min_values
         return Choices(
@@ -124,7 +122,6 @@ class Holdings:
                 Choice(self._signatures.holding(signature, held, only=only), held) for held in sets
             ),
             plain=plain,
-            is_finite=self._is_strict,
         )
 
     def available(self, reservations: Iterable[Reservation]) -> int:

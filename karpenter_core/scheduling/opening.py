@@ -339,7 +339,8 @@ class Opener:
     def surely_opens(self, task: Task, left: int, pins: tuple[Pin, ...]) -> bool:
         """Whether a node can be had for every pod that is left: no limit is near."""
         signatures = self._compiled.signatures
-        if task.reserved_only:
+        pools = range(len(self._compiled.pools))
+        if task.reserved_only or any(self._may_reserve(pool, task, pins) for pool in pools):
             return False
         for number, pool in enumerate(self._compiled.pools):
             signature = self._compiled.pool_signatures[number]
@@ -348,14 +349,27 @@ class Opener:
             met = signatures.meet(signature, task.ask, pins)
             if met == NO_MATCH:
                 continue
-            choices = self._engine.holdings.choices(met, task.request)
-            if choices.is_finite:
-                return False
-            if choices.plain == NO_MATCH:
+            plain = signatures.holding(met, NOTHING)
+            if plain == NO_MATCH:
                 continue
-            claim = signatures.claim(choices.plain)
+            claim = signatures.claim(plain)
             if (claim.fitting(task.request) & claim.admissible).any():
                 return True
+        return False
+
+    def _may_reserve(self, number: int, task: Task, pins: tuple[Pin, ...]) -> bool:
+        """Whether a pool's claims for pods would hold reservations, of which there are so many."""
+        signature = self._compiled.pool_signatures[number]
+        if signature == NO_MATCH or not self._compiled.pools[number].reservations:
+            return False
+        signatures = self._compiled.signatures
+        for alternative in range(len(task.ask.alternatives)):
+            asked = signatures.joined(signature, task.ask, alternative)
+            within = NO_MATCH if asked == NO_MATCH else signatures.within(asked, pins)
+            if within != NO_MATCH:
+                choices = self._engine.holdings.choices(within, task.request)
+                if choices.reserved or choices.taken:
+                    return True
         return False
 
 

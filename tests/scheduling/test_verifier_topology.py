@@ -191,7 +191,24 @@ def test_terms_of_the_pods_affinity_decide_which_zones_count():
     pods = [pod(f"web-{n}", topology_spread=spread(), required=either) for n in range(2)]
     assert judged(claim(*pods)) == []
     there = existing_node("there", labels={ZONE: "zone-b"})
-    assert said(judged(claim(*pods), nodes=[there]), "web-1: spread over")
+    assert judged(claim(*pods), nodes=[there]) == []
+    wider = [pod(f"wide-{n}", topology_spread=spread()) for n in range(2)]
+    assert said(judged(claim(*wider), nodes=[there]), "wide-1: spread over")
+
+
+def test_zones_where_a_pod_may_not_go_never_hold_it_back():
+    """Whatever the policy: an empty one counts no pods, and is no minimum."""
+    there = existing_node("there", labels={ZONE: "zone-b"})
+    for policy in ("Honor", "Ignore"):
+        pods = [
+            pod(
+                f"web-{n}",
+                topology_spread=spread(node_affinity_policy=policy),
+                node_selector={ZONE: "zone-a"},
+            )
+            for n in range(2)
+        ]
+        assert judged(claim(*pods), nodes=[there]) == []
 
 
 # -- pod affinity ----------------------------------------------------------------------------------
@@ -233,16 +250,16 @@ def test_the_first_one_where_its_selector_lets_it_go():
     assert said(judged(claim(hosts), nodes=[old]), "hosts: affinity over")
 
 
-def test_several_terms_must_be_met_by_pods_that_match_them_all():
-    """As the Kubernetes scheduler counts: one database and one front end do not do."""
+def test_each_of_several_terms_must_be_met():
+    """By whomever: one database and one front end will do, if each is in its domain."""
     front = LabelSelector(match_labels={"tier": "front"})
     wish = (*term(selector=DB), *term(HOSTNAME, front))
     web = pod("web", pod_affinity=wish)
     db, face = pod("db", app="db"), pod("face", labels={"tier": "front"})
-    both = pod("both", app="db", labels={"tier": "front"})
-    assert said(judged(claim(db, face, web)), "web: affinity over")
-    assert judged(claim(both, web)) == []
-    assert said(judged(claim(both), claim(web)), f"affinity over {HOSTNAME}")
+    assert judged(claim(db), claim(face, web)) == []
+    assert said(judged(claim(db), claim(face), claim(web)), f"affinity over {HOSTNAME}")
+    assert said(judged(claim(db, zones="b"), claim(face, web)), f"affinity over {ZONE}")
+    assert said(judged(claim(face, web)), f"affinity over {ZONE}")
 
 
 @pytest.mark.parametrize(

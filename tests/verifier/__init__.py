@@ -108,8 +108,9 @@ def _start(problem, plan, launched, *, cautious=False):
 def leftovers(problem, plan):
     """Say which pods stay pending although, after everything else, a node would take them.
 
-    A place on an existing node, or a machine more within the limits. Says nothing of pools with
-    minValues and of reserved offerings, where one machine is not enough to tell.
+    A place on an existing node, or a machine more within the limits. Pods that wait for reserved
+    machines: whether there is one that would do, and none is left. Says nothing of pools with
+    minValues, where one machine is not enough to tell.
     """
     launched = {
         number: [m for listed in claim_machines(problem, claim).values() for m in listed]

@@ -230,15 +230,9 @@ def reservations(problem, by_claim):
     `by_claim` lists the machines of each claim. A claim that may use one of several reservations is
     content with any that is left: a matching of claims to instances.
     """
-    supply = {}
-    for catalogue in problem.catalogues.values():
-        for instance_type in catalogue.instance_types:
-            for offering in instance_type.offerings:
-                if offering.capacity_type == "reserved":
-                    known = supply.get(_reservation(offering), offering.reservation_capacity)
-                    supply[_reservation(offering)] = min(known, offering.reservation_capacity)
+    supply = reservation_supply(problem)
     wishes = {
-        number: {_reservation(machine.offering) for machine in listed}
+        number: {reservation_of(machine.offering) for machine in listed}
         for number, listed in by_claim.items()
         if listed and all(m.labels.get(CAPACITY_TYPE) == "reserved" for m in listed)
     }
@@ -246,6 +240,18 @@ def reservations(problem, by_claim):
     for number, wished in wishes.items():
         if not _reserve(number, wishes, supply, holders, set()):
             yield f"claim {number}: nothing is left of reservations {sorted(wished)} for it"
+
+
+def reservation_supply(problem):
+    """Count the instances of each reservation: the least that any offering says of it."""
+    supply = {}
+    for catalogue in problem.catalogues.values():
+        for instance_type in catalogue.instance_types:
+            for offering in instance_type.offerings:
+                if offering.capacity_type == "reserved":
+                    name, count = reservation_of(offering), offering.reservation_capacity
+                    supply[name] = min(supply.get(name, count), count)
+    return supply
 
 
 def _reserve(number, wishes, supply, holders, tried):
@@ -262,7 +268,7 @@ def _reserve(number, wishes, supply, holders, tried):
     return False
 
 
-def _reservation(offering):
+def reservation_of(offering):
     """Name a reservation: whatever reserved offerings say beyond zone and capacity type."""
     return tuple(
         sorted(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 
 from msgspec.structs import replace as replaced
 
 from tests.verifier.alone import machines_for
-from tests.verifier.contents import existing_node
+from tests.verifier.contents import (
+    claim_machines,
+    existing_node,
+    reservation_of,
+    reservation_supply,
+)
 from tests.verifier.places import Place
 from tests.verifier.rules import (
     CAPACITY_TYPE,
@@ -28,28 +34,81 @@ def untaken(problem, plan, replay):
     for pod in problem.pods:
         if pod.uid not in plan.unschedulable or _waits_for_machines(problem, pod):
             continue
-        question = (id(pod.shape), pod.uid if pod.uid in problem.volumes else "")
+        waits_in = {
+            name
+            for name, rejection in plan.unschedulable[pod.uid].pools.items()
+            if rejection.constraint == "reservation"
+        }
+        question = (id(pod.shape), pod.uid if pod.uid in problem.volumes else "", *waits_in)
         if question not in seen:
-            asked = _as_asked_last(pod)
+            asked = _as_asked(pod)
             kept.append(asked)  # the replay knows shapes by identity
-            taken = chain(
-                _nodes(problem, plan, asked, replay),
-                _machines(problem, plan, asked, replay),
+            found = (
+                _reserved(problem, plan, asked, replay, waits_in)
+                if waits_in
+                else _nodes_and_machines(problem, plan, asked[-1], replay)
             )
-            seen[question] = next(taken, None)
+            seen[question] = next(found, None)
         if seen[question] is not None:
-            yield f"{pod.name} is left, {seen[question]} would take it"
+            yield f"{pod.name} is left, {seen[question]}"
 
 
-def _as_asked_last(pod):
-    """Return what is asked for a pod when nothing is left to give up: its last required term.
+def _as_asked(pod):
+    """Return what is asked for a pod when it has no more wishes, with each of its required terms.
 
-    Terms are given up before wishes are (upstream's order), so the first ones are not asked
-    without the wishes.
+    Terms are given up before wishes are (upstream's order), so only the last is surely asked
+    without them.
     """
-    return replaced(
-        pod, shape=replaced(pod.shape, required_node_terms=pod.shape.required_node_terms[-1:])
+    return [
+        replaced(pod, shape=replaced(pod.shape, required_node_terms=terms))
+        for terms in [(term,) for term in pod.shape.required_node_terms] or [()]
+    ]
+
+
+def _nodes_and_machines(problem, plan, pod, replay):
+    """Say what would take a pod."""
+    taken = chain(
+        _nodes(problem, plan, pod, replay),
+        (name for name, _ in _machines(problem, plan, problem.pools, pod, replay)),
     )
+    yield from (f"{name} would take it" for name in taken)
+
+
+def _reserved(problem, plan, asked, replay, waits_in):
+    """Say why a pod need not have waited for the reserved machines of some pools."""
+    supply, held = reservation_supply(problem), _held(problem, plan)
+    weight = min(pool.spec.weight or 0 for pool in problem.pools if pool.name in waits_in)
+    pools = [pool for pool in problem.pools if (pool.spec.weight or 0) >= weight]
+    asked_of_nodes = [r for pool in pools for r in pool.spec.template.spec.requirements]
+    if any(r.min_values or r.operator not in {"In", "NotIn"} for r in asked_of_nodes):
+        return  # nor are values made up here for labels that pools leave open
+    is_plain = len(asked) == 1 and not _has_wishes(asked[0].shape)
+    would_do = False
+    for pod in asked:
+        for name, machine in _machines(problem, plan, pools, pod, replay, reserved=True):
+            reservation = reservation_of(machine.offering)
+            would_do |= supply[reservation] > 0
+            if is_plain and held[reservation] < supply[reservation]:
+                yield f"{name} would take it, nobody else takes {reservation}"
+    if not would_do:
+        yield from _nodes_and_machines(problem, plan, asked[-1], replay)
+
+
+def _has_wishes(shape):
+    """Whether a pod asks for more at first than it insists on."""
+    soft = len(hard_spreads(shape)) < len(shape.topology_spread)
+    wishes = (shape.preferred_node_terms, shape.preferred_pod_affinity)
+    return soft or any(wishes) or bool(shape.preferred_pod_anti_affinity)
+
+
+def _held(problem, plan):
+    """Count the claims that each reservation is set aside for; the default packing holds one."""
+    held = Counter()
+    for claim in plan.claims:
+        machines = chain.from_iterable(claim_machines(problem, claim).values())
+        reserved = [m for m in machines if m.labels[CAPACITY_TYPE] == "reserved"]
+        held.update({reservation_of(machine.offering) for machine in reserved})
+    return held
 
 
 def _nodes(problem, plan, pod, replay):
@@ -63,15 +122,16 @@ def _nodes(problem, plan, pod, replay):
             yield place.name
 
 
-def _machines(problem, plan, pod, replay):
-    for pool in problem.pools:
+def _machines(problem, plan, pools, pod, replay, *, reserved=False):
+    """Yield a name and the machine for everything that pools could still launch for a pod."""
+    for pool in pools:
         if any(r.min_values for r in pool.spec.template.spec.requirements):
             continue
         limited = quantities(pool.spec.limits)
         used = _most_used(problem, plan, pool)
         for machine in machines_for(_with_daemons_everywhere(problem), pool, pod):
             capacity = {**machine.capacity, "nodes": 1}
-            if machine.labels[CAPACITY_TYPE] == "reserved" or any(
+            if (machine.labels[CAPACITY_TYPE] == "reserved") != reserved or any(
                 used.get(name, 0) + capacity.get(name, 0) > limit for name, limit in limited.items()
             ):
                 continue
@@ -83,7 +143,7 @@ def _machines(problem, plan, pod, replay):
             )
             if _has_labels(problem, pod, place) and not any(replay.refusals(pod, place)):
                 where = [machine.labels[key] for key in (ZONE, CAPACITY_TYPE)]
-                yield f"{machine.instance_type.name} of {pool.name} in {' '.join(where)}"
+                yield f"{machine.instance_type.name} of {pool.name} in {' '.join(where)}", machine
 
 
 def _most_used(problem, plan, pool):

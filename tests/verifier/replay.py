@@ -1,10 +1,12 @@
 """Replay a plan in its order: each pod must pass the filters that look at other pods.
 
 Topology spread and pod (anti-)affinity as the Kubernetes scheduler counts them, on the true labels
-of nodes. Two things come from upstream instead, on the side of caution or because its cases demand
-it. Domains that pools could make count as empty ones, so no plan fills a zone while another, that
-is not there yet, would be due (hostnames: the minimum is 0). And a pod may be the first one of its
-affinity also when others of its kind run where its own node selector does not let it go.
+of nodes, but for what upstream decides otherwise. Domains that pools could make count as empty
+ones, so no plan fills a zone while another, that is not there yet, would be due (hostnames: the
+minimum is 0). The minimum is taken over the domains that the pod's own selector allows, whatever
+nodeAffinityPolicy says; with nodeTaintsPolicy Honor, of pools that it tolerates. Each required term
+of pod affinity is met for itself, not all by the same pods; and a pod may be the first one also
+when others of its kind run where its own node selector does not let it go.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ class Replay:
     """The cluster as it fills up.
 
     A `cautious` one refuses also what only upstream's way to count forbids: it counts nodes that
-    lack another key of the pod, empty nodes that are going, on machines that are not decided yet
-    whatever may count, and each term of pod affinity for itself.
+    lack another key of the pod, empty nodes that are going, and on machines that are not decided
+    yet whatever may count.
     """
 
     def __init__(self, problem, places, *, cautious=False):
@@ -121,8 +123,8 @@ class Replay:
         own = 1 if self._spread_selects(spread, shape, shape) else 0
         worst = max(sorted(here), key=lambda domain: full.get(domain, 0))
         skews = [
-            full.get(worst, 0) + own - self._minimum(spread, shape, counts, potential)
-            for potential in self._potentials(spread, pod, place)
+            full.get(worst, 0) + own - self._minimum(spread, counts, eligible)
+            for eligible in self._eligible(spread, pod, place, counts)
         ]
         if min(skews) > spread.max_skew:
             yield (
@@ -178,76 +180,64 @@ class Replay:
             return False
         return spread.node_taints_policy != "Honor" or tolerates_all(shape, place.taints)
 
-    def _potentials(self, spread, pod, place):
-        """Yield the domains that could be made, as each term that lets the pod here sees them."""
+    def _eligible(self, spread, pod, place, counts):
+        """Yield the domains that set the minimum, as each term that lets the pod here sees them.
+
+        Those that pools can make and those of nodes that count, as far as the pod itself may go
+        there: its own selector and term decide, whatever nodeAffinityPolicy says.
+        """
         key, shape = spread.topology_key, pod.shape
-        reachable = [
+        reachable = {
             value
             for value, behind in self._universe.get(key, {}).items()
             if spread.node_taints_policy != "Honor"
             or any(tolerates_all(shape, taints, ALL_EFFECTS) for taints in behind)
-        ]
+        }
         terms = [
             term
             for term in shape.required_node_terms
             if all(term_matches(term, labels) for labels in place.options)
         ] or [None]
         for term in terms:
-            yield [value for value in reachable if _may_select(shape, term, key, value)]
+            yield [value for value in {*counts, *reachable} if _may_select(shape, term, key, value)]
 
     @staticmethod
-    def _minimum(spread, shape, counts, potential):
+    def _minimum(spread, counts, eligible):
         if spread.topology_key == HOSTNAME:
             return 0
-        domains = {*counts, *potential}
-        if spread.min_domains is not None and len(domains) < spread.min_domains:
+        if spread.min_domains is not None and len(eligible) < spread.min_domains:
             return 0
-        return min((counts.get(domain, 0) for domain in domains), default=0)
+        return min((counts.get(domain, 0) for domain in eligible), default=0)
 
     # -- pod affinity ------------------------------------------------------------------------------
 
     def _affinity(self, pod, place):
-        """All terms must hold, by pods that match every one of them."""
-        terms = pod.shape.pod_affinity
-        if terms:
-            yield from self._affinity_to(terms, pod, place)
-        if self.cautious and len(terms) > 1:
-            for term in terms:
-                yield from self._affinity_to((term,), pod, place)
+        """Every term is met for itself, or may be the first of its kind."""
+        for term in pod.shape.pod_affinity:
+            yield from self._affinity_to(term, pod, place)
 
-    def _affinity_to(self, terms, pod, place):
+    def _affinity_to(self, term, pod, place):
+        key = term.topology_key
+        here = place.domains(key)
+        if None in here:
+            yield f"affinity over {key}: {place.name} has no such label"
+            return
         matching = [
             other
             for other in self.places
-            if any(self._matches_all(terms, pod.shape, p.shape) for p in other.pods)
+            if any(self._term_selects(term, pod.shape, p.shape) for p in other.pods)
         ]
-        missing = []
-        for term in terms:
-            key = term.topology_key
-            here = place.domains(key)
-            if None in here:
-                yield f"affinity over {key}: {place.name} has no such label"
-                return
-            there = {
-                next(iter(other.domains(key))) for other in matching if len(other.domains(key)) == 1
-            }
-            if not here <= there:
-                missing.append(key)
-        if not missing:
+        fixed = [other for other in matching if len(other.domains(key)) == 1]
+        if here <= {next(iter(other.domains(key))) for other in fixed}:
             return
-        if self._matches_all(terms, pod.shape, pod.shape) and not any(
-            self._reachable(pod.shape, other, term.topology_key)
-            for other in matching
-            for term in terms
-        ):
-            return
-        yield (
-            f"affinity over {', '.join(missing)}: no matching pod in its domain, "
-            f"they are on {[other.name for other in matching]}"
+        is_first = self._term_selects(term, pod.shape, pod.shape) and not any(
+            self._reachable(pod.shape, other, key) for other in matching
         )
-
-    def _matches_all(self, terms, owner, shape):
-        return all(self._term_selects(term, owner, shape) for term in terms)
+        if not is_first:
+            yield (
+                f"affinity over {key}: no matching pod in its domain, "
+                f"they are on {[other.name for other in matching]}"
+            )
 
     @staticmethod
     def _reachable(shape, place, key):
