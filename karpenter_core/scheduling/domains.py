@@ -35,6 +35,7 @@ __all__ = [
     "counts_on",
     "domains_of",
     "find_axes",
+    "known_domains",
 ]
 
 
@@ -138,7 +139,7 @@ def count_pods(  # noqa: C901 - one pass over all pods that run; calls would dou
 
     Pods that are themselves to be placed in this pass are left out: they will move.
     """
-    known = tuple(_known(axis, nodes, signatures, node_signatures) for axis in axes)
+    known = tuple(known_domains(axis, nodes, signatures, node_signatures) for axis in axes)
     zonal = tuple(np.zeros((len(axis.groups), len(axis.names)), dtype=np.int64) for axis in axes)
     host: dict[int, NDArray[np.int64]] = {}
     if not groups.all:
@@ -203,7 +204,7 @@ def counting_groups(groups: Groups, shape: PodShape) -> tuple[Group, ...]:
     return (*selecting, *(groups.inverse_of(shape) if shape.pod_anti_affinity else ()))
 
 
-def _known(
+def known_domains(
     axis: Axis,
     nodes: Sequence[ExistingNode],
     signatures: Signatures,
