@@ -1,0 +1,129 @@
+"""Compare `karpenter plan --offline` with Karpenter's own scheduler on random clusters.
+
+    .venv/bin/python tests/peer/compare.py --clusters 1000 --seed 0
+
+Each cluster is written to files, read and solved by the functions of the command with both
+packings, and solved several times by the reference (needs `go`; ties are broken by chance there).
+Reported is every pod that only one of both leaves pending. A difference is made small and kept as
+`<seed>.json` with `--keep FOLDER`; `--seed N --clusters 1 --show` prints it. `--golden FILE` writes
+the clusters on which every run of the reference agrees, one JSON line each.
+
+Exit code 1: there are differences that `docs/reference/differences.md` does not explain.
+"""
+
+# ruff: noqa: T201 - a program that reports
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.peer.draw import random_cluster
+from tests.peer.ours import plan
+from tests.peer.reference import Reference
+from tests.peer.shrink import shrunk
+
+RUNS = 4
+MORE_RUNS = 24
+"""How often the reference is asked when it seems to differ: chance is given its chance."""
+
+
+def main():
+    arguments = _arguments()
+    counts, started = Counter(), time.monotonic()
+    with Reference() as reference:
+        for done, seed in enumerate(range(arguments.seed, arguments.seed + arguments.clusters)):
+            cluster, types = random_cluster(seed, arguments.without.split(","))
+            kind = _judge(reference, cluster, types, counts)
+            if done % 250 == 249:
+                print(f"  {done + 1} in {time.monotonic() - started:.0f} s: {dict(counts)}")
+            if kind:
+                print(f"{seed}: {kind}", flush=True)
+                if arguments.keep or arguments.show:
+                    _keep(reference, seed, cluster, types, kind, arguments)
+    print(dict(counts), f"{time.monotonic() - started:.0f} s")
+    return 1 if counts["differ"] else 0
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--clusters", type=int, default=100, help="how many (default 100)")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument("--without", default="", help="features to leave out, by comma")
+    parser.add_argument("--keep", type=Path, help="folder for differences, made small")
+    parser.add_argument("--show", action="store_true", help="print differences, made small")
+    return parser.parse_args()
+
+
+def _judge(reference, cluster, types, counts):
+    """Return what kind of difference there is; empty when there is none."""
+    counts["clusters"] += 1
+    counts["pods"] += len(cluster["pods"])
+    kind = difference(reference, cluster, types)
+    counts["differ" if kind else "agree"] += 1
+    return kind
+
+
+def difference(reference, cluster, types):
+    """Say which side leaves a pod that the other places whatever its luck; empty: none."""
+    try:
+        ours = plan(cluster, types, "first-fit")["unschedulable"]
+        value = plan(cluster, types)["unschedulable"]
+    except Exception as error:
+        return f"error: {type(error).__name__}: {error}"
+    if not set(value) <= set(ours):
+        return "value packing leaves what first-fit places"
+    bare = sorted(pod for pod, why in ours.items() if not _is_explained(why, cluster))
+    if bare:
+        return "no constraint is named"
+    for runs in (RUNS, MORE_RUNS):
+        theirs = reference.ask(cluster, types, runs=runs)
+        errors = [run["error"] for run in theirs if "error" in run]
+        if errors:
+            return f"reference: {errors[0].partition(chr(10))[0]}"
+        verdicts = [frozenset(run["unschedulable"] or ()) for run in theirs]
+        if frozenset(ours) in verdicts:
+            return ""
+    if set(ours) - frozenset.union(*verdicts):
+        return "we leave a pod"
+    if frozenset.intersection(*verdicts) - set(ours):
+        return "the reference leaves a pod"
+    return ""
+
+
+def _is_explained(why, cluster):
+    """Tell whether each pool has a constraint; without pools a message must do."""
+    if not cluster["nodePools"] or not why["pools"]:
+        return bool(why["message"])
+    return all(pool["constraint"] and pool["detail"] for pool in why["pools"].values())
+
+
+def _keep(reference, seed, cluster, types, kind, arguments):
+    def shows(smaller, fewer):
+        try:
+            return difference(reference, smaller, fewer) == kind
+        except (KeyError, TypeError, ValueError):
+            return False
+
+    cluster, types = shrunk(cluster, types, shows)
+    cluster = {key: value for key, value in cluster.items() if value}
+    ours = {} if kind.startswith("error") else plan(cluster, types, "first-fit")
+    theirs = reference.ask(cluster, types, runs=1)[0]
+    text = json.dumps(
+        {"kind": kind, "cluster": cluster, "types": types, "ours": ours, "theirs": theirs}, indent=1
+    )
+    if arguments.keep:
+        arguments.keep.mkdir(parents=True, exist_ok=True)
+        (arguments.keep / f"{seed}.json").write_text(text)
+    if arguments.show:
+        print(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

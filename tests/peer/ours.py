@@ -1,0 +1,28 @@
+"""Our plans for clusters, by the very functions of `karpenter plan --offline`, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+
+from karpenter_core.cli.document import plan_document
+from karpenter_core.cli.plan import solved
+from karpenter_core.cli.source import PackingMode, Source
+
+
+def plan(cluster, types, packing="value"):
+    """Return the JSON document of the plan, without timings."""
+    with tempfile.TemporaryDirectory(prefix="karpenter-peer-") as folder:
+        files = Path(folder) / "cluster.json", Path(folder) / "types.json"
+        for file, content in zip(files, (cluster, types), strict=True):
+            file.write_text(json.dumps(content))
+        source = Source(
+            files=files[:1],
+            offline=True,
+            instance_types_file=files[1],
+            packing=PackingMode(packing),
+        )
+        question = asyncio.run(source.read())
+    return plan_document(question.cluster, solved(question.cluster))

@@ -1,0 +1,63 @@
+"""Make a cluster smaller as long as it still shows what is asked of it."""
+
+from __future__ import annotations
+
+import copy
+
+_KEPT = frozenset({"metadata", "spec", "apiVersion", "kind", "nodeClassRef", "template", "uid"})
+"""Fields without which a manifest is none."""
+
+
+def shrunk(cluster, types, shows, *, attempts=1500):
+    """Drop objects, entries and fields while `shows(cluster, types)` holds."""
+    document = {"cluster": cluster, "types": types}
+    left = attempts
+    smaller = True
+    while smaller and left > 0:
+        smaller = False
+        for path in _places(document):
+            if left <= 0 or not _is_there(document, path):
+                continue
+            left -= 1
+            candidate = _without(document, path)
+            if shows(candidate["cluster"], candidate["types"]):
+                document, smaller = candidate, True
+    return document["cluster"], document["types"]
+
+
+def _places(document):
+    """Return the paths of all that may go: what holds most first, the last of a list first."""
+    found = []
+
+    def walk(value, path):
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if name not in _KEPT and len(path) > 0:
+                    found.append((*path, name))
+                walk(inner, (*path, name))
+        elif isinstance(value, list):
+            for index in range(len(value) - 1, -1, -1):
+                found.append((*path, index))
+                walk(value[index], (*path, index))
+
+    walk(document, ())
+    return sorted(found, key=len)
+
+
+def _is_there(document, path):
+    value = document
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+def _without(document, path):
+    candidate = copy.deepcopy(document)
+    value = candidate
+    for step in path[:-1]:
+        value = value[step]
+    del value[path[-1]]
+    return candidate
