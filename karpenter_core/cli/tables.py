@@ -6,25 +6,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "STATES",
-    "amount_text",
-    "counted",
-    "first_name",
-    "heading",
-    "plain",
-    "print_explanation",
-    "print_plan",
-    "table",
-]
+__all__ = ["STATES", "counted", "print_explanation", "print_plan"]
 
-_SHOWN_PODS: Final = 20
+_SHOWN_NODES: Final = 20
+_SHOWN_PODS: Final = 5
+_SHOWN_POOLS: Final = 5
+_SHOWN_REASONS: Final = 20
+_COLUMN_GAP: Final = 2
+_LEAST_NAMES: Final = 10
+"""A column of names that is narrower says nothing."""
 _SMALL: Final = 0.00005
 """Prices below this would show as nothing with four decimals."""
 STATES: Final = {
@@ -42,14 +39,16 @@ def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = N
     """Show the document of a plan and, if there is one to compare with, what has changed."""
     console = Console()
     if document["nodeClaims"]:
-        heading(console, "Nodes to launch")
-        console.print(_claims_table(document["nodeClaims"]))
+        _heading(console, "Nodes to launch")
+        console.print(_claims_table(document["nodeClaims"], console.width))
+        console.print()
     if document["existingNodes"]:
-        heading(console, "Nodes that are there")
-        console.print(_existing_table(document["existingNodes"]))
+        _heading(console, "Nodes that are there")
+        console.print(_existing_table(document["existingNodes"], console.width))
+        console.print()
     if document["unschedulable"]:
-        heading(console, "Pods that stay pending")
-        console.print(_pending_table(document["unschedulable"]))
+        _heading(console, "Pods that stay pending")
+        _print_pending(console, document["unschedulable"])
     _say(console, _summary(document))
     if before is not None:
         _say(console, f"without the files: {_summary(before)}")
@@ -65,20 +64,22 @@ def print_explanation(document: Mapping[str, Any]) -> None:
     unusable: dict[str, str] = document["unusablePools"]
     if not pools and not (unusable and document["state"] == "unschedulable"):
         return
-    made = table("NodePool", "verdict")
+    placement: dict[str, Any] | None = document["placement"]
+    chosen = "" if placement is None else placement["nodePool"]
+    made = _table("NodePool", "verdict")
     for name, pool in pools.items():
-        made.add_row(plain(name), plain(_verdict(pool)))
+        made.add_row(_plain(name), _plain(_verdict(pool, is_chosen=name == chosen)))
     for name, why in unusable.items():
-        made.add_row(plain(name), plain(f"not used: {why}"))
+        made.add_row(_plain(name), _plain(f"not used: {why}"))
+    console.print()
     console.print(made)
 
 
-def _verdict(pool: Mapping[str, Any]) -> str:
+def _verdict(pool: Mapping[str, Any], *, is_chosen: bool) -> str:
     """Write what a pool says of a pod: what it would launch, or what to change."""
     if pool["fits"]:
-        return (
-            f"could take it: {_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
-        )
+        verdict = "takes it" if is_chosen else "could take it as the only NodePool"
+        return f"{verdict}: {_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
     lines = [f"{pool['constraint']}: {pool['detail']}"]
     if pool["closest"]:
         lines.append(f"closest: {pool['closest']}")
@@ -90,30 +91,48 @@ def _offering(cheapest: Mapping[str, Any]) -> str:
 
 
 def _price(cheapest: Mapping[str, Any]) -> str:
-    return amount_text(cheapest["price"])
+    return _amount(cheapest["price"])
 
 
-def amount_text(amount: float) -> str:
+def _amount(amount: float) -> str:
     """Write an amount of money with four decimals, a very small one with two digits."""
     return f"{amount:.4f}" if amount == 0 or amount >= _SMALL else f"{amount:.2g}"
 
 
-def heading(console: Console, text: str) -> None:
+def _heading(console: Console, text: str) -> None:
     """Print the heading of a table, however narrow the table is."""
-    console.print(Text(text, style="bold"))
+    console.print(Text(text, style="bold"), end="\n\n")
 
 
-def table(*headings: str, numbers: Sequence[str] = ()) -> Table:
+def _table(*headings: str, numbers: Sequence[str] = ()) -> Table:
     """Return a table with text columns and, on their right, columns of numbers."""
-    made = Table(box=box.SIMPLE, pad_edge=False)
+    made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in headings:
-        made.add_column(name, overflow="fold")
+        made.add_column(name, overflow="fold", min_width=len(name))
     for name in numbers:
         made.add_column(name, justify="right", no_wrap=True)
     return made
 
 
-def plain(text: str) -> Text:
+def _with_names(made: Table, rows: Sequence[Sequence[str]], title: str, width: int) -> Table:
+    """Fill a table; names, the last cells, are cut off where the width ends or left out."""
+    columns = list(zip(*rows, strict=True))[:-1]
+    taken = sum(
+        _COLUMN_GAP + max(map(len, (str(column.header), *cells)))
+        for column, cells in zip(made.columns, columns, strict=True)
+    )
+    room = width - taken
+    if room >= _LEAST_NAMES:
+        made.add_column(title, no_wrap=True)
+    for row in rows:
+        cells = [_plain(cell) for cell in row[: len(made.columns)]]
+        if room >= _LEAST_NAMES:
+            cells[-1].truncate(room, overflow="ellipsis")
+        made.add_row(*cells)
+    return made
+
+
+def _plain(text: str) -> Text:
     """Show text as it is: brackets in it are no markup."""
     return Text(text)
 
@@ -123,79 +142,98 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def first_name(names: Sequence[str]) -> str:
-    """Write the first name and how many more there are."""
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-
-
 def _say(console: Console, line: str) -> None:
-    console.print(plain(line), highlight=False, soft_wrap=True)
+    console.print(_plain(line), highlight=False, soft_wrap=True)
 
 
 def _summary(document: Mapping[str, Any]) -> str:
     claims: list[dict[str, Any]] = document["nodeClaims"]
     cost: dict[str, float | None] = document["cost"]
-    placed = sum(len(claim["pods"]) for claim in claims)
     kept = sum(len(pods) for pods in document["existingNodes"].values())
-    compared = [
-        f"{name}: {amount_text(amount)}"
-        for name, amount in (("first-fit", cost["firstFit"]), ("at least", cost["lowerBound"]))
-        if amount is not None
-    ]
     left = len(document["unschedulable"])
-    return (
-        f"{counted(len(claims), 'node')} to launch for {counted(placed, 'pod')} at "
-        f"{amount_text(document['cost']['hourly'])} per hour ({', '.join(compared)}); "
-        f"{counted(kept, 'pod')} on nodes that are there; "
-        f"{counted(left, 'pod')} stay{'s' if left == 1 else ''} pending"
-    )
+    parts: list[str] = []
+    if claims:
+        compared = [
+            f"{name}: {_amount(amount)}"
+            for name, amount in (("first-fit", cost["firstFit"]), ("at least", cost["lowerBound"]))
+            if amount is not None
+        ]
+        placed = sum(len(claim["pods"]) for claim in claims)
+        parts.append(
+            f"{counted(len(claims), 'node')} to launch for {counted(placed, 'pod')} at "
+            f"{_amount(document['cost']['hourly'])} per hour ({', '.join(compared)})"
+        )
+    elif kept or left:
+        parts.append("no node to launch")
+    if kept:
+        parts.append(f"{counted(kept, 'pod')} on nodes that are there")
+    if left:
+        parts.append(f"{counted(left, 'pod')} stay{'s' if left == 1 else ''} pending")
+    return "; ".join(parts) or "no pod waits for a node"
 
 
-def _claims_table(claims: list[dict[str, Any]]) -> Table:
+def _claims_table(claims: list[dict[str, Any]], width: int) -> Table:
+    """Show nodes of one pool and one cheapest offering in one row."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for claim in claims:
-        key = (claim["nodePool"], *claim["cheapest"].values(), len(claim["instanceTypes"]))
-        groups.setdefault(key, []).append(claim)
-    made = table("pool", "cheapest offering", "pods", numbers=("nodes", "types", "price/h"))
-    for members in groups.values():
-        claim = members[0]
-        pods = [pod for member in members for pod in member["pods"]]
-        made.add_row(
-            plain(claim["nodePool"]),
-            plain(_offering(claim["cheapest"])),
-            plain(first_name(pods)),
-            str(len(members)),
-            str(len(claim["instanceTypes"])),
-            _price(claim["cheapest"]),
+        cheapest = claim["cheapest"]
+        groups.setdefault((claim["nodePool"], cheapest["price"], _offering(cheapest)), []).append(
+            claim
         )
-    return made
+    rows: list[tuple[str, ...]] = []
+    for (pool, _, offering), members in sorted(groups.items()):
+        types = sorted({len(claim["instanceTypes"]) for claim in members})
+        rows.append(
+            (
+                pool,
+                offering,
+                str(len(members)),
+                str(sum(len(claim["pods"]) for claim in members)),
+                str(types[0]) if len(types) == 1 else f"{types[0]}-{types[-1]}",
+                _price(members[0]["cheapest"]),
+                members[0]["pods"][0],
+            )
+        )
+    made = _table("pool", "cheapest offering", numbers=("nodes", "pods", "types", "price/h"))
+    return _with_names(made, rows, "first pod", width)
 
 
-def _existing_table(existing: dict[str, list[str]]) -> Table:
-    made = table("node", "pods")
-    for name, pods in existing.items():
-        made.add_row(plain(name), plain(first_name(pods)))
-    return made
+def _existing_table(existing: dict[str, list[str]], width: int) -> Table:
+    rows = [(name, str(len(pods)), pods[0]) for name, pods in existing.items()]
+    rest = list(existing.values())[_SHOWN_NODES:]
+    if rest:
+        more = f"and {counted(len(rest), 'more node')}"
+        rows = [*rows[:_SHOWN_NODES], (more, str(sum(map(len, rest))), "")]
+    return _with_names(_table("node", numbers=("pods",)), rows, "first pod", width)
 
 
-def _pending_table(pending: dict[str, Any]) -> Table:
-    """Show each reason once, with the pods that it holds back."""
-    reasons: dict[str, list[str]] = {}
+def _print_pending(console: Console, pending: dict[str, Any]) -> None:
+    """Show each reason once, below the pods that it holds back."""
+    groups: dict[tuple[str, ...], list[str]] = {}
     for pod, why in pending.items():
-        reasons.setdefault(_reason(why), []).append(pod)
-    made = table("pods", "why")
-    for reason, pods in reasons.items():
-        more = len(pods) - _SHOWN_PODS
-        names = [*pods[:_SHOWN_PODS], *([f"and {more} more"] if more > 0 else [])]
-        made.add_row(plain("\n".join(names)), plain(reason))
-    return made
+        groups.setdefault(tuple(_reasons(why)), []).append(pod)
+    for lines, pods in list(groups.items())[:_SHOWN_REASONS]:
+        console.print(_plain(_some(pods, _SHOWN_PODS)))
+        for line in lines:
+            console.print(Padding(_plain(line), (0, 0, 0, 2), expand=False))
+        console.print()
+    rest = list(groups.values())[_SHOWN_REASONS:]
+    if rest:
+        more = f"and {counted(sum(map(len, rest)), 'more pod')} for {counted(len(rest), 'more reason')}"
+        console.print(_plain(f"{more}: --output json has them all"), end="\n\n")
 
 
-def _reason(why: dict[str, Any]) -> str:
+def _reasons(why: dict[str, Any]) -> list[str]:
     """Write a line for each reason, with the pools that it holds for."""
     pools: dict[str, dict[str, str]] = why["pools"]
     reasons: dict[str, list[str]] = {}
     for name, pool in pools.items():
         reasons.setdefault(f"{pool['constraint']}: {pool['detail']}", []).append(name)
-    lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return "\n".join(lines) or why["message"]
+    lines = [f"{_some(names, _SHOWN_POOLS)}: {reason}" for reason, names in reasons.items()]
+    return lines or [why["message"]]
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """Write names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -208,7 +208,7 @@ def test_files_lie_over_the_cluster(ask, two_waiting, tmp_path):
     shown = ask("plan", limited).out
     found = json.loads(ask("plan", limited, "-o", "json").out)
 
-    assert "0 nodes to launch for 0 pods" in shown
+    assert "\nno node to launch; 3 pods stay pending\n" in shown
     assert "without the files: 1 node to launch for 1 pod at 0.1800 per hour" in shown
     assert set(found["unschedulable"]) == {"shop/a", "shop/b", "shop/huge"}
     assert found["unschedulable"]["shop/a"]["pools"]["general"]["constraint"] == "limit"

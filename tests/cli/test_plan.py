@@ -174,15 +174,59 @@ def test_the_table_shows_nodes_reasons_and_brackets(run, tmp_path):
     """For people; values in brackets are not swallowed as markup."""
     shown = run(
         write(
-            tmp_path / "all.yaml", POOL, pod("a"),
+            tmp_path / "all.yaml", POOL, node("old"), pod("a"), pod("b", cpu="1500m"),
             pod("picky", nodeSelector={"kubernetes.io/arch": "arm64"}),
         )
     ).out  # fmt: skip
 
-    assert "general" in shown
-    assert "small z1 on-demand" in shown
+    assert ["general", "small", "z1", "on-demand", "1", "1", "3", "0.1000", "shop/b"] in [
+        line.split() for line in shown.splitlines()
+    ]
+    assert ["old", "1", "shop/a"] in [line.split() for line in shown.splitlines()]
     assert "[arm64]" in shown
-    assert "1 node to launch for 1 pod at 0.1000 per hour" in shown
+    assert shown.splitlines()[-1].startswith("1 node to launch for 1 pod at 0.1000 per hour")
+    assert shown.splitlines()[-1].endswith(
+        "1 pod on nodes that are there; 1 pod stays pending",
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_tables_keep_to_the_width_and_to_what_can_be_read(run, tmp_path, monkeypatch, width):
+    """Nodes alike are one row, reasons alike are said once; long names are cut off."""
+    long = "a-very-long-name-of-a-service-as-deployments-make-them-7d9c5b6f4-x2k9p"
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = run(
+        write(
+            tmp_path / "all.yaml",
+            POOL,
+            *(pod(f"{long}-{n}", cpu="15") for n in range(30)),
+            *(pod(f"arm-{n:02}", nodeSelector={"kubernetes.io/arch": "arm64"}) for n in range(40)),
+            *(pod(f"huge-{n:02}", cpu=str(100 + n)) for n in range(30)),
+        )
+    ).out  # fmt: skip
+
+    *lines, summary = shown.splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum("large z1" in line for line in lines) == 1
+    assert sum("30" in line.split() for line in lines) == 1
+    assert "shop/arm-00, shop/arm-01, shop/arm-02, shop/arm-03, shop/arm-04" in " ".join(
+        shown.split()
+    )
+    assert "and 35 more" in shown
+    assert "and 11 more pods for 11 more reasons: --output json has them all" in " ".join(
+        shown.split()
+    )
+    assert summary.startswith("30 nodes to launch for 30 pods at 30.0000 per hour")
+    assert summary.endswith("70 pods stay pending")
+
+
+def test_the_summary_says_only_what_there_is(run, tmp_path):
+    """No pods, or pods that all stay where they are."""
+    nothing = run(write(tmp_path / "pool.yaml", POOL)).out
+    kept = run(write(tmp_path / "kept.yaml", POOL, node("old"), pod("a"))).out
+
+    assert nothing.strip() == "no pod waits for a node"
+    assert kept.splitlines()[-1] == "no node to launch; 1 pod on nodes that are there"
 
 
 def broken(field, value):
