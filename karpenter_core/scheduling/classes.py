@@ -91,6 +91,8 @@ class PodClass:
     rungs: tuple[Rung, ...]
     counted: tuple[Group, ...] = ()
     shared_volumes: tuple[tuple[str, str], ...] = ()
+    volume_alternatives: tuple[Requirements, ...] = ()
+    """Where its volumes can be attached; one must hold (none: anywhere)."""
     members: list[PodView] = field(default_factory=list["PodView"])
     blocked: PoolRejection | None = None
 
@@ -282,6 +284,7 @@ class _Reader:
             rungs=_distinct(rungs),
             counted=(*(g for g in selecting if g.kind is not Kind.INVERSE), *draft.inverse),
             shared_volumes=attachments.shared(volumes),
+            volume_alternatives=volumes.alternatives,
             blocked=draft.blocked,
         )
 

@@ -20,7 +20,7 @@ from karpenter_core.scheduling.compiled import compile_steps
 from karpenter_core.scheduling.effective_zone import pending_pods_by_zone
 from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
 from karpenter_core.scheduling.engine import Engine
-from karpenter_core.scheduling.explain import explain
+from karpenter_core.scheduling.explain import Explainer
 from karpenter_core.scheduling.mix import find_mix, lower_bound
 from karpenter_core.scheduling.opening import Measure, Profile
 from karpenter_core.scheduling.problem import (
@@ -184,8 +184,9 @@ def _unschedulable_steps(
     plan: FinishedPlan, placement: Placement
 ) -> Generator[int, None, dict[str, Unschedulable]]:
     reasons: dict[str, Unschedulable] = {}
+    explainer = Explainer(plan.engine)
     for index, members in sorted(placement.left.items()):
-        reason = explain(plan.engine, index)
+        reason = explainer.explain(index)
         reasons.update((pod.uid, reason) for pod in members)
         yield 10
     return reasons

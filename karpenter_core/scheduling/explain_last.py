@@ -1,0 +1,119 @@
+"""What keeps a pod from a pool that has machines for it: reservations, and `minValues` at the end.
+
+Also pods that the engine did not come back to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.scheduling.explain_machines import min_values_missed
+from karpenter_core.scheduling.problem import Constraint, MinValuesPolicy, PoolRejection
+from karpenter_core.scheduling.signatures import NO_MATCH, Pin
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from karpenter_core.scheduling.explain_options import Option, Question
+    from karpenter_core.scheduling.reservations import Reservation
+
+__all__ = ["last_obstacle"]
+
+
+def last_obstacle(question: Question, options: tuple[Option, ...]) -> PoolRejection:
+    """Say what keeps a pod from machines that are large enough and on sale."""
+    claims, taken = _claims(question, options)
+    if not claims:
+        return _taken(taken)
+    deferral = question.engine.deferred.get(question.index)
+    if deferral is not None and deferral.pool == question.machines.number:
+        return _taken(deferral.taken)
+    is_strict = question.compiled.options.min_values is MinValuesPolicy.STRICT
+    if is_strict and any(option.requirements.has_min_values for option in options):
+        return _min_values(question, options, claims)
+    if deferral is not None:
+        other = question.compiled.pools[deferral.pool]
+        if other.weight >= question.pool.weight:
+            return _taken(deferral.taken, pool=other.name)
+    return _not_tried_again(question)
+
+
+def _claims(
+    question: Question, options: tuple[Option, ...]
+) -> tuple[tuple[int, ...], Iterable[Reservation]]:
+    """Return what could be opened as far as reservations go, and those that are all taken."""
+    signatures, taken = question.compiled.signatures, dict["Reservation", None]()
+    claims: list[int] = []
+    for option in options:
+        number = signatures.of_claim(question.pool, option.requirements, (), option.bits)
+        choices = question.engine.holdings.choices(number, question.request)
+        claim = signatures.claim(number)
+        wanted = claim.reservations(claim.fitting(question.request))
+        found = [choice.signature for choice in choices.reserved]
+        if choices.plain != NO_MATCH:
+            plain = signatures.claim(choices.plain)
+            if plain.fitting(question.request).any():
+                found.append(choices.plain)
+        if not found:
+            taken.update(dict.fromkeys(sorted(wanted)))
+        claims += found
+    return tuple(claims), taken
+
+
+def _taken(reservations: Iterable[Reservation], *, pool: str = "") -> PoolRejection:
+    """Say which reserved machines would do; the next pass knows whether any is left."""
+    names = "; ".join(
+        ", ".join(f"{key}={value}" for key, value in reservation) for reservation in reservations
+    )
+    of_pool = f'of nodepool "{pool}" ' if pool else ""
+    return PoolRejection(
+        constraint=Constraint.RESERVATION,
+        detail=f"all reserved machines {of_pool}that would do are taken in this pass ({names})",
+    )
+
+
+def _min_values(
+    question: Question, options: tuple[Option, ...], claims: tuple[int, ...]
+) -> PoolRejection:
+    """Say which `minValues` are missed by the machines that are large enough, where they are."""
+    signatures = question.compiled.signatures
+    pins = _pins(question, options)
+    for number in claims:
+        claim = signatures.claim(number)
+        row = int(claim.rows[claim.fitting(question.request)][0])
+        settled = signatures.settled(number, pins, row)
+        for last in (number, settled):
+            if last != NO_MATCH:
+                claim = signatures.claim(last)
+                missing = claim.min_values_missing(claim.fitting(question.request))
+                if missing:
+                    return min_values_missed(missing, remarks=question.remarks)
+    most = question.compiled.options.max_instance_types
+    return PoolRejection(
+        constraint=Constraint.MIN_VALUES,
+        detail=f"minValues requirement is not met by the cheapest {most} instance types",
+    )
+
+
+def _pins(question: Question, options: tuple[Option, ...]) -> tuple[Pin, ...]:
+    """Return the domains that a new claim would get one of."""
+    axes = question.compiled.axes
+    return (
+        *(Pin(axis, question.domains(options, axes[axis])) for axis in question.ties.zonal),
+        *(
+            Pin(axis, tuple(range(len(axes[axis].names))), soft=True)
+            for axis in question.ties.counted_axes
+        ),
+    )
+
+
+def _not_tried_again(question: Question) -> PoolRejection:
+    """Say of pods that had to wait for others that the pass ended before their turn came again."""
+    groups = question.rung.bound
+    kept_apart = any(group.kind is not Kind.SPREAD for group in groups)
+    return PoolRejection(
+        constraint=Constraint.AFFINITY if kept_apart else Constraint.TOPOLOGY,
+        detail="it had to wait for other pods, and the pass ended before it was tried again",
+        remedy="wait for the next pass",
+    )
