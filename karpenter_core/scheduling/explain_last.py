@@ -29,14 +29,14 @@ def last_obstacle(question: Question, options: tuple[Option, ...]) -> PoolReject
     deferral = question.engine.deferred.get(question.index)
     if deferral is not None and deferral.pool == question.machines.number:
         return _taken(deferral.taken)
-    is_strict = question.compiled.options.min_values is MinValuesPolicy.STRICT
-    if is_strict and any(option.requirements.has_min_values for option in options):
-        return _min_values(question, options, claims)
-    if deferral is not None:
+    rejection = None
+    if question.compiled.options.min_values is MinValuesPolicy.STRICT:
+        rejection = _few_values(question, options, claims)
+    if rejection is None and deferral is not None:
         other = question.compiled.pools[deferral.pool]
         if other.weight >= question.pool.weight:
             return _taken(deferral.taken, pool=other.name)
-    return _not_tried_again(question)
+    return rejection or _short_list(question, claims) or _not_tried_again(question)
 
 
 def _claims(
@@ -73,27 +73,37 @@ def _taken(reservations: Iterable[Reservation], *, pool: str = "") -> PoolReject
     )
 
 
-def _min_values(
+def _few_values(
     question: Question, options: tuple[Option, ...], claims: tuple[int, ...]
-) -> PoolRejection:
+) -> PoolRejection | None:
     """Say which `minValues` are missed by the machines that are large enough, where they are."""
     signatures = question.compiled.signatures
     pins = _pins(question, options)
+    first: PoolRejection | None = None
     for number in claims:
         claim = signatures.claim(number)
         row = int(claim.rows[claim.fitting(question.request)][0])
         settled = signatures.settled(number, pins, row)
-        for last in (number, settled):
-            if last != NO_MATCH:
-                claim = signatures.claim(last)
-                missing = claim.min_values_missing(claim.fitting(question.request))
-                if missing:
-                    return min_values_missed(missing, remarks=question.remarks)
-    most = question.compiled.options.max_instance_types
-    return PoolRejection(
-        constraint=Constraint.MIN_VALUES,
-        detail=f"minValues requirement is not met by the cheapest {most} instance types",
-    )
+        if settled != NO_MATCH:
+            claim = signatures.claim(settled)
+        missing = claim.min_values_missing(claim.fitting(question.request))
+        if not missing:
+            return None
+        first = first or min_values_missed(missing, remarks=question.remarks)
+    return first
+
+
+def _short_list(question: Question, claims: tuple[int, ...]) -> PoolRejection | None:
+    """Say that claims were dropped whose list of types, cut to its maximum, misses `minValues`."""
+    signatures, most = question.compiled.signatures, question.compiled.options.max_instance_types
+    for number in claims:
+        claim = signatures.claim(number)
+        if claim.has_min_values and len(claim.rows) > most:
+            return PoolRejection(
+                constraint=Constraint.MIN_VALUES,
+                detail=f"minValues requirement is not met by the cheapest {most} instance types",
+            )
+    return None
 
 
 def _pins(question: Question, options: tuple[Option, ...]) -> tuple[Pin, ...]:

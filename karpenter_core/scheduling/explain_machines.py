@@ -96,7 +96,7 @@ def unmet_requirements(question: Question) -> PoolRejection | None:
         asked, allow_undefined=pool.well_known, well_known=pool.well_known
     )
     terms = len(question.pod_class.shape.required_node_terms)
-    last = f" (the last of its {terms} node affinity terms; no other fits)" if terms > 1 else ""
+    last = f" (last of {terms} node affinity terms; no other found a place)" if terms > 1 else ""
     if refused is not None:
         return PoolRejection(constraint=Constraint.REQUIREMENT, detail=f"{refused}{last}")
     start = question.start()
@@ -167,14 +167,12 @@ def narrow_by_volumes(question: Question, options: tuple[Option, ...]) -> Answer
             if reached := bits & pool.catalogue.matching(merged):
                 left.append(Option(merged, reached))
     if left:
-        places = listed(dict.fromkeys(_labels(place) for place in volumes if len(place)))
-        if places and all(len(place) for place in volumes):
-            question.remarks.append(f"its volumes need {places}")
+        if all(len(place) for place in volumes):
+            question.remarks.append(f"its volumes need {_places(volumes)}")
         return tuple(left)
     kept = [key for place in volumes for key in sorted(place) if key in question.rung.requirements]
     own = [str(question.rung.requirements.get(key)) for key in dict.fromkeys(kept)]
-    wanted = " or ".join(_labels(place) for place in volumes)
-    detail = f"its volumes need {wanted}, which no machine of the nodepool can have"
+    detail = f"its volumes need {_places(volumes)}, which no machine of the nodepool can have"
     if own:
         detail += f" (the pod itself asks for {listed(own)})"
     return PoolRejection(
@@ -185,8 +183,10 @@ def narrow_by_volumes(question: Question, options: tuple[Option, ...]) -> Answer
     )
 
 
-def _labels(requirements: Requirements) -> str:
-    return " and ".join(str(requirements.get(key)) for key in sorted(requirements))
+def _places(alternatives: tuple[Requirements, ...]) -> str:
+    """Write where volumes can be attached."""
+    places = (" and ".join(str(one.get(key)) for key in sorted(one)) for one in alternatives)
+    return " or ".join(dict.fromkeys(places))
 
 
 def narrow_by_limits(question: Question, options: tuple[Option, ...]) -> Answer:
@@ -205,7 +205,7 @@ def narrow_by_limits(question: Question, options: tuple[Option, ...]) -> Answer:
     left = question.within(pool.within(remaining), options)
     if left:
         if question.union(left) != question.union(options):
-            question.remarks.append("limits of the nodepool leave only smaller instance types")
+            question.remarks.append("limits of the nodepool rule out other instance types")
         return left
     rows = np.flatnonzero(catalogue.mask(question.union(options)))
     over = np.stack([catalogue.capacity(name)[rows] - remaining[name] for name in pool.limited])
@@ -276,18 +276,37 @@ def narrow_by_stock(question: Question, options: tuple[Option, ...]) -> Answer:
     )
     if left:
         return left
-    closest = question.cheapest(options)
     reserved = frozenset(pool.reservations.values())
     if any(option.bits & pool.offered(option.requirements, reserved) for option in options):
+        closest = question.cheapest(options)
         detail = f"only reserved capacity would do, and none of it is left ({closest})"
     else:
+        closest, where = _out_of_stock(question, options)
         detail = (
             "no instance type has the required offering (available, in an allowed "
-            f"zone, with an allowed capacity type); {closest} would do"
+            f"zone, with an allowed capacity type); {closest} {where}"
         )
     return PoolRejection(
         constraint=Constraint.OFFERING, detail=question.remarked(detail), closest=closest
     )
+
+
+def _out_of_stock(question: Question, options: tuple[Option, ...]) -> tuple[str, str]:
+    """Return the first type that is sold where it is allowed but cannot be had now, else any."""
+    pool = question.pool
+    for option in options:
+        for row in np.flatnonzero(pool.catalogue.mask(option.bits)).tolist():
+            instance_type = pool.catalogue.instance_types[row]
+            sold_out = [
+                f"{offering.zone} {offering.capacity_type}"
+                for offering in instance_type.offerings
+                if option.requirements.compatible(
+                    offering.requirements, allow_undefined=pool.well_known
+                )
+            ]
+            if sold_out:
+                return instance_type.name, f"is sold out ({listed(dict.fromkeys(sold_out))})"
+    return question.cheapest(options), "is not sold there"
 
 
 def narrow_by_room(question: Question, options: tuple[Option, ...]) -> Answer:

@@ -137,7 +137,7 @@ class _View:
         )
 
     def _reached(self) -> str:
-        return f"machines of the nodepool for it can be in {self._listed(self.reach)}"
+        return f"the nodepool can make nodes for it in {self._listed(self.reach)}"
 
     def _listed(self, domains: tuple[int, ...]) -> str:
         return listed(self.axis.names[domain] for domain in domains)
@@ -193,7 +193,7 @@ def _pods(question: Question, group: Group) -> str:
         return of
     if not group.namespaces:
         return f"{of} in no namespace"
-    return f"{of} in {listed(sorted(group.namespaces))}"
+    return f"{of} in namespaces {listed(sorted(group.namespaces))}"
 
 
 def _owners(question: Question, group: Group) -> str:

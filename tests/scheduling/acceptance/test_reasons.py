@@ -21,7 +21,6 @@ from tests.scheduling.acceptance.catalogues import (
     fake_type,
     minimum,
 )
-from tests.scheduling.acceptance.pending import NEEDS_REASONS
 from tests.scheduling.acceptance.workloads import (
     claimed,
     csi_node,
@@ -122,7 +121,6 @@ def test_offerings_that_are_sold_out(cluster):
     assert (reason.constraint, reason.closest) == (Constraint.OFFERING, "a")
 
 
-@NEEDS_REASONS
 def test_spread_that_every_domain_would_break(cluster):
     cluster.use(default_pool(requirements=[requirement_spec(ZONE, "In", "z1")]))
     rule = spread(ZONE, of=APP)
@@ -133,14 +131,12 @@ def test_spread_that_every_domain_would_break(cluster):
     )
 
 
-@NEEDS_REASONS
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
 def test_affinity_to_nobody(cluster, key):
     reason = why(cluster, cluster.pod(near=[term(APP, key)]))
     assert reason.constraint is Constraint.AFFINITY
 
 
-@NEEDS_REASONS
 def test_anti_affinity_to_pods_in_every_zone(cluster):
     targets = [cluster.pod(labels=APP, node_selector={ZONE: f"z{n}"}) for n in (1, 2, 3)]
     cluster.provision(*targets)
@@ -148,7 +144,6 @@ def test_anti_affinity_to_pods_in_every_zone(cluster):
     assert reason.constraint is Constraint.AFFINITY
 
 
-@NEEDS_REASONS
 def test_a_volume_in_a_zone_that_the_pod_excludes(cluster):
     cluster.apply(volume("pv", [(ZONE, "In", "z3")]), volume_claim("claim", to="pv"))
     pod = cluster.pod(volumes=[claimed("data", "claim")], node_selector={ZONE: "z1"})
