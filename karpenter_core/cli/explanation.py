@@ -63,14 +63,19 @@ def find_pod(cluster: Cluster, key: str) -> PodView:
 
 
 def _hint(key: str, known: Sequence[str]) -> str:
-    """Name pods that may be meant: of this name elsewhere, else of a name like it here."""
+    """Name pods that may be meant: of this name elsewhere, else of a name like it here.
+
+    The name of a workload is like those of its pods.
+    """
     namespace, _, name = key.rpartition("/")
     here = [other.rpartition("/")[2] for other in known if other.startswith(f"{namespace}/")]
-    alike = get_close_matches(name, here, n=_NEAR)
+    alike = [other for other in here if name and other.startswith(f"{name}-")]
+    alike = alike or get_close_matches(name, here, n=_NEAR)
     near = [other for other in known if other.endswith(f"/{name}")]
     near = near or [f"{namespace}/{other}" for other in alike]
     if near:
-        return f"; near: {', '.join(near[:_NEAR])}"
+        more = len(near) - _NEAR
+        return f"; near: {', '.join(near[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
     if here:
         return ""
     namespaces = sorted({other.rpartition("/")[0] for other in known})

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.inputs import POOL, node, pod, pool, write
 
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent"}
 ARM = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}
 TAINT = {"key": "dedicated", "effect": "NoSchedule"}
 
@@ -49,6 +50,11 @@ def cluster(tmp_path):
                 pod("gated", schedulingGates=[{"name": "example.com/hold"}]),
                 pod("volume", volumes=missing),
                 {**pod("done"), "status": {"phase": "Succeeded"}},
+                {**pod("nominated"), "status": {"nominatedNodeName": "old"}},
+                pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"}),
+                pod("daemon", metadata={"ownerReferences": [DAEMON_SET]}),
+                pod("web-5d8f-a", cpu="100"),
+                pod("web-5d8f-b", cpu="100"),
             ],
         },
     )  # fmt: skip
@@ -112,6 +118,9 @@ def test_a_pod_to_launch_for_is_shown_its_machine_and_the_other_pools(answer):
         ("moves", "launch", 'its node "going" is going; a node of NodePool "general"'),
         ("gated", "held", "held by scheduling gates: example.com/hold"),
         ("done", "ended", "it has run to its end (Succeeded)"),
+        ("ending", "ended", "it is being deleted"),
+        ("nominated", "held", 'the scheduler makes room for it on node "old" (preemption)'),
+        ("daemon", "held", "a DaemonSet's pod belongs to one node; none is launched for it"),
         ("arm", "unschedulable", "kubernetes.io/arch"),
     ],
 )
@@ -149,6 +158,7 @@ def test_the_table_shows_verdict_closest_type_and_remedy(explain):
         ("shop/hugee", 'no pod "shop/hugee"; near: shop/huge'),
         ("huge", 'no pod "default/huge"; near: shop/huge'),
         ("shop/zzzzzz", 'no pod "shop/zzzzzz"'),
+        ("shop/web", 'no pod "shop/web"; near: shop/web-5d8f-a, shop/web-5d8f-b'),
         ("bazaar/zzzzzz", 'no pod "bazaar/zzzzzz"; namespaces with pods: shop'),
     ],
 )
