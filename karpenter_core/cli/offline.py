@@ -31,6 +31,9 @@ __all__ = ["ObjectReader", "latest_creation"]
 _CORE_GROUP: Final = "karpenter.sh"
 _NOT_READ_YET: Final = frozenset({"NodeOverlay"})
 """Kinds of the core group that users have and this version does not act on."""
+_WORKLOADS: Final = frozenset(
+    {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
+)
 _TEMPLATE_SPEC: Final = ("spec", "template", "spec")
 
 
@@ -87,10 +90,20 @@ class ObjectReader:
 
     def notes(self) -> tuple[str, ...]:
         """Say which objects and fields were not looked at."""
-        skipped = (
-            f"ignored: {count} of kind {kind}" for kind, count in sorted(self._skipped.items())
-        )
-        return (*skipped, *self._unknown)
+        notes = [
+            f"ignored: {count} of kind {kind}"
+            for kind, count in sorted(self._skipped.items())
+            if kind not in _WORKLOADS
+        ]
+        workloads = [
+            f"{count} of kind {kind}"
+            for kind, count in sorted(self._skipped.items())
+            if kind in _WORKLOADS
+        ]
+        if workloads:
+            ignored = f"ignored: {', '.join(workloads)}"
+            notes.append(f"{ignored}; no pods are made of them, those in the files are planned for")
+        return (*notes, *self._unknown)
 
     def _is_read(self, entry: Entry) -> bool:
         if self.codecs.find(entry.group, entry.kind) is not None:

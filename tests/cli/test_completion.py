@@ -402,11 +402,14 @@ def test_what_looks_like_a_mistake_is_mentioned(plan):
         nodes=[silent],
         boundPods=[pod("lost", nodeName="ghost")],
         deployments=[{"metadata": {"name": "web"}}],
+        jobs=[{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}],
+        priorityClasses=[{"metadata": {"name": "high"}}],
     )
 
     assert "1 pod bound to nodes that are not there: ghost" in said
     assert "says nothing of pods: silent; nothing fits there" in said
-    assert "ignored: 1 of kind Deployment" in said
+    assert "ignored: 1 of kind Deployment, 2 of kind Job; no pods are made of them" in said
+    assert "ignored: 1 of kind PriorityClass\n" in said
     assert 'NodePool "static" is not used: it is static' in said
 
 
@@ -427,6 +430,21 @@ def test_daemon_set_pods_stand_for_their_daemon_set(plan):
     )
 
     assert found["nodeClaims"][0]["instanceTypes"][0] == "small"
+
+
+def test_daemon_sets_take_their_part_of_every_new_node(plan):
+    """Where they may run: one that wants another architecture takes nothing."""
+    arm = {"kubernetes.io/arch": "arm64"}
+    daemon_sets = [
+        {
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"template": {"spec": bare(pod("x", cpu="1", **selector))["spec"]}},
+        }
+        for name, selector in (("agent", {}), ("other", {"nodeSelector": arm}))
+    ]
+    found, _ = plan(nodePools=[POOL], daemonSets=daemon_sets, pods=[pod("a", cpu="1500m")])
+
+    assert found["nodeClaims"][0]["instanceTypes"] == ["medium", "large"]
 
 
 def test_daemons_that_run_already_leave_their_room_to_nobody_else(plan):
