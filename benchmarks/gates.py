@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from benchmarks import peer
 from benchmarks.inputs import load
+from benchmarks.measure import DEFAULT_WORK_UNITS
 from karpenter_core.scheduling.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import Packing
 from karpenter_core.scheduling.solve import solve
@@ -72,7 +73,7 @@ class Lab:
             self._pairs[case, runs] = (median(ours), theirs)
         return self._pairs[case, runs]
 
-    def ours(self, case: str, work_units: int = 0) -> Row:
+    def ours(self, case: str, work_units: int = DEFAULT_WORK_UNITS) -> Row:
         """Run ours; return the run of median time."""
         if (case, work_units) not in self._ours:
             row = self.bench.ours(case, runs=self.runs, work_units=work_units)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
-from karpenter_core.scheduling.problem import Packing, Problem
+from karpenter_core.scheduling.problem import Packing, Problem, SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import (
         PlannedNodeClaim,
         SchedulingPlan,
-        SolveOptions,
     )
 
-__all__ = ["Row", "kth_cheapest_cost", "measure", "quantile", "timed"]
+__all__ = ["DEFAULT_WORK_UNITS", "Row", "kth_cheapest_cost", "measure", "quantile", "timed"]
 
+DEFAULT_WORK_UNITS: Final = SolveOptions().work_units
 ROBUST: Final = (5, 15)
 """At which of its cheapest types each claim is priced besides the first."""
 
@@ -78,7 +78,7 @@ def measure(
     asked: Input,
     *,
     packing: Packing = Packing.VALUE,
-    work_units: int = 0,
+    work_units: int = DEFAULT_WORK_UNITS,
     verify: Callable[[Problem, SchedulingPlan], list[str]] | None = None,
 ) -> Row:
     """Solve a case, cold."""

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from benchmarks import peer
 from benchmarks.inputs import CASE_FORM, load
-from benchmarks.measure import Row, measure
+from benchmarks.measure import DEFAULT_WORK_UNITS, Row, measure
 from karpenter_core.scheduling.problem import Packing, Problem, SchedulingPlan
 
 __all__ = ["Bench", "main"]
@@ -75,7 +75,7 @@ class Bench:
         """Return the case with the options that all cases have."""
         return f"{case}/daemons" if self.daemons and "daemons" not in case.split("/") else case
 
-    def ours(self, case: str, *, runs: int = 1, work_units: int = 0) -> Row:
+    def ours(self, case: str, *, runs: int = 1, work_units: int = DEFAULT_WORK_UNITS) -> Row:
         """Run our solver and return the run of median time.
 
         Raises:
@@ -204,7 +204,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, help="runs of each case (median shown)")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     parser.add_argument("--packing", choices=[*Packing], default=Packing.VALUE)
-    parser.add_argument("--work-units", type=int, default=0, help="for variants beyond the default")
+    parser.add_argument(
+        "--work-units", type=int, default=DEFAULT_WORK_UNITS, help="for plans beyond the default"
+    )
     parser.add_argument("--daemons", action="store_true", help="four DaemonSets in every case")
     parser.add_argument("--peer", action="store_true", help=f"run {peer.PEER} too (needs go)")
     parser.add_argument("--peer-pods", type=int, default=PEER_PODS, help="only up to this size")

@@ -22,6 +22,7 @@ from karpenter_core.scheduling.holdings import Deferral, Holdings
 from karpenter_core.scheduling.opening import Measure, Opener
 from karpenter_core.scheduling.signatures import FLOATING, NO_MATCH, Pin
 from karpenter_core.scheduling.spread import spread_steps
+from karpenter_core.scheduling.tail import tail_steps
 from karpenter_core.scheduling.topology import Kind
 from karpenter_core.scheduling.volumes import is_attach_resource
 
@@ -117,7 +118,8 @@ class Engine:
         self._asked: Final = tuple(
             tuple(column.nonzero()[0].tolist()) for column in compiled.requests.T
         )
-        self._opener: Final = Opener(self)
+        self.opener: Final = Opener(self)
+        """Finds the claims to open next."""
         self._tables: Final = dict[tuple[int, tuple[Pin, ...]], _Table]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
         self._present: Final = _present_volumes(compiled)
@@ -139,18 +141,28 @@ class Engine:
             if self.compiled.reservations.capacity:
                 yield from self._reserve_steps(order, counts)
             for opening in self.profile.mix:
-                self._opener.open_empty(opening)
+                self.opener.open_empty(opening)
+        last = frozenset(index for group in self.profile.tail for index in group)
+        yield from self._each_steps([index for index in order if index not in last], counts)
+        for group in self.profile.tail:
+            if not self._halt.requested:
+                yield from tail_steps(self, group, counts)
+        yield from self._each_steps([index for index in order if index in last], counts)
+        yield from self._again_steps()
+        self.holdings.settle()
+
+    def _each_steps(self, order: Iterable[int], counts: list[int]) -> Generator[int, None, None]:
         for index in order:
             if self._halt.requested:
                 return
             self.unreached.discard(index)
-            left = yield from self._place_class(index, counts[index])
+            left = 0
+            if counts[index]:
+                left = yield from self._place_class(index, counts[index])
             if left:
                 self.left[index] = left
             self.demand[:] -= self.compiled.requests[:, index] * counts[index]
             yield 1 + self.nodes.count // 1000
-        yield from self._again_steps()
-        self.holdings.settle()
 
     def _again_steps(self) -> Generator[int, None, None]:
         """Try again those that may have waited for others, until that helps no more."""
@@ -180,13 +192,17 @@ class Engine:
                 return
             if self.compiled.classes[index].blocked is not None:
                 continue
-            task = self._task(index, 0)
+            task = self.task(index, 0)
             if not self.holdings.are_wanted(task.ask, task.request):
                 continue
             placed = yield from self._put_class(replace(task, reserved_only=True), counts[index])
-            counts[index] -= placed
-            self.demand[:] -= task.request * placed
+            self.took(index, placed, counts)
             yield 1
+
+    def took(self, index: int, placed: int, counts: list[int]) -> None:
+        """Note that pods of a class are placed that the order has not come to yet."""
+        counts[index] -= placed
+        self.demand[:] -= self.compiled.requests[:, index] * placed
 
     def _place_class(self, index: int, left: int) -> Generator[int, None, int]:
         """Place pods of a class, rung after rung; return how many are left."""
@@ -195,13 +211,14 @@ class Engine:
             return left
         self.deferred.pop(index, None)
         for rung in range(len(pod_class.rungs)):
-            left -= yield from self._put_class(self._task(index, rung), left)
+            left -= yield from self._put_class(self.task(index, rung), left)
             if not left or index in self.deferred:
                 break
             yield 1
         return left
 
-    def _task(self, index: int, rung: int) -> Task:
+    def task(self, index: int, rung: int) -> Task:
+        """Return what placing a class at one rung is about."""
         pod_class = self.compiled.classes[index]
         return Task(
             index=index,
@@ -254,7 +271,7 @@ class Engine:
             return left
         best = int(rooms.argmax()) if len(columns) else -1
         most = int(rooms[best]) if best >= 0 else 0
-        opening = self._opener.find(task, left, pins, caps.new, together=True)
+        opening = self.opener.find(task, left, pins, caps.new, together=True)
         if opening is not None and min(opening.pods, left) > most:
             yield 1
             return self._execute(task, opening, min(opening.pods, left), pins, count=1)
@@ -264,6 +281,11 @@ class Engine:
         return most
 
     # -- open nodes ----------------------------------------------------------------------------
+
+    def fill(self, task: Task, left: int) -> int:
+        """Put as many pods as go on open nodes, wherever; return how many went."""
+        caps = self.counts.host_caps(task.ties, self.nodes.count)
+        return self._fill(task, left, self.pins(task), caps)
 
     def _fill(self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps) -> int:
         """Put as many pods as go on open nodes; return how many went."""
@@ -445,6 +467,10 @@ class Engine:
 
     # -- placing -------------------------------------------------------------------------------
 
+    def put_on(self, task: Task, columns: Columns, counts: Amounts) -> None:
+        """Put pods on nodes that have room for them."""
+        self._place(task, columns, counts, self.pins(task))
+
     def _place(self, task: Task, columns: Columns, counts: Amounts, pins: tuple[Pin, ...]) -> None:
         """Put pods on nodes, and count them."""
         if task.pod_class.shared_volumes:
@@ -508,7 +534,7 @@ class Engine:
         """Open claims for pods; return how many went there."""
         placed = 0
         while placed < left:
-            opening = self._opener.find(task, left - placed, pins, cap)
+            opening = self.opener.find(task, left - placed, pins, cap)
             if opening is None:
                 break
             placed += self._execute(task, opening, left - placed, pins, count=opening.count)
@@ -538,7 +564,7 @@ class Engine:
     def surely_opens(self, task: Task, left: int, pins: tuple[Pin, ...]) -> bool:
         """Whether there are new nodes for all that is left of a class where pins allow."""
         caps = self.counts.host_caps(task.ties, 0)
-        return caps.new > 0 and not caps.first and self._opener.surely_opens(task, left, pins)
+        return caps.new > 0 and not caps.first and self.opener.surely_opens(task, left, pins)
 
     def _loosen(self, columns: Columns, opening: Opening, pins: tuple[Pin, ...]) -> None:
         """Remember the domains that a claim could be in, although it has one for our counts."""

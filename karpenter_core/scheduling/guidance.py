@@ -46,6 +46,8 @@ class GuidanceProblem:
     """G x S: the shapes that may serve each share. The first is usually everything on all."""
     demand: Amounts
     """G x R: what the share's shapes must hold together, other pods on them not counted."""
+    load: Amounts
+    """G x R: what each node carries beside the share, on average (pods that go on every node)."""
     nodes: Amounts
     """G: how many nodes of the share's shapes there must be at least (pods that avoid each other);
     0 for no such rule."""
@@ -67,7 +69,8 @@ class Guidance:
     unit_price: Floats
     """R: what a unit of each resource is worth on the nodes of the mix, all shares counted."""
     cost_bound: float
-    """No plan costs less per hour (fees not counted); proven, whatever the solver's tolerance."""
+    """No plan costs less per hour (fees not counted); proven, whatever the solver's tolerance, as far
+    as the problem asks for nothing that a plan could do without (loads are averages)."""
 
 
 def guide(problem: GuidanceProblem) -> Guidance | None:
@@ -78,7 +81,7 @@ def guide(problem: GuidanceProblem) -> Guidance | None:
     shapes = np.lexsort([*problem.usable, *problem.room, problem.supply, problem.price])
     usable, room = problem.usable[:, shapes], np.maximum(problem.room[:, shapes], 0)
     price, upper = problem.price[shapes], problem.supply[shapes]
-    coefficients, demand, is_used = _rows(usable, room, problem.demand, problem.nodes)
+    coefficients, demand, is_used = _rows(problem, usable, room)
     costs = price + problem.fee_per_hour
     program = CoveringProgram(coefficients, demand, costs, upper)
     solution = program.solve()
@@ -104,15 +107,15 @@ def guide(problem: GuidanceProblem) -> Guidance | None:
     )
 
 
-def _rows(
-    usable: Mask, room: Amounts, demand: Amounts, nodes: Amounts
-) -> tuple[Floats, Floats, Mask]:
+def _rows(problem: GuidanceProblem, usable: Mask, room: Amounts) -> tuple[Floats, Floats, Mask]:
     """Return the rules that ask for something: a line per share and resource, then its nodes."""
-    one = np.ones((1, room.shape[1]), dtype=np.float64)
-    per_node = np.concatenate((room.astype(np.float64), one))
-    asked = np.concatenate((demand, nodes[:, None]), axis=1).astype(np.float64).ravel()
+    left = np.maximum(room[None, :, :] - problem.load[:, :, None], 0).astype(np.float64)
+    one = np.ones((len(usable), 1, room.shape[1]), dtype=np.float64)
+    per_node = np.concatenate((left, one), axis=1)
+    asked = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
+    asked = asked.astype(np.float64).ravel()
     is_used = asked > 0
-    table = (usable[:, None, :] * per_node[None, :, :]).reshape(len(asked), -1)
+    table = (usable[:, None, :] * per_node).reshape(len(asked), -1)
     return table[is_used], asked[is_used], is_used
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.api.labels import CAPACITY_TYPE, SPOT, ZONE
+from karpenter_core.api.labels import ZONE
 from karpenter_core.scheduling.bitsets import mask_of
 from karpenter_core.scheduling.guidance import GuidanceProblem, guide
 from karpenter_core.scheduling.holdings import NOTHING
@@ -203,9 +203,8 @@ def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | 
         claim = signatures.claim(signature)
         allowed = mask_of(claim.bits, size)
         prices[line, allowed] = claim.prices_and_groups[0][allowed]
-        has_spot = claim.requirements.get(CAPACITY_TYPE).has(SPOT)
-        if robust:
-            weights[line] = compiled.options.robust_price_weight if has_spot else 0.0
+        if robust and claim.buys_spot:
+            weights[line] = compiled.options.robust_price_weight
     shapes = shapes_of(
         Market(
             room=compiled.pool_free[number],
@@ -256,6 +255,9 @@ def _problem(
     nodes = np.zeros(len(shares), dtype=np.int64)
     nodes[0] = max(_least_nodes(compiled, demands) - (len(compiled.nodes) if is_bound else 0), 0)
     demand = np.stack([amount for _, amount in shares])
+    load = np.zeros_like(demand)
+    if not is_bound:
+        load[1:] = _load(compiled, demands, int(nodes[0]))
     if there is not None:
         demand = np.maximum(demand - there, 0)
     return GuidanceProblem(
@@ -264,6 +266,7 @@ def _problem(
         supply=np.full(len(price), np.inf),
         usable=np.stack([usable for usable, _ in shares]),
         demand=demand,
+        load=load,
         nodes=nodes,
         fee_per_hour=fee_per_hour,
     )
@@ -306,6 +309,19 @@ def _zonal(
     if len(offers) != 1 or not by_name:
         return []
     return [(masks[0], request // len(by_name)) for _, masks in sorted(by_name.items())]
+
+
+def _load(compiled: CompiledProblem, demands: dict[int, int], nodes: int) -> Amounts:
+    """Return what pods that avoid each other take on every node, on average."""
+    load = np.zeros(compiled.requests.shape[0], dtype=np.int64)
+    for index, count in demands.items():
+        pod_class = compiled.classes[index]
+        if nodes and any(
+            group.is_host and group.kind is not Kind.AFFINITY and group in pod_class.counted
+            for group in pod_class.rungs[0].owned
+        ):
+            load += compiled.requests[:, index] * count
+    return load // max(nodes, 1)
 
 
 def _least_nodes(compiled: CompiledProblem, demands: dict[int, int]) -> int:

@@ -32,6 +32,7 @@ _NEARLY_EQUAL: Final = 1.01
 """Prices within one percent are taken for equal; the larger machine is chosen then."""
 
 _TINY: Final = 1e-12
+_NO_COLUMNS: Final = np.empty(0, dtype=np.intp)
 
 
 class Measure(StrEnum):
@@ -61,6 +62,10 @@ class Profile:
     order: tuple[int, ...] = ()
     weights: NDArray[np.float64] | None = None
     mix: tuple[Opening, ...] = ()
+    tail: tuple[tuple[int, ...], ...] = ()
+    """Groups of classes that mix freely, to be placed last and together."""
+    pattern_units: int = 0
+    """Work units for finding patterns for each of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,13 +101,13 @@ class Opener:
         ranks = groupby(range(len(pools)), key=lambda number: pools[number].weight)
         self._ranks: Final = tuple(tuple(numbers) for _, numbers in ranks)
 
-    def open_empty(self, opening: Opening) -> None:
-        """Open claims before anything is placed, within limits and what they may hold."""
+    def open_empty(self, opening: Opening) -> Columns:
+        """Open claims before anything is on them, within limits and what they may hold."""
         engine, remaining = self._engine, self._engine.remaining[opening.pool]
         signatures = self._compiled.signatures
         signature = signatures.holding(opening.signature, opening.reservations)
         if signature == NO_MATCH or not signatures.claim(signature).bits >> opening.row & 1:
-            return
+            return _NO_COLUMNS
         count = min(opening.count, max(remaining.get(NODES, opening.count), 0))
         pool = self._compiled.pools[opening.pool]
         for name in pool.limited:
@@ -112,13 +117,14 @@ class Opener:
         if opening.reservations:
             count = min(count, engine.holdings.available(opening.reservations))
         if count <= 0:
-            return
+            return _NO_COLUMNS
         columns = engine.nodes.open(
             count, signature=signature, limit=opening.limit, row=opening.row
         )
         engine.holdings.take(columns, opening.reservations, is_empty=True)
         for name in remaining:
             remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
+        return columns
 
     def find(
         self, task: Task, left: int, pins: tuple[Pin, ...], cap: int, *, together: bool = False

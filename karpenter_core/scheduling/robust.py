@@ -62,9 +62,14 @@ def nth_cheapest(counted: Mask, prices: Floats, ranks: Sequence[int]) -> list[Fl
 
 
 def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:
-    """Blend: `weight` 0 trusts the cheapest price, 1 the n-th cheapest; inf stays inf."""
+    """Blend: `weight` 0 trusts the cheapest price, 1 the n-th cheapest; inf stays inf.
+
+    The n-th counts with twice the cheapest at most: where few types can stand in, or prices are
+    linear in size, it is a machine of quite another size, and small ones would never be bought.
+    """
     extra = np.zeros_like(cheapest)
     np.subtract(nth, cheapest, out=extra, where=np.isfinite(cheapest))
+    np.minimum(extra, cheapest, out=extra)
     blended: Floats = cheapest + weight * extra
     return blended
 

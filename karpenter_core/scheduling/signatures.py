@@ -221,17 +221,23 @@ class ClaimSignature:
         )
 
     @cached_property
+    def buys_spot(self) -> bool:
+        """Whether some of its rows are cheapest as spot."""
+        groups = self.pool.catalogue.groups
+        used = np.unique(self.prices_and_groups[1][self.rows]).tolist()
+        return any(groups[g].requirements.single_value(CAPACITY_TYPE) == SPOT for g in used)
+
+    @cached_property
     def shapes(self) -> Shapes:
         """The machines worth measuring by; their `row` is a place in `rows`."""
         options = self._options
-        has_spot = self.requirements.get(CAPACITY_TYPE).has(SPOT)
         prices = np.where(self.admissible, self.prices, inf)
         return shapes_of(
             Market(
                 room=self.free,
                 prices=prices[None, :],
                 types=self.pool.catalogue.type_numbers[self.rows],
-                robust_weight=np.array([options.robust_price_weight if has_spot else 0.0]),
+                robust_weight=np.array([options.robust_price_weight if self.buys_spot else 0.0]),
                 robust_rank=options.robust_price_rank,
                 flexibility_floor=options.flexibility_floor,
             )

@@ -30,18 +30,24 @@ def market(
         supply=np.array(supply or (inf,) * len(shapes), dtype=np.float64),
         usable=np.ones((1, len(shapes)), dtype=np.bool_),
         demand=np.array([demand], dtype=np.int64),
+        load=np.zeros((1, len(demand)), dtype=np.int64),
         nodes=np.array([nodes], dtype=np.int64),
         fee_per_hour=fee,
     )
 
 
 def with_share(
-    problem: GuidanceProblem, usable: tuple[bool, ...], demand: tuple[int, int], nodes: int = 0
+    problem: GuidanceProblem,
+    usable: tuple[bool, ...],
+    demand: tuple[int, int],
+    nodes: int = 0,
+    load: tuple[int, int] = (0, 0),
 ) -> GuidanceProblem:
     return replace(
         problem,
         usable=np.vstack((problem.usable, np.array(usable))),
         demand=np.vstack((problem.demand, np.array(demand, dtype=np.int64))),
+        load=np.vstack((problem.load, np.array(load, dtype=np.int64))),
         nodes=np.append(problem.nodes, nodes),
     )
 
@@ -154,6 +160,14 @@ def test_a_bound_from_duals_that_are_too_high_is_still_a_bound():
         bound = safe_bound(coefficients, demand, costs, upper, factor * duals)
         assert bound == pytest.approx(0.38)
         assert bound <= 0.38
+
+
+def test_a_share_has_what_is_left_beside_the_pods_that_every_node_carries():
+    """Two cores of four are taken on each node of the zone: eight cores need four nodes."""
+    problem = market((4000, 16 * GIB, 0.1), (4000, 16 * GIB, 0.2), demand=(8000, 8 * GIB))
+    guidance = guided(with_share(problem, (False, True), (8000, 8 * GIB), load=(2000, 2 * GIB)))
+
+    assert guidance.counts.tolist() == pytest.approx([0.0, 4.0])
 
 
 # -- properties --------------------------------------------------------------------------------

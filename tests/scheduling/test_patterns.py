@@ -58,6 +58,7 @@ def bound(asked: PatternProblem) -> float:
             supply=np.full(count, inf),
             usable=np.ones((1, count), dtype=np.bool_),
             demand=(asked.request * asked.count).sum(axis=1)[None],
+            load=np.zeros((1, len(asked.request)), dtype=np.int64),
             nodes=np.zeros(1, dtype=np.int64),
             fee_per_hour=0.0,
         )

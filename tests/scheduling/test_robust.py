@@ -82,7 +82,7 @@ def test_a_small_row_with_stand_ins_survives_a_larger_one_without():
 
 def test_a_bargain_that_one_type_offers_is_priced_by_its_stand_ins():
     """With a weight of a half, and the third cheapest for a yardstick."""
-    rows = ((4, 8, 0.10), (4, 8, 0.28), (4, 8, 0.30), (2, 4, 0.11), (2, 4, 0.12), (2, 4, 0.12))
+    rows = ((4, 8, 0.10), (4, 8, 0.17), (4, 8, 0.18), (2, 4, 0.11), (2, 4, 0.12), (2, 4, 0.12))
     by_room = dict(
         zip(
             (4, 2),
@@ -91,7 +91,7 @@ def test_a_bargain_that_one_type_offers_is_priced_by_its_stand_ins():
         )
     )
 
-    assert by_room == {4: pytest.approx(0.20), 2: pytest.approx(0.11)}
+    assert by_room == {4: pytest.approx(0.14), 2: pytest.approx(0.11)}
 
 
 def test_the_dearest_stand_in_counts_where_there_are_too_few():
@@ -116,10 +116,15 @@ def test_rows_of_one_type_stand_in_once_at_the_cheapest_that_holds_the_room():
 
 
 def test_what_is_not_sold_has_no_robust_price():
-    assert robust_prices(np.array([0.1, inf]), np.array([0.3, inf]), weight=0.25).tolist() == [
-        pytest.approx(0.15),
+    assert robust_prices(np.array([0.1, inf]), np.array([0.18, inf]), weight=0.25).tolist() == [
+        pytest.approx(0.12),
         inf,
     ]
+
+
+def test_a_stand_in_counts_with_twice_the_cheapest_price_at_most():
+    """It is a machine of another size, which says nothing of this one's stock."""
+    assert robust_prices(np.array([0.1]), np.array([1.5]), weight=0.5) == pytest.approx(0.15)
 
 
 def test_the_floor_gives_way_to_pods_that_few_types_hold():
@@ -167,7 +172,7 @@ def naive(market: Market, need: tuple[int, ...], domain: int) -> tuple[int, floa
         return 0, inf
     weight = float(market.robust_weight[domain])
     nth = ranked[min(market.robust_rank, len(ranked)) - 1]
-    return len(ranked), ranked[0] + weight * (nth - ranked[0])
+    return len(ranked), ranked[0] + weight * min(nth - ranked[0], ranked[0])
 
 
 @given(markets())

@@ -1,0 +1,173 @@
+"""Several plans of one problem, of which the best is taken.
+
+First-fit comes first: it is the yardstick, and what is left when nothing else is better. Then plans
+that buy room where it is cheapest, from the one that promises most:
+
+* *mixed* opens what the guidance LP would buy before anything is placed, and fills it. Best where
+  most pods are tied to domains or to nodes of their own: all of them need the same nodes.
+* *grown* opens a node when the class at hand needs one, and buys patterns for pods that mix freely.
+  Best where most do.
+
+The second of these, and further ones, are made while work units remain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from karpenter_core.scheduling.emit import finish_steps
+from karpenter_core.scheduling.engine import Engine
+from karpenter_core.scheduling.mix import find_mix, lower_bound
+from karpenter_core.scheduling.opening import Measure, Profile
+from karpenter_core.scheduling.problem import Packing
+from karpenter_core.scheduling.tail import free_groups
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.emit import FinishedPlan
+    from karpenter_core.scheduling.engine import Halt
+    from karpenter_core.scheduling.mix import Mix
+
+__all__ = ["Portfolio", "first_fit_steps", "portfolio_steps"]
+
+_FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
+
+_PATTERN_UNITS: Final = 4_000
+"""Work units for patterns; found within half of them for thousands of pods in tens of sizes."""
+
+_CAUTIOUS_SHARE: Final = 0.9
+"""What a third plan buys of the LP's mix: the rest is opened as it is needed."""
+
+_GOOD_ENOUGH: Final = 1.01
+"""Above the lower bound by no more than that, no other plan is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Portfolio:
+    """The best plan, first-fit's, and what no plan can be cheaper than (None: not known)."""
+
+    best: FinishedPlan
+    first_fit: FinishedPlan
+    lower_bound: float | None = None
+
+
+def portfolio_steps(
+    compiled: CompiledProblem, halt: Halt | None = None
+) -> Generator[int, None, Portfolio]:
+    """Make the plans of a compiled problem; yields the units of work that each step took."""
+    first_fit = yield from first_fit_steps(compiled, halt)
+    if first_fit.engine.nodes.count == len(compiled.nodes) or first_fit.engine.unreached:
+        return Portfolio(best=first_fit, first_fit=first_fit)
+    mix = find_mix(compiled, first_fit.engine)
+    yield 5
+    bound = lower_bound(compiled, first_fit.engine)
+    yield 5
+    best = first_fit
+    if compiled.options.packing is Packing.VALUE:
+        best = yield from _best_steps(compiled, mix, first_fit, bound, halt)
+    return Portfolio(best=best, first_fit=first_fit, lower_bound=bound)
+
+
+def first_fit_steps(
+    compiled: CompiledProblem, halt: Halt | None = None
+) -> Generator[int, None, FinishedPlan]:
+    """Make the first-fit plan of a compiled problem."""
+    return (yield from _plan_steps(compiled, _FIRST_FIT, halt))
+
+
+def _best_steps(
+    compiled: CompiledProblem,
+    mix: Mix | None,
+    first_fit: FinishedPlan,
+    bound: float | None,
+    halt: Halt | None,
+) -> Generator[int, None, FinishedPlan]:
+    best, budget, needed = first_fit, compiled.options.work_units, 0
+    for profile in _profiles(compiled, mix):
+        if needed > budget:
+            break
+        candidate, units = yield from _counted(_plan_steps(compiled, profile, halt))
+        if candidate.engine.unreached:
+            break
+        budget, needed = budget - needed, units
+        if candidate.is_no_worse_than(first_fit):
+            best = min(best, candidate, key=lambda plan: plan.score)
+        if bound is not None and not best.left and best.cost_per_hour <= bound * _GOOD_ENOUGH:
+            break
+    return best
+
+
+def _plan_steps(
+    compiled: CompiledProblem, profile: Profile, halt: Halt | None
+) -> Generator[int, None, FinishedPlan]:
+    engine = Engine(compiled, profile, halt)
+    yield from engine.steps()
+    return (yield from finish_steps(engine))
+
+
+def _counted(
+    steps: Generator[int, None, FinishedPlan],
+) -> Generator[int, None, tuple[FinishedPlan, int]]:
+    """Pass work on, and return how much it was in all."""
+    total = 0
+    while True:
+        try:
+            units = next(steps)
+        except StopIteration as end:
+            return end.value, total
+        total += units
+        yield units
+
+
+def _profiles(compiled: CompiledProblem, mix: Mix | None) -> tuple[Profile, ...]:
+    weights = None if mix is None else mix.weights
+    worth = np.zeros(len(compiled.classes)) if weights is None else weights @ compiled.requests
+    order = _constrained_first(compiled, worth)
+    tail = free_groups(compiled, order)
+    grown = Profile(
+        measure=Measure.PODS if mix is None else Measure.DEMAND,
+        tight=True,
+        order=order,
+        weights=weights,
+        tail=tail,
+        pattern_units=_PATTERN_UNITS,
+    )
+    if mix is None:
+        return (grown,)
+    mixed = replace(grown, mix=mix.openings(1.0))
+    cautious = replace(grown, mix=mix.openings(_CAUTIOUS_SHARE))
+    sizes = np.array([len(pod_class.members) for pod_class in compiled.classes])
+    free = sum(float(worth[index] * sizes[index]) for group in tail for index in group)
+    if 2 * free > float(worth @ sizes):
+        return (grown, mixed, cautious)
+    return (mixed, grown, cautious)
+
+
+def _constrained_first(compiled: CompiledProblem, worth: NDArray[np.float64]) -> tuple[int, ...]:
+    """Order classes: those that force nodes, those bound to domains, those to nodes, the rest.
+
+    Whatever is free can follow anything; what is bound cannot. Among equals the costliest first.
+    """
+
+    def tier(index: int) -> int:
+        for ties in compiled.ties[index]:
+            if any(g.kind is not Kind.AFFINITY and g.index in ties.grows for g in ties.host):
+                return 0
+            if ties.zonal:
+                return 1
+            if ties.host:
+                return 2
+        return 3
+
+    def key(index: int) -> tuple[int, float]:
+        return tier(index), -round(float(worth[index]), 15)
+
+    return tuple(sorted(range(len(compiled.classes)), key=key))

@@ -1,0 +1,125 @@
+"""Pods that mix freely: fill what is open with them, then buy whole nodes with whole contents.
+
+The pods of a *group* ask the same of a node and are kept apart by no topology rule, so any of them
+may share a node with any other. They come last, and what finds no room on open nodes is bought as
+patterns, which end within a few percent of the optimum where class after class ends ten above it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from karpenter_core.scheduling.patterns import PatternProblem, pattern_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from karpenter_core.scheduling.columns import Columns
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.engine import Engine, Task
+    from karpenter_core.scheduling.opening import Opening
+    from karpenter_core.scheduling.signatures import Pin
+
+__all__ = ["free_groups", "tail_steps"]
+
+_FEW_PODS: Final = 3
+"""So few are placed one by one as well as together."""
+
+
+def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of classes that mix freely, each in the order given."""
+    groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for index in order:
+        pod_class, ties = compiled.classes[index], compiled.ties[index]
+        if pod_class.blocked is not None or pod_class.shared_volumes:
+            continue
+        if any(rung.zonal or rung.host for rung in ties) or pod_class.rungs[0].ask.host_ports:
+            continue
+        key = (pod_class.rungs[0].ask.index, ties[0].counted_axes)
+        groups.setdefault(key, []).append(index)
+    return tuple(map(tuple, groups.values()))
+
+
+def tail_steps(
+    engine: Engine, group: Sequence[int], counts: list[int]
+) -> Generator[int, None, None]:
+    """Place a group; lowers `counts`, by class, by what found a place."""
+    for index in group:
+        if counts[index]:
+            engine.took(index, engine.fill(engine.task(index, 0), counts[index]), counts)
+            yield 1
+    waiting = [index for index in group if counts[index]]
+    budget = engine.profile.pattern_units
+    if budget <= 0 or sum(counts[index] for index in waiting) <= _FEW_PODS:
+        return
+    compiled, task = engine.compiled, engine.task(waiting[0], 0)
+    offer = _offer(engine, task)
+    if offer is None:
+        return
+    claim = compiled.signatures.claim(offer.asked)
+    sizes: dict[bytes, list[int]] = {}
+    for index in waiting:
+        sizes.setdefault(compiled.requests[:, index].tobytes(), []).append(index)
+    of_size = tuple(sizes.values())
+    bought = yield from pattern_steps(
+        PatternProblem(
+            request=compiled.requests[:, [members[0] for members in of_size]],
+            count=np.array([sum(counts[i] for i in members) for members in of_size]),
+            room=claim.shapes.room,
+            price=claim.shapes.robust_price + compiled.options.node_fee_per_hour,
+        ),
+        budget=budget,
+    )
+    patterns = () if bought is None else bought.patterns
+    nodes = sum(pattern.nodes for pattern in patterns)
+    if not compiled.pools[offer.pool].is_ample(engine.remaining[offer.pool], nodes):
+        return
+    for pattern in patterns:
+        place = int(claim.shapes.row[pattern.shape])
+        columns = _open(engine, offer, engine.pins(task), place, pattern.nodes)
+        for members, pods in zip(of_size, pattern.content.tolist(), strict=True):
+            _deal(engine, members, counts, columns, pods)
+        yield 1
+
+
+def _deal(
+    engine: Engine, members: Sequence[int], counts: list[int], columns: Columns, pods: int
+) -> None:
+    """Put pods of one size, of whichever class, on each of some nodes."""
+    due = np.full(len(columns), pods, dtype=np.int64)
+    for index in members:
+        total = np.cumsum(due)
+        given = np.diff(np.minimum(total, counts[index]), prepend=0)
+        held = np.flatnonzero(given)
+        if len(held):
+            engine.put_on(engine.task(index, 0), columns[held], given[held])
+            engine.took(index, int(given.sum()), counts)
+            due -= given
+
+
+def _offer(engine: Engine, task: Task) -> Opening | None:
+    """Return what would be opened for a class, if any number of it can be had."""
+    found = engine.opener.find(task, 1, engine.pins(task), 1)
+    if found is None or found.reservations or engine.compiled.pools[found.pool].reservations:
+        return None
+    return None if engine.compiled.signatures.claim(found.asked).has_min_values else found
+
+
+def _open(engine: Engine, offer: Opening, pins: tuple[Pin, ...], place: int, nodes: int) -> Columns:
+    """Open claims that are measured by another of their rows, where that is cheapest."""
+    compiled = engine.compiled
+    claim = compiled.signatures.claim(offer.asked)
+    row = int(claim.rows[place])
+    signature = compiled.signatures.settled(offer.asked, pins, row)
+    opening = replace(
+        offer,
+        count=nodes,
+        signature=signature,
+        limit=claim.free[:, place],
+        row=row,
+        charge=compiled.pools[offer.pool].largest,
+    )
+    return engine.opener.open_empty(opening)
