@@ -1,0 +1,293 @@
+"""The cluster as what-ifs see it: every node with the pods that could leave it, as integers.
+
+Compiled once with every pod that may ever have to move, so that all classes and groups are known;
+kept up to date node by node. A node has a *slot* for life. What pods add to the counts is kept for
+each node, so that a node can leave with one look.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.scheduling.classes import pod_order
+from karpenter_core.scheduling.domains import (
+    counting_groups,
+    counts_on,
+    domains_of,
+    known_domains,
+)
+from karpenter_core.scheduling.topology import Kind
+from karpenter_core.scheduling.whatif_takers import Takers, class_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.api.records import PodShape, PodView, Resources
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
+    from karpenter_core.scheduling.signatures import NodeSignature
+    from karpenter_core.scheduling.topology import Group
+
+__all__ = ["Base", "Effects", "Place"]
+
+_MOST_SHAPES: Final = 100_000
+"""Shapes whose groups are remembered."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """What pods add to the counts: by group on their node, by cell in their domains."""
+
+    host: dict[int, int] = field(default_factory=dict[int, int])
+    cells: dict[int, int] = field(default_factory=dict[int, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Place:
+    """One node: what is free on it, and the pods that leave with it, by class.
+
+    `movers` are in the order in which the solver places them.
+    """
+
+    node: ExistingNode
+    signature: int
+    free: list[int]
+    movers: tuple[tuple[int, tuple[PodView, ...]], ...]
+    staying: Effects
+    moving: Effects
+
+
+@final
+class Base:
+    """All nodes of a compiled problem whose pods are `movable` (UIDs), with every count."""
+
+    def __init__(
+        self,
+        compiled: CompiledProblem,
+        movable: Mapping[str, Collection[str]],
+        volumes: Mapping[str, PodVolumes],
+        usage: Mapping[str, Resources],
+    ) -> None:
+        self.compiled: Final = compiled
+        self.slots: Final = dict[str, int]()
+        """Slots by the names of nodes."""
+        self.places: Final = dict[int, Place]()
+        self.host: Final = dict[int, dict[int, int]]()
+        """Pods counted by each host name group, by slot."""
+        self.plans: Final = tuple(class_plan(compiled, n) for n in range(len(compiled.classes)))
+        self.takers: Final = Takers(compiled, self.plans, self.host)
+        self.offsets: Final = list[int]()
+        """Where the cells (group row times domains) of each axis begin."""
+        self.made: Final = self._lay_out_cells()
+        """Which cells' domains are known because pools make machines there."""
+        self.cells: Final = array("q", bytes(8 * len(self.made)))
+        """Pods counted in each cell."""
+        self.witnesses: Final = dict[int, int]()
+        """Nodes that make any other cell's domain known."""
+        self._usage: Final = {pool: dict(amounts) for pool, amounts in usage.items()}
+        self.freed: dict[str, dict[str, int]] = {}
+        """How much less of the limits of pools is used than when this was compiled."""
+        self._volumes: Final = volumes
+        self._numbers: Final = {id(c): number for number, c in enumerate(compiled.classes)}
+        self._class_of: Final = {
+            pod.uid: number for number, c in enumerate(compiled.classes) for pod in c.members
+        }
+        self._groups_of: Final = dict[int, "tuple[PodShape, tuple[Group, ...]]"]()
+        self._axes: Final = {axis.key: axis.number for axis in compiled.axes}
+        self._cells_of: Final = dict[tuple[int, int], "tuple[int, ...] | None"]()
+        self._witnessed: Final = dict[int, tuple[int, ...]]()
+        self._spare: Final = list[int]()
+        for node in compiled.nodes:
+            self.put(node, movable.get(node.name, ()))
+
+    def _lay_out_cells(self) -> bytes:
+        known: list[NDArray[np.bool_]] = []
+        total = 0
+        for axis in self.compiled.axes:
+            self.offsets.append(total)
+            total += len(axis.groups) * len(axis.names)
+            nothing = np.empty(0, dtype=np.int64)
+            known.append(known_domains(axis, (), self.compiled.signatures, nothing).ravel())
+        return np.concatenate(known).tobytes() if known else b""
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def put(self, node: ExistingNode, uids: Collection[str]) -> bool:
+        """Add a node, or replace what is known of it.
+
+        False when that takes compiling anew: its labels, or pods on it, are of a kind not seen yet.
+        """
+        place = self._read(node, frozenset(uids))
+        if place is None:
+            return False
+        slot = self.slots.get(node.name)
+        if slot is None:
+            slot = self._spare.pop() if self._spare else len(self.slots)
+            self.slots[node.name] = slot
+        else:
+            self._count(slot, self.places[slot], -1)
+        self.places[slot] = place
+        self.takers.put(slot, (not node.initialized, node.name), place.signature, place.free)
+        self._count(slot, place, 1)
+        return True
+
+    def drop(self, name: str) -> None:
+        """Forget a node."""
+        slot = self.slots.pop(name)
+        self._count(slot, self.places.pop(slot), -1)
+        self.takers.drop(slot)
+        self._spare.append(slot)
+
+    def bar(self, names: Iterable[str]) -> None:
+        """Let no pods go to these nodes, and to any other again."""
+        self.takers.bar(frozenset(self.slots[name] for name in names if name in self.slots))
+
+    def usage_differs(self, usage: Mapping[str, Resources]) -> None:
+        """Tell what the nodes of every pool hold now."""
+        self.freed = {}
+        for pool in usage.keys() | self._usage.keys():
+            now, before = usage.get(pool, {}), self._usage.get(pool, {})
+            self.freed[pool] = {
+                name: before.get(name, 0) - now.get(name, 0) for name in now.keys() | before.keys()
+            }
+
+    def _read(self, node: ExistingNode, uids: frozenset[str]) -> Place | None:
+        compiled = self.compiled
+        described = compiled.reader.signature(node)
+        if not self._knows(described):
+            return None
+        signature = compiled.signatures.of_node(described)
+        effects = {True: Effects(), False: Effects()}
+        movers: dict[int, list[PodView]] = {}
+        for pod in node.pods:
+            groups, moves = self._groups(pod.shape), pod.uid in uids
+            number = self.class_number(pod) if moves else -1
+            if groups is None or number is None:
+                return None
+            if moves:
+                movers.setdefault(number, []).append(pod)
+            self._add(effects[moves], groups, pod, signature)
+        return Place(
+            node=node,
+            signature=signature,
+            free=compiled.reader.free(node, compiled.resources),
+            movers=self.work(movers.items()),
+            staying=effects[False],
+            moving=effects[True],
+        )
+
+    def _knows(self, described: NodeSignature) -> bool:
+        values = (
+            (axis, described.requirements.single_value(axis.key)) for axis in self.compiled.axes
+        )
+        return all(not value or value in axis.index for axis, value in values)
+
+    def work(
+        self, movers: Iterable[tuple[int, Sequence[PodView]]]
+    ) -> tuple[tuple[int, tuple[PodView, ...]], ...]:
+        """Sort pods of classes as the solver does: large ones first, then by their oldest."""
+        pods = [(number, tuple(sorted(members, key=pod_order))) for number, members in movers]
+        pods.sort(key=lambda work: (self.plans[work[0]].rank, pod_order(work[1][0])))
+        return tuple(pods)
+
+    def class_number(self, pod: PodView) -> int | None:
+        """Return the class of a pod; None when it has none yet.
+
+        Nor can it be told of a new pod with volumes, which others may share.
+        """
+        number = self._class_of.get(pod.uid)
+        if number is None:
+            volumes = self._volumes.get(pod.uid)
+            if volumes is not None and volumes.attached:
+                return None
+            found = self.compiled.index.find(pod.shape, volumes)
+            if found is not None:
+                number = self._numbers[id(found)]
+        return number
+
+    def _groups(self, shape: PodShape) -> tuple[Group, ...] | None:
+        known = self._groups_of.get(id(shape))
+        if known is None:
+            groups = self.compiled.index.groups
+            before = len(groups.all)
+            counting = counting_groups(groups, shape)
+            if len(groups.all) != before:
+                return None
+            if len(self._groups_of) >= _MOST_SHAPES:
+                self._groups_of.clear()
+            known = self._groups_of[id(shape)] = (shape, counting)
+        return known[1]
+
+    # -- counts --------------------------------------------------------------------------------
+
+    def cells_of(self, group: Group, signature: int) -> tuple[int, ...] | None:
+        """Return the cells in which a group counts a pod on a node; None: it does not count it.
+
+        A host name group has no cells.
+        """
+        key = (group.index, signature)
+        if key not in self._cells_of:
+            self._cells_of[key] = self._find_cells(group, signature)
+        return self._cells_of[key]
+
+    def _find_cells(self, group: Group, signature: int) -> tuple[int, ...] | None:
+        signatures = self.compiled.signatures
+        if not counts_on(group, signature, signatures):
+            return None
+        if group.is_host:
+            return ()
+        number = self._axes[group.key]
+        start = self.cell(number, group, 0)
+        return tuple(start + d for d in domains_of(group, number, signature, signatures))
+
+    def cell(self, axis: int, group: Group, domain: int) -> int:
+        """Return the cell of a group in a domain."""
+        return self.offsets[axis] + group.row * len(self.compiled.axes[axis].names) + domain
+
+    def _add(self, effects: Effects, groups: Sequence[Group], pod: PodView, signature: int) -> None:
+        """Count a pod that runs, as a pass does."""
+        for group in () if pod.is_terminal else groups:
+            cells = self.cells_of(group, signature)
+            if cells is None or (pod.is_terminating and group.kind is not Kind.INVERSE):
+                continue
+            if group.is_host:
+                effects.host[group.index] = effects.host.get(group.index, 0) + 1
+            for cell in cells:
+                effects.cells[cell] = effects.cells.get(cell, 0) + 1
+
+    def _count(self, slot: int, place: Place, sign: int) -> None:
+        for effects in (place.staying, place.moving):
+            for group, count in effects.host.items():
+                row = self.host.setdefault(group, {})
+                row[slot] = row.get(slot, 0) + sign * count
+                if not row[slot]:
+                    del row[slot]
+            for cell, count in effects.cells.items():
+                self.cells[cell] += sign * count
+        for cell in self.witnessed(place):
+            self.witnesses[cell] = self.witnesses.get(cell, 0) + sign
+
+    def witnessed(self, place: Place) -> tuple[int, ...]:
+        """Return the cells whose domain is known through nodes alone, this one among them."""
+        if place.node.closed or place.node.requirements is not None:
+            return ()
+        known = self._witnessed.get(place.signature)
+        if known is None:
+            known = self._witnessed[place.signature] = self._find_witnessed(place.signature)
+        return known
+
+    def _find_witnessed(self, signature: int) -> tuple[int, ...]:
+        cells: list[int] = []
+        for axis in self.compiled.axes:
+            domain = self.compiled.signatures.domain(axis.number, signature)
+            for group in axis.groups if domain >= 0 else ():
+                cell = self.cell(axis.number, group, domain)
+                if not self.made[cell] and counts_on(group, signature, self.compiled.signatures):
+                    cells.append(cell)
+        return tuple(cells)

@@ -1,0 +1,214 @@
+"""The solver's own engine, for what a walk over the nodes cannot decide: new claims, and the rest.
+
+It is asked with a small problem: the classes that are left, and of the nodes only those with room
+for any of them. Everything else of the compiled problem is shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+import numpy as np
+
+from karpenter_core.scheduling.domains import FirstCounts
+from karpenter_core.scheduling.emit import emit_steps, place_steps
+from karpenter_core.scheduling.portfolio import first_fit_steps, portfolio_steps
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.emit import FinishedPlan
+    from karpenter_core.scheduling.problem import PlannedNodeClaim
+    from karpenter_core.scheduling.whatif_base import Base
+    from karpenter_core.scheduling.whatif_overlay import Overlay
+    from karpenter_core.scheduling.whatif_walk import Work
+
+__all__ = ["Outlook", "best_outlook", "first_outlook", "run"]
+
+_Result = TypeVar("_Result")
+
+
+def run(steps: Generator[int, None, _Result]) -> _Result:
+    """Run steps to their end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Question:
+    """A small problem: `classes` and `slots` say what its classes and nodes are in the base."""
+
+    compiled: CompiledProblem
+    classes: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+@final
+class Outlook:
+    """What the engine says: where pods go on nodes, the claims to open, the pods that are left."""
+
+    def __init__(self, question: _Question, plan: FinishedPlan) -> None:
+        self._question: Final = question
+        self._plan: Final = plan
+        self._placement: Final = run(place_steps(plan))
+        self.cost_per_hour: Final = plan.cost_per_hour
+        self.claims: Final = len(plan.machines)
+        """How many."""
+        self.left: Final = tuple(
+            pod for _, pods in sorted(self._placement.left.items()) for pod in pods
+        )
+
+    @property
+    def sequence(self) -> tuple[str, ...]:
+        """UIDs in the order of placing."""
+        return tuple(self._placement.sequence)
+
+    def moves(self) -> list[tuple[int, int, tuple[PodView, ...]]]:
+        """Return what goes to nodes: class, slot, pods."""
+        existing = len(self._question.slots)
+        members = [iter(c.members) for c in self._question.compiled.classes]
+        moves: list[tuple[int, int, tuple[PodView, ...]]] = []
+        for index, columns, counts in self._plan.engine.nodes.log:
+            where: list[int] = columns.tolist()
+            for column, count in zip(where, counts.tolist(), strict=True):
+                pods = tuple(next(members[index]) for _ in range(count))
+                if column < existing:
+                    moves.append(
+                        (self._question.classes[index], self._question.slots[column], pods)
+                    )
+        return moves
+
+    def changed(self) -> dict[int, tuple[list[int], int]]:
+        """Return what is then free on nodes, and their signatures, by slot."""
+        nodes = self._plan.engine.nodes
+        used = np.flatnonzero(nodes.used[:, : nodes.existing].any(axis=0))
+        return {
+            self._question.slots[column]: (
+                nodes.free[:, column].tolist(),
+                int(nodes.signature[column]),
+            )
+            for column in used.tolist()
+        }
+
+    def planned(self) -> tuple[PlannedNodeClaim, ...]:
+        """Write the claims down."""
+        return run(emit_steps(self._plan, self._placement))
+
+
+def first_outlook(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) -> Outlook:
+    """Place pods as the first-fit plan does; without `nodes` on new claims only."""
+    question = _ask(base, overlay, works, nodes=nodes)
+    return Outlook(question, run(first_fit_steps(question.compiled)))
+
+
+def best_outlook(base: Base, overlay: Overlay, works: Sequence[Work]) -> Outlook:
+    """Place pods as the best of the solver's plans does."""
+    question = _ask(base, overlay, works, nodes=True)
+    return Outlook(question, run(portfolio_steps(question.compiled)).best)
+
+
+def _ask(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) -> _Question:
+    compiled = base.compiled
+    numbers = [number for number, _ in works]
+    requests = compiled.requests[:, numbers]
+    ties = tuple(compiled.ties[number] for number in numbers)
+    host = {group.index: group for rungs in ties for rung in rungs for group in rung.host}
+    counts = {index: overlay.host_counts(index) for index in host}
+    slots = np.empty(0, dtype=np.int64)
+    free = np.empty((len(compiled.resources), 0), dtype=np.int64)
+    if nodes:
+        near = {
+            slot
+            for index, group in host.items()
+            if group.kind is Kind.AFFINITY
+            for slot in counts[index]
+        }
+        slots, free = _columns(base, overlay, requests, near)
+    chosen: list[int] = slots.tolist()
+    signatures = base.takers.signature[slots]
+    for slot, signature in overlay.signatures.items():
+        signatures[slots == slot] = signature
+    freed = overlay.freed()
+    return _Question(
+        classes=tuple(numbers),
+        slots=tuple(chosen),
+        compiled=replace(
+            compiled,
+            classes=tuple(
+                replace(compiled.classes[number], members=list(pods)) for number, pods in works
+            ),
+            requests=requests,
+            ties=ties,
+            pools=tuple(
+                pool.with_more(freed[pool.name]) if pool.limits and pool.name in freed else pool
+                for pool in compiled.pools
+            ),
+            nodes=tuple(overlay.node(slot) for slot in chosen),
+            node_free=free,
+            node_signatures=signatures,
+            first_counts=FirstCounts(
+                known=_known(base, overlay),
+                zonal=_zonal(base, overlay),
+                host={
+                    index: np.array([row.get(slot, 0) for slot in chosen], dtype=np.int64)
+                    for index, row in counts.items()
+                    if row
+                },
+            ),
+        ),
+    )
+
+
+def _columns(
+    base: Base, overlay: Overlay, requests: Amounts, near: set[int]
+) -> tuple[Amounts, Amounts]:
+    """Return the nodes that may take anything, in their order, and what is free on each.
+
+    Beside them those `near` which some pods want to be, even if nothing fits there.
+    """
+    order = base.takers.order
+    free = base.takers.free[:, order]
+    if overlay.free:
+        columns = base.takers.positions(overlay.free)
+        free[:, columns] = np.array(list(overlay.free.values()), dtype=np.int64).T
+    free[:, base.takers.positions((*overlay.removed, *base.takers.barred))] = -1
+    may: NDArray[np.bool_] = (free >= requests.min(axis=1)[:, None]).all(axis=0)
+    if near:
+        may |= np.isin(order, sorted(near))
+    return order[may], free[:, may]
+
+
+def _zonal(base: Base, overlay: Overlay) -> tuple[Amounts, ...]:
+    cells = np.frombuffer(base.cells, dtype=np.int64).copy()
+    for cell, difference in overlay.cells.items():
+        cells[cell] += difference
+    return tuple(_by_axis(base, cells))
+
+
+def _known(base: Base, overlay: Overlay) -> tuple[NDArray[np.bool_], ...]:
+    known = np.frombuffer(base.made, dtype=np.bool_).copy()
+    for cell, witnesses in base.witnesses.items():
+        known[cell] = witnesses > 0
+    for cell, is_known in overlay.known.items():
+        known[cell] = is_known
+    return tuple(_by_axis(base, known))
+
+
+_Kind = TypeVar("_Kind", bound=np.generic)
+
+
+def _by_axis(base: Base, cells: NDArray[_Kind]) -> Generator[NDArray[_Kind], None, None]:
+    for axis, start in zip(base.compiled.axes, base.offsets, strict=True):
+        size = len(axis.groups) * len(axis.names)
+        yield cells[start : start + size].reshape(len(axis.groups), len(axis.names))

@@ -1,0 +1,173 @@
+"""What a what-if changes, beside the base: nothing is copied, and everything can be undone.
+
+An overlay says what differs: nodes that are gone, room that is taken, counts. Every change is noted
+in a journal, so that going back is as cheap as what was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from karpenter_core.api.labels import NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.api.records import PodView, Resources
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
+    from karpenter_core.scheduling.topology import Group
+    from karpenter_core.scheduling.whatif_base import Base
+
+__all__ = ["Overlay"]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_ABSENT: Final = object()
+
+
+@final
+class Overlay:
+    """Differences from a base. Only `undo` may take anything back."""
+
+    def __init__(self, base: Base) -> None:
+        self.base: Final = base
+        self.removed: Final = dict[int, bool]()
+        """Slots of the nodes that are gone; their pods that stay still count."""
+        self.free: Final = dict[int, list[int]]()
+        """What is left on nodes where pods were put."""
+        self.cells: Final = dict[int, int]()
+        """By how much the count of a cell differs."""
+        self.host: Final = dict[tuple[int, int], int]()
+        """By how much the count of a group on a slot differs."""
+        self.known: Final = dict[int, bool]()
+        """Cells whose domains have become known, or unknown."""
+        self.guests: Final = dict[int, "tuple[tuple[int, tuple[PodView, ...]], ...]"]()
+        """Pods that were put on nodes, by class."""
+        self.signatures: Final = dict[int, int]()
+        self.nodes: Final = dict[int, "ExistingNode"]()
+        """Nodes that have other volumes now."""
+        self._witnesses: Final = dict[int, int]()
+        self._journal: Final = list[tuple[dict[object, object], object, object]]()
+
+    def mark(self) -> int:
+        """Return the point to which `undo` goes back."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take back everything since a mark."""
+        journal = self._journal
+        while len(journal) > mark:
+            table, key, value = journal.pop()
+            if value is _ABSENT:
+                del table[key]
+            else:
+                table[key] = value
+
+    def _set(self, table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+        self._journal.append((table, key, table.get(key, _ABSENT)))  # pyright: ignore[reportArgumentType] - tables of all kinds
+        table[key] = value
+
+    # -- changes -------------------------------------------------------------------------------
+
+    def remove(self, slot: int) -> None:
+        """Take a node away, with all pods that would leave it."""
+        base, cells = self.base, self.cells
+        place = base.places[slot]
+        self._set(self.removed, slot, value=True)
+        for cell, count in place.moving.cells.items():
+            self._set(cells, cell, cells.get(cell, 0) - count)
+        for number, pods in self.guests.get(slot, ()):
+            signature = self.signature(slot)
+            for group in base.plans[number].counted:
+                for cell in base.cells_of(group, signature) or ():
+                    self._set(cells, cell, cells.get(cell, 0) - len(pods))
+        for cell in base.witnessed(place):
+            fewer = self._witnesses.get(cell, 0) - 1
+            self._set(self._witnesses, cell, fewer)
+            if not base.witnesses[cell] + fewer:
+                self._set(self.known, cell, value=False)
+
+    def put(self, slot: int, number: int, pods: tuple[PodView, ...], free: list[int]) -> None:
+        """Put pods of a class on a node, which then has so much free."""
+        base, signature, count = self.base, self.signature(slot), len(pods)
+        self._set(self.free, slot, free)
+        self._set(self.guests, slot, (*self.guests.get(slot, ()), (number, pods)))
+        for group in base.plans[number].counted:
+            cells = base.cells_of(group, signature)
+            if cells is None:
+                continue
+            if group.is_host:
+                key = (group.index, slot)
+                self._set(self.host, key, self.host.get(key, 0) + count)
+            for cell in cells:
+                self._set(self.cells, cell, self.cells.get(cell, 0) + count)
+                if not self.is_known(cell):
+                    self._set(self.known, cell, value=True)
+
+    def become(self, slot: int, signature: int) -> None:
+        """Give a node the signature that it has with the pods that joined."""
+        if signature != self.signature(slot):
+            self._set(self.signatures, slot, signature)
+
+    def attach(self, slot: int, asked: Iterable[PodVolumes]) -> None:
+        """Give a node the volumes of pods that joined."""
+        node = self.node(slot)
+        volumes = dict(node.volumes)
+        for one in asked:
+            for driver, claims in one.attached.items():
+                volumes[driver] = volumes.get(driver, frozenset()) | claims
+        self._set(self.nodes, slot, replace(node, volumes=volumes))
+
+    # -- what there is now ---------------------------------------------------------------------
+
+    def node(self, slot: int) -> ExistingNode:
+        """Return a node with its volumes."""
+        return self.nodes.get(slot) or self.base.places[slot].node
+
+    def signature(self, slot: int) -> int:
+        """Return the signature of a node."""
+        known = self.signatures.get(slot)
+        return self.base.places[slot].signature if known is None else known
+
+    def room(self, slot: int) -> list[int]:
+        """Return what is free on a node."""
+        return self.free.get(slot) or self.base.places[slot].free
+
+    def is_known(self, cell: int) -> bool:
+        """Whether the domain of a cell is known to its group."""
+        known = self.known.get(cell)
+        if known is None:
+            known = bool(self.base.made[cell]) or self.base.witnesses.get(cell, 0) > 0
+        return known
+
+    def counts(self, axis: int, group: Group) -> list[int]:
+        """Return how many pods a group counts in each domain."""
+        start = self.base.cell(axis, group, 0)
+        end = start + len(self.base.compiled.axes[axis].names)
+        found = self.base.cells[start:end].tolist()
+        if self.cells:
+            for cell in range(start, end):
+                if cell in self.cells:
+                    found[cell - start] += self.cells[cell]
+        return found
+
+    def host_counts(self, group: int) -> dict[int, int]:
+        """Return how many pods a host name group counts, by slot; removed nodes keep who stays."""
+        counts = dict(self.base.host.get(group, {}))
+        for (index, slot), count in self.host.items():
+            if index == group:
+                counts[slot] = counts.get(slot, 0) + count
+        for slot in self.removed:
+            counts[slot] = self.base.places[slot].staying.host.get(group, 0)
+        return counts
+
+    def freed(self) -> Mapping[str, Resources]:
+        """Return what the nodes that are gone leave of the limits of their pools."""
+        freed = {pool: dict(amounts) for pool, amounts in self.base.freed.items()}
+        for slot in self.removed:
+            node = self.base.places[slot].node
+            of_pool = freed.setdefault(node.pool, {})
+            for name, amount in (*node.capacity.items(), (NODES, 1)):
+                of_pool[name] = of_pool.get(name, 0) + amount
+        return freed

@@ -1,0 +1,232 @@
+"""One what-if: nodes go, their pods look for places, and the verdict on that."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.scheduling.problem import Packing
+from karpenter_core.scheduling.whatif_engine import best_outlook, first_outlook
+from karpenter_core.scheduling.whatif_walk import Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.problem import PlannedNodeClaim, PodVolumes
+    from karpenter_core.scheduling.whatif_bounds import Bounds
+    from karpenter_core.scheduling.whatif_engine import Outlook
+    from karpenter_core.scheduling.whatif_overlay import Overlay
+    from karpenter_core.scheduling.whatif_walk import Work
+
+__all__ = ["Outcome", "Question", "Verdict"]
+
+
+class Outcome(StrEnum):
+    """What comes of taking nodes away."""
+
+    FITS = "fits"
+    """All pods find places on nodes that stay."""
+    CLAIMS = "claims"
+    """They do with the new claims."""
+    LEFT = "left"
+    """Some pods find no place at all."""
+    TOO_MANY = "too-many"
+    """It would take more new claims than allowed."""
+    TOO_DEAR = "too-dear"
+    """New claims would cost as much as the limit, or more."""
+
+
+@final
+class Verdict:
+    """What comes of taking nodes away; `removed` are their names, as asked.
+
+    `placements` are the pods that go to nodes that stay, by name, in the order of placing;
+    `claims` hold the others, at `cost_per_hour`. `left` are pods without a place. A refusal has
+    only what it took to find it.
+    """
+
+    def __init__(
+        self,
+        removed: tuple[str, ...],
+        outcome: Outcome,
+        placements: tuple[tuple[str, tuple[PodView, ...]], ...] = (),
+        outlook: Outlook | None = None,
+    ) -> None:
+        self.removed: Final = removed
+        self.outcome: Final = outcome
+        self.placements: Final = placements
+        self._outlook: Final = outlook
+        self.cost_per_hour: Final = 0.0 if outlook is None else outlook.cost_per_hour
+        self.left: Final = () if outlook is None else outlook.left
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing new is needed."""
+        return self.outcome is Outcome.FITS
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether all pods find places, perhaps on new claims within the limits."""
+        return self.outcome in {Outcome.FITS, Outcome.CLAIMS}
+
+    @cached_property
+    def claims(self) -> tuple[PlannedNodeClaim, ...]:
+        """The new claims, with the instance types each may become, cheapest first."""
+        return () if self._outlook is None else self._outlook.planned()
+
+    @property
+    def moves(self) -> dict[str, tuple[PodView, ...]]:
+        """The pods that each node gets."""
+        moves: dict[str, tuple[PodView, ...]] = {}
+        for name, pods in self.placements:
+            moves[name] = (*moves.get(name, ()), *pods)
+        return moves
+
+    @property
+    def sequence(self) -> tuple[str, ...]:
+        """UIDs of all placed pods, in an order in which each passes the scheduler's filters."""
+        if self._outlook is None:
+            return tuple(pod.uid for _, pods in self.placements for pod in pods)
+        walked = len(self.placements) - len(self._outlook.moves())
+        first = (pod.uid for _, pods in self.placements[:walked] for pod in pods)
+        return (*first, *self._outlook.sequence)
+
+
+@final
+class Question:
+    """Asks what comes of taking `slots` away; `answer` leaves the overlay changed.
+
+    `works` are pods that look for places beside those of the nodes.
+    """
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        bounds: Bounds,
+        slots: Sequence[int],
+        *,
+        below_price: float = inf,
+        most_claims: int | None = None,
+        works: Iterable[Work] = (),
+    ) -> None:
+        self._overlay: Final = overlay
+        self._base: Final = overlay.base
+        self._bounds: Final = bounds
+        self._slots: Final = slots
+        self._below: Final = below_price
+        self._most: Final = most_claims
+        self._works: Final = self._collect(works)
+        self._kept: Outlook | None = None
+
+    def _collect(self, works: Iterable[Work]) -> tuple[Work, ...]:
+        places, guests = self._base.places, self._overlay.guests
+        found = [*works]
+        for slot in self._slots:
+            found += places[slot].movers
+            if slot in guests:
+                found += guests[slot]
+        if len(self._slots) == 1 and len(found) == len(places[self._slots[0]].movers):
+            return places[self._slots[0]].movers
+        members: dict[int, list[PodView]] = {}
+        for number, pods in found:
+            members.setdefault(number, []).extend(pods)
+        return self._base.work(members.items())
+
+    def answer(self) -> Verdict:
+        """Place the pods: first on nodes, then on what the engine opens."""
+        overlay = self._overlay
+        for slot in self._slots:
+            overlay.remove(slot)
+        mark = overlay.mark()
+        walk = Walk(self._base, overlay)
+        walk.place(self._works)
+        if not walk.left and not walk.rest:
+            return self._verdict(Outcome.FITS, walk.moves, None)
+        refusal = self._refusal(walk.left)
+        if refusal is not None:
+            return self._verdict(refusal, walk.moves, None)
+        found = first_outlook(self._base, overlay, (*walk.left, *walk.rest), nodes=bool(walk.rest))
+        outcome = self._judge(found)
+        if self._may_be_better(found, outcome):
+            overlay.undo(mark)
+            best = best_outlook(self._base, overlay, self._works)
+            if self._rank(best) < self._rank(found):
+                self._kept = best
+                return self._verdict(self._judge(best), (), best)
+            walk = Walk(self._base, overlay)
+            walk.place(self._works)
+        self._kept = found
+        return self._verdict(outcome, walk.moves, found)
+
+    def _verdict(
+        self,
+        outcome: Outcome,
+        walked: Sequence[tuple[int, int, tuple[PodView, ...]]],
+        outlook: Outlook | None,
+    ) -> Verdict:
+        places = self._base.places
+        moves = walked if outlook is None else (*walked, *outlook.moves())
+        return Verdict(
+            tuple(places[slot].node.name for slot in self._slots),
+            outcome,
+            tuple((places[slot].node.name, pods) for _, slot, pods in moves),
+            outlook,
+        )
+
+    def _refusal(self, left: Sequence[Work]) -> Outcome | None:
+        """Say why to look no further: pods that fit on no node need machines for all of them."""
+        if not left or (self._most is None and self._below == inf):
+            return None
+        if self._most == 0:
+            return Outcome.TOO_MANY
+        numbers = [number for number, _ in left]
+        counts = np.array([len(pods) for _, pods in left], dtype=np.int64)
+        amounts = self._base.compiled.requests[:, numbers] @ counts
+        if self._most == 1:
+            price = self._bounds.of_one(amounts)
+            if price == inf:
+                return Outcome.TOO_MANY
+            return Outcome.TOO_DEAR if price >= self._below else None
+        floor = self._bounds.of_any(amounts)
+        return Outcome.TOO_DEAR if self._below <= floor < inf else None
+
+    def _judge(self, found: Outlook) -> Outcome:
+        if found.left:
+            return Outcome.LEFT
+        if not found.claims:
+            return Outcome.FITS
+        if self._most is not None and found.claims > self._most:
+            return Outcome.TOO_MANY
+        return Outcome.TOO_DEAR if found.cost_per_hour >= self._below else Outcome.CLAIMS
+
+    def _may_be_better(self, found: Outlook, outcome: Outcome) -> bool:
+        """Whether to make the other plans: they are, like in a pass, when something is bought."""
+        if self._base.compiled.options.packing is not Packing.VALUE or not found.claims:
+            return False
+        if self._most is None or self._most > 1:
+            return True
+        return self._most == 1 and outcome is not Outcome.CLAIMS
+
+    def _rank(self, found: Outlook) -> tuple[bool, int, float]:
+        """Sort answers: those within the limits, then fewest pods left, then cheapest."""
+        fee = self._base.compiled.options.node_fee_per_hour
+        refused = self._judge(found) not in {Outcome.FITS, Outcome.CLAIMS}
+        return (refused, len(found.left), round(found.cost_per_hour + fee * found.claims, 9))
+
+    def keep(self, volumes: Mapping[str, PodVolumes]) -> None:
+        """Put what the engine placed on nodes into the overlay too."""
+        if self._kept is None:
+            return
+        changed = self._kept.changed()
+        for number, slot, pods in self._kept.moves():
+            free, signature = changed[slot]
+            self._overlay.become(slot, signature)
+            self._overlay.put(slot, number, pods, free)
+            asked = [volumes[pod.uid] for pod in pods if pod.uid in volumes]
+            if asked:
+                self._overlay.attach(slot, asked)

@@ -1,0 +1,277 @@
+"""Which nodes take one more pod of a class: remembered, and mended when a node among them changes."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.api.labels import CPU, MEMORY
+from karpenter_core.scheduling.signatures import NO_MATCH
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.topology import Group
+
+__all__ = ["ClassPlan", "Takers", "class_plan"]
+
+_MOST_CHANGES: Final = 64
+"""Changed nodes that a remembered list is mended for; after more it is made anew."""
+
+_LONGEST_LOG: Final = 1_000_000
+"""Changes after which everything is forgotten instead of noting more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HostRule:
+    """A host name group that restricts a class; `most` pods may be counted where one more goes."""
+
+    group: int
+    grows: bool
+    """Whether every pod of the class is counted itself."""
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ZonalRules:
+    """The groups over one axis that restrict a class, and whether each grows with it.
+
+    `allowed` are the domains it may be in at all; None: any.
+    """
+
+    axis: int
+    groups: tuple[tuple[Group, bool], ...]
+    allowed: tuple[bool, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClassPlan:
+    """What placing a class on existing nodes looks at.
+
+    `is_plain`: nothing but what stands here (no ports, shared volumes, affinity to nodes).
+    `rank` sorts classes as the solver does, before age.
+    """
+
+    number: int
+    asked: tuple[tuple[int, int], ...]
+    """Lines of resources and the amount asked of each."""
+    rank: tuple[int, int]
+    is_plain: bool
+    has_wishes: bool
+    """Whether something can be given up when no place is found."""
+    host: tuple[HostRule, ...]
+    zonal: tuple[ZonalRules, ...]
+    counted: tuple[Group, ...]
+
+
+def class_plan(compiled: CompiledProblem, number: int) -> ClassPlan:
+    """Read one class at its first rung."""
+    pod_class, rungs = compiled.classes[number], compiled.ties[number]
+    request: list[int] = compiled.requests[:, number].tolist()
+    host = rungs[0].host if rungs else ()
+    zonal = rungs[0] if rungs else None
+    grows = rungs[0].grows if rungs else frozenset[int]()
+    return ClassPlan(
+        number=number,
+        asked=tuple((line, amount) for line, amount in enumerate(request) if amount),
+        rank=(-pod_class.requests.get(CPU, 0), -pod_class.requests.get(MEMORY, 0)),
+        is_plain=bool(rungs)
+        and pod_class.blocked is None
+        and not pod_class.shared_volumes
+        and not pod_class.rungs[0].ask.host_ports
+        and all(group.kind is not Kind.AFFINITY for group in host),
+        has_wishes=len(rungs) > 1,
+        host=tuple(
+            HostRule(group=g.index, grows=g.index in grows, most=_most(g, g.index in grows))
+            for g in host
+        ),
+        zonal=()
+        if zonal is None
+        else tuple(
+            ZonalRules(
+                axis=axis,
+                groups=tuple((g, g.index in grows) for g in groups),
+                allowed=_flags(zonal.allowed[axis]),
+            )
+            for axis, groups in zonal.zonal.items()
+        ),
+        counted=pod_class.counted,
+    )
+
+
+def _most(group: Group, grows: bool) -> int:  # noqa: FBT001 - a fact, not a switch
+    if grows:
+        return group.max_skew - 1
+    return group.max_skew if group.kind is Kind.SPREAD else 0
+
+
+def _flags(mask: NDArray[np.bool_] | None) -> tuple[bool, ...] | None:
+    return None if mask is None else tuple(mask.tolist())
+
+
+@dataclass(slots=True)
+class _List:
+    """Slots in the order of filling, and how many changes they have seen."""
+
+    slots: array[int]
+    seen: int
+
+
+@final
+class Takers:
+    """The columns of all nodes by slot, and the lists of who takes what."""
+
+    def __init__(
+        self,
+        compiled: CompiledProblem,
+        plans: Sequence[ClassPlan],
+        host: Mapping[int, Mapping[int, int]],
+    ) -> None:
+        self._compiled: Final = compiled
+        self._plans: Final = plans
+        self._host: Final = host
+        size = max(2 * len(compiled.nodes), 64)
+        self.free: Amounts = np.full((len(compiled.resources), size), -1, dtype=np.int64)
+        """A line per resource, a column per slot."""
+        self.signature: Amounts = np.zeros(size, dtype=np.int64)
+        self._keys: Final = dict[int, tuple[bool, str]]()
+        self._in_use: Final = dict[int, int]()
+        self._barred: frozenset[int] = frozenset()
+        self._order: Amounts | None = None
+        self._ranks: list[int] = []
+        self._lists: Final = dict[tuple[int, int, int], _List]()
+        self._good: Final = dict[tuple[int, int], bool]()
+        self._changes: Final = list[int]()
+
+    def put(self, slot: int, key: tuple[bool, str], signature: int, free: Sequence[int]) -> None:
+        """Set the columns of a slot; `key` is its node's place in the order of filling."""
+        if slot >= self.signature.shape[0]:
+            size = self.signature.shape[0]
+            self.free = np.pad(self.free, ((0, 0), (0, size)), constant_values=-1)
+            self.signature = np.pad(self.signature, (0, size))
+        if slot in self._keys:
+            self._release(slot)
+        if self._keys.get(slot) != key:
+            self._keys[slot] = key
+            self._reorder()
+        self.free[:, slot] = free
+        self.signature[slot] = signature
+        self._in_use[signature] = self._in_use.get(signature, 0) + 1
+        self._touch(slot)
+
+    def drop(self, slot: int) -> None:
+        """Empty a slot."""
+        self._release(slot)
+        del self._keys[slot]
+        self.free[:, slot] = -1
+        self._reorder()
+
+    def _release(self, slot: int) -> None:
+        signature = int(self.signature[slot])
+        self._in_use[signature] -= 1
+        if not self._in_use[signature]:
+            del self._in_use[signature]
+
+    def bar(self, slots: frozenset[int]) -> None:
+        """Let nothing more go to these slots."""
+        for slot in sorted(slots ^ self._barred):
+            self._touch(slot)
+        self._barred = slots
+
+    @property
+    def barred(self) -> frozenset[int]:
+        """Slots that take nothing."""
+        return self._barred
+
+    @property
+    def order(self) -> Amounts:
+        """All slots in use, in the order in which they are filled."""
+        if self._order is None:
+            self._order = np.array(sorted(self._keys, key=self._keys.__getitem__), dtype=np.int64)
+            ranks = np.zeros(self.signature.shape[0], dtype=np.int64)
+            ranks[self._order] = np.arange(len(self._order))
+            self._ranks = ranks.tolist()
+        return self._order
+
+    def positions(self, slots: Iterable[int]) -> list[int]:
+        """Return where slots are in the order."""
+        _ = self.order
+        return [self._ranks[slot] for slot in slots]
+
+    def _reorder(self) -> None:
+        self._order = None
+        self._lists.clear()
+
+    def _touch(self, slot: int) -> None:
+        if len(self._changes) >= _LONGEST_LOG:
+            self._changes.clear()
+            self._lists.clear()
+        self._changes.append(slot)
+
+    def of(self, number: int, axis: int = -1, domain: int = -1) -> array[int]:
+        """Return the slots that take one more pod of a class (in a domain), in their order."""
+        key = (number, axis, domain)
+        known = self._lists.get(key)
+        if known is not None and len(self._changes) - known.seen <= _MOST_CHANGES:
+            if known.seen < len(self._changes):
+                self._mend(known, key)
+            return known.slots
+        found = self._scan(number, axis, domain)
+        self._lists[key] = _List(found, len(self._changes))
+        return found
+
+    def _scan(self, number: int, axis: int, domain: int) -> array[int]:
+        plan, order = self._plans[number], self.order
+        good = np.zeros(max(self._in_use, default=0) + 1, dtype=np.bool_)
+        for signature in self._in_use:
+            good[signature] = self._is_good(number, signature, axis, domain)
+        able = good[self.signature[order]]
+        for line, amount in plan.asked:
+            able &= self.free[line, order] >= amount
+        found = array("i", order[able].astype(np.int32).tobytes())
+        bad = set(self._barred)
+        for rule in plan.host:
+            counts = self._host.get(rule.group, {})
+            bad.update(slot for slot, count in counts.items() if count > rule.most)
+        return array("i", [slot for slot in found if slot not in bad]) if bad else found
+
+    def _is_good(self, number: int, signature: int, axis: int, domain: int) -> bool:
+        key = (number, signature)
+        good = self._good.get(key)
+        signatures = self._compiled.signatures
+        if good is None:
+            ask = self._compiled.classes[number].rungs[0].ask
+            good = self._good[key] = signatures.meet(signature, ask) != NO_MATCH
+        return good and (axis < 0 or signatures.domain(axis, signature) == domain)
+
+    def _mend(self, known: _List, key: tuple[int, int, int]) -> None:
+        number, axis, domain = key
+        slots, ranks = known.slots, self._ranks
+        for slot in set(self._changes[known.seen :]):
+            position = bisect_left(slots, ranks[slot], key=ranks.__getitem__)
+            there = position < len(slots) and slots[position] == slot
+            takes = self._takes(number, slot) and self._is_good(
+                number, int(self.signature[slot]), axis, domain
+            )
+            if takes and not there:
+                slots.insert(position, slot)
+            elif there and not takes:
+                del slots[position]
+        known.seen = len(self._changes)
+
+    def _takes(self, number: int, slot: int) -> bool:
+        plan = self._plans[number]
+        if slot in self._barred or any(
+            self.free[line, slot] < amount for line, amount in plan.asked
+        ):
+            return False
+        return all(self._host.get(rule.group, {}).get(slot, 0) <= rule.most for rule in plan.host)

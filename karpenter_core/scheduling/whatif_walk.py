@@ -1,0 +1,249 @@
+"""Put pods on nodes that are there, exactly where the solver's first-fit plan would put them.
+
+That is most of what a what-if does, and it needs no arrays: a class's nodes are known (`Takers`),
+nodes that nothing was put on need no look, the others and the counts are in the overlay. The rules
+for domains are those of `counts` and `spread`, for a few pods instead of many; whatever would take
+a new node, or is not plain, is left to the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.scheduling.counts import NO_CAP
+from karpenter_core.scheduling.spread import water
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.topology import Group
+    from karpenter_core.scheduling.whatif_base import Base
+    from karpenter_core.scheduling.whatif_overlay import Overlay
+    from karpenter_core.scheduling.whatif_takers import ClassPlan, ZonalRules
+
+__all__ = ["Walk", "Work"]
+
+Work = tuple[int, "tuple[PodView, ...]"]
+"""Pods of one class, oldest first."""
+
+
+@dataclass(slots=True)
+class _Caps:
+    """Pods that each domain takes now; as `counts.DomainCaps`."""
+
+    caps: list[int]
+    growing: list[Group] = field(default_factory=list["Group"])
+    first: bool = False
+
+
+@final
+class Walk:
+    """One walk over the nodes for pods that have to move.
+
+    `moves` are the pods that found a place: class, slot, pods. `left` found none on any node;
+    nothing that comes after depends on where they go. `rest` was not tried: the engine goes on from
+    there.
+    """
+
+    def __init__(self, base: Base, overlay: Overlay) -> None:
+        self._base: Final = base
+        self._overlay: Final = overlay
+        self.moves: Final = list[tuple[int, int, tuple["PodView", ...]]]()
+        self.left: Final = list[Work]()
+        self.rest: Final = list[Work]()
+
+    def place(self, works: Sequence[Work]) -> None:
+        """Put pods on nodes, class by class, as far as that goes."""
+        overlay = self._overlay
+        for position, (number, pods) in enumerate(works):
+            plan = self._base.plans[number]
+            if not plan.is_plain or (self.left and plan.zonal and self._disturbed(plan)):
+                self.rest.extend(works[position:])
+                return
+            mark, before = overlay.mark(), len(self.moves)
+            if plan.zonal:
+                if not self._spread(plan, pods):
+                    overlay.undo(mark)
+                    del self.moves[before:]
+                    self.rest.extend(works[position:])
+                    return
+                continue
+            placed = self._put(plan, pods, self._base.takers.of(number))
+            if placed < len(pods):
+                if plan.has_wishes:
+                    overlay.undo(mark)
+                    del self.moves[before:]
+                    self.rest.extend(works[position:])
+                    return
+                self.left.append((number, pods[placed:]))
+
+    def _disturbed(self, plan: ClassPlan) -> bool:
+        """Whether the pods left, wherever they go, count for a group of a class."""
+        groups = {group.index for rules in plan.zonal for group, _ in rules.groups}
+        return any(
+            group.index in groups
+            for number, _ in self.left
+            for group in self._base.plans[number].counted
+        )
+
+    def _put(
+        self,
+        plan: ClassPlan,
+        pods: tuple[PodView, ...],
+        slots: Iterable[int],
+        within: Sequence[tuple[int, frozenset[int]]] = (),
+    ) -> int:
+        """Put pods on the first nodes that take them; return how many found a place."""
+        overlay, places = self._overlay, self._base.places
+        removed, taken = overlay.removed, overlay.free
+        signatures = self._base.compiled.signatures
+        placed, left = 0, len(pods)
+        for slot in slots:
+            if slot in removed:
+                continue
+            if within:
+                signature = places[slot].signature
+                if any(signatures.domain(axis, signature) not in of for axis, of in within):
+                    continue
+            free = taken.get(slot)
+            if free is None:
+                free = places[slot].free
+                room = 1 if left == 1 else self._room(plan, slot, free, left)
+            else:
+                room = self._room(plan, slot, free, left)
+                if not room:
+                    continue
+            after = free.copy()
+            for line, amount in plan.asked:
+                after[line] -= amount * room
+            here = pods[placed : placed + room]
+            overlay.put(slot, plan.number, here, after)
+            self.moves.append((plan.number, slot, here))
+            placed += room
+            left -= room
+            if not left:
+                break
+        return placed
+
+    def _room(self, plan: ClassPlan, slot: int, free: list[int], most: int) -> int:
+        """Return how many more pods a node takes, none to `most`."""
+        for line, amount in plan.asked:
+            if free[line] < amount * most:
+                most = free[line] // amount
+                if most <= 0:
+                    return 0
+        for rule in plan.host:
+            counts = self._base.host.get(rule.group)
+            count = counts.get(slot, 0) if counts else 0
+            count += self._overlay.host.get((rule.group, slot), 0)
+            if count > rule.most:
+                return 0
+            if rule.grows:
+                most = min(most, rule.most + 1 - count)
+        return most
+
+    # -- domains -------------------------------------------------------------------------------
+
+    def _spread(self, plan: ClassPlan, pods: tuple[PodView, ...]) -> bool:
+        """Place a class with zonal constraints; False where that would take more than nodes."""
+        placed = 0
+        while placed < len(pods):
+            caps = {rules.axis: self._caps(rules) for rules in plan.zonal}
+            if any(max(of_axis.caps, default=0) <= 0 for of_axis in caps.values()):
+                return False
+            growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
+            if len(growing) > 1:
+                return False
+            here = pods[placed:]
+            if growing:
+                wanted = self._along(plan, here, growing[0], caps)
+            else:
+                wanted = len(here) if self._put_within(plan, here, caps) else 0
+            if not wanted:
+                return False
+            placed += wanted
+        return True
+
+    def _along(
+        self, plan: ClassPlan, pods: tuple[PodView, ...], axis: int, caps: dict[int, _Caps]
+    ) -> int:
+        """Fill the domains of the axis whose caps change; 0 where one did not take its pods."""
+        here = caps[axis]
+        if here.first or all(group.kind is not Kind.SPREAD for group in here.growing):
+            return int(self._put_within(plan, pods[:1], caps))
+        domains = [domain for domain, cap in enumerate(here.caps) if cap > 0]
+        group = next(group for group in here.growing if group.kind is Kind.SPREAD)
+        levels = self._overlay.counts(axis, group)
+        quotas = water([levels[d] for d in domains], [here.caps[d] for d in domains], len(pods))
+        start = 0
+        for _, domain, quota in sorted(
+            (levels[d], d, quota) for d, quota in zip(domains, quotas, strict=True) if quota
+        ):
+            if not self._put_within(plan, pods[start : start + quota], caps, (axis, domain)):
+                return 0
+            start += quota
+        return start
+
+    def _put_within(
+        self,
+        plan: ClassPlan,
+        pods: tuple[PodView, ...],
+        caps: dict[int, _Caps],
+        fixed: tuple[int, int] | None = None,
+    ) -> bool:
+        """Put pods in domains that take some, on one axis in one only; whether all found a place."""
+        within: list[tuple[int, frozenset[int]]] = []
+        chosen = fixed
+        for axis, of_axis in caps.items():
+            if fixed is not None and axis == fixed[0]:
+                continue
+            open_ones = frozenset(d for d, cap in enumerate(of_axis.caps) if cap > 0)
+            if chosen is None and len(open_ones) == 1:
+                chosen = (axis, next(iter(open_ones)))
+            else:
+                within.append((axis, open_ones))
+        slots = self._base.takers.of(plan.number, *(chosen or ()))
+        return self._put(plan, pods, slots, within) == len(pods)
+
+    def _caps(self, rules: ZonalRules) -> _Caps:
+        """Say how many pods each domain takes (the rules of `Counts.domain_caps`)."""
+        overlay, axis, allowed = self._overlay, rules.axis, rules.allowed
+        size = len(self._base.compiled.axes[axis].names)
+        result = _Caps([NO_CAP] * size)
+        for group, is_counted in rules.groups:
+            grows = is_counted
+            start = self._base.cell(axis, group, 0)
+            counts = overlay.counts(axis, group)
+            usable = [
+                overlay.is_known(start + d) and (allowed is None or allowed[d]) for d in range(size)
+            ]
+            if group.kind is Kind.SPREAD:
+                caps = _spread_caps(group, counts, usable, grows=grows)
+            elif group.kind is Kind.AFFINITY:
+                there = [counts[d] > 0 and (allowed is None or allowed[d]) for d in range(size)]
+                if any(there):
+                    caps, grows = [NO_CAP if it else 0 for it in there], False
+                elif grows:
+                    result.first = True
+                    caps = [NO_CAP if it else 0 for it in usable]
+                else:
+                    caps = [0] * size
+            else:
+                most = 1 if grows else NO_CAP
+                caps = [most if usable[d] and not counts[d] else 0 for d in range(size)]
+            if grows:
+                result.growing.append(group)
+            result.caps = list(map(min, result.caps, caps))
+        return result
+
+
+def _spread_caps(group: Group, counts: list[int], usable: list[bool], *, grows: bool) -> list[int]:
+    eligible = [count for count, it in zip(counts, usable, strict=True) if it]
+    least = min(eligible) if eligible and len(eligible) >= group.min_domains else 0
+    highest = least + group.max_skew
+    if grows:
+        return [highest - n if it else 0 for n, it in zip(counts, usable, strict=True)]
+    return [NO_CAP if it and highest >= n else 0 for n, it in zip(counts, usable, strict=True)]
