@@ -112,10 +112,7 @@ def _node_pool(choices, name, types):
     if choices.chance(60, "weights"):
         spec["weight"] = choices.number(1, 5)
     if choices.chance(50, "limits"):
-        spec["limits"] = choices.one(
-            ({"cpu": "8"}, {"cpu": "20"}, {"memory": "16Gi"}, {"nodes": "2"}, {"nodes": "1"},
-             {"cpu": "16", "memory": "64Gi"}, {"cpu": "3"}, {"example.com/gpu": "1"})
-        )  # fmt: skip
+        spec["limits"] = choices.one(_LIMITS)
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
@@ -124,6 +121,17 @@ def _node_pool(choices, name, types):
     }
 
 
+_LIMITS = (
+    {"cpu": "3"},
+    {"cpu": "8"},
+    {"cpu": "20"},
+    {"cpu": "40"},
+    {"memory": "16Gi"},
+    {"memory": "64Gi"},
+    {"cpu": "16", "memory": "64Gi"},
+    {"example.com/gpu": "1"},
+    {"nodes": "2"},
+)
 _TAINTS = (
     {"key": "dedicated", "value": "blue", "effect": "NoSchedule"},
     {"key": "dedicated", "value": "green", "effect": "NoExecute"},

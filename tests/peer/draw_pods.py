@@ -199,7 +199,7 @@ MEMORIES = ("16Mi", "128Mi", "512Mi", "1Gi", "3Gi")
 
 def _container(choices, name):
     requests = {"cpu": choices.one(CPUS), "memory": choices.one(MEMORIES)}
-    match choices.number(0, 24):
+    match choices.number(0, 39):
         case 0:
             requests["example.com/gpu"] = "1"
         case 1:
@@ -238,23 +238,26 @@ def _port(choices):
 
 
 def _node_selector(choices):
-    choice = choices.one(_SELECTIONS)
-    return {choice[0]: choices.one(choice[1])}
+    if choices.chance(3):
+        return {"example.com/unheard": "x"}
+    key, values = choices.one(_SELECTIONS)
+    return {key: choices.one(values)}
 
 
 _SELECTIONS = (
     (ZONE, ZONES),
     (ZONE, ZONES),
-    (ARCH, ("amd64", "arm64")),
+    (ZONE, ZONES),
     (CAPACITY_TYPE, ("spot", "on-demand")),
-    (OS, ("linux", "windows")),
+    (ARCH, ("amd64", "amd64", "arm64")),
+    (CAPACITY_TYPE, ("spot", "on-demand")),
+    (OS, ("linux", "linux", "windows")),
     (TEAM, TEAMS),
     (RACK, RACKS),
     (LEVEL, ("2", "7")),
     (POOL, ("alpha", "beta")),
     (INSTANCE_TYPE, ("m-2", "m-4", "c-4")),
     (FAMILY, ("m", "r")),
-    ("example.com/unheard", ("x",)),
     ("failure-domain.beta.kubernetes.io/zone", ZONES),
 )
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import copy
 
-_KEPT = frozenset({"metadata", "spec", "apiVersion", "kind", "nodeClassRef", "template", "uid"})
-"""Fields without which a manifest is none."""
+_KEPT = frozenset({
+    "allocatable", "annotations", "apiVersion", "architecture", "capacity", "csi", "effect",
+    "finalizers", "key", "kind", "labelSelector", "local", "matchLabelKeys",
+    "matchLabelExpressions", "maxSkew", "metadata", "name", "nodeAffinity", "nodeClassRef",
+    "nodePools", "nodeSelectorTerms", "offerings", "operator", "preference", "podAffinityTerm",
+    "required", "requiredDuringSchedulingIgnoredDuringExecution", "resources", "spec", "status",
+    "storageClassName", "template", "terms", "topologyKey", "uid", "values", "weight",
+    "whenUnsatisfiable",
+})  # fmt: skip
+"""Fields without which a manifest is none, or means something else."""
 
 
 def shrunk(cluster, types, shows, *, attempts=1500):
@@ -37,7 +45,8 @@ def _places(document):
                 walk(inner, (*path, name))
         elif isinstance(value, list):
             for index in range(len(value) - 1, -1, -1):
-                found.append((*path, index))
+                if len(value) > 1 or path[-1] not in _KEPT:
+                    found.append((*path, index))
                 walk(value[index], (*path, index))
 
     walk(document, ())
