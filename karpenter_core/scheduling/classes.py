@@ -54,12 +54,14 @@ class Ask:
     """What is asked of a node itself; interned, `index` is its identity.
 
     One of `alternatives` must hold, tried in order (the zones a volume may be attached in).
+    `present` are labels that must be there although their requirement alone does not say so.
     """
 
     index: int
     alternatives: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
+    present: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -294,7 +296,7 @@ class _Reader:
             alternatives = tuple(
                 dict.fromkeys(step.requirements.merge(one) for one in volumes.alternatives)
             )
-        key = (alternatives, step.tolerations, ports)
+        key = (alternatives, step.tolerations, ports, step.present)
         known = self._asks.get(key)
         if known is None:
             known = self._asks[key] = Ask(
@@ -302,6 +304,7 @@ class _Reader:
                 alternatives=alternatives,
                 tolerations=step.tolerations,
                 host_ports=ports,
+                present=step.present,
             )
         return known
 

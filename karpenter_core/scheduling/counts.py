@@ -15,7 +15,7 @@ from karpenter_core.scheduling.domains import counts_on, domains_of
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -79,7 +79,9 @@ class Counts:
         self.zonal: Final = [table.copy() for table in compiled.first_counts.zonal]
         self.known: Final = [table.copy() for table in compiled.first_counts.known]
         self.host: Final = {index: row.copy() for index, row in compiled.first_counts.host.items()}
-        self._filters: Final = dict[tuple[int, int], bool]()
+        self.perhaps: Final = {k: row.copy() for k, row in compiled.first_counts.perhaps.items()}
+        """By axis and line, pods that may turn out to count in a domain and do not yet."""
+        self._filters: Final = dict[tuple[int, int, bool], bool]()
 
     def host_caps(self, ties: Ties, count: int) -> HostCaps:
         """Return what host name groups allow on the open nodes (`count` of them) and on new ones."""
@@ -111,9 +113,11 @@ class Counts:
         allowed = ties.allowed[axis]
         for group in ties.zonal[axis]:
             counts, known = self.zonal[axis][group.row], self.known[axis][group.row]
+            perhaps = self.perhaps.get((axis, group.row))
             grows = group.index in ties.grows
             if group.kind is Kind.SPREAD:
-                cap = self.least(group, allowed) + group.max_skew - counts
+                most = counts if perhaps is None else counts + perhaps
+                cap = self.least(group, allowed) + group.max_skew - most
                 if not grows:
                     cap = np.where(cap >= 0, NO_CAP, 0)
                 cap = np.where(known, cap, 0)
@@ -121,7 +125,7 @@ class Counts:
                 there = counts > 0 if allowed is None else (counts > 0) & allowed
                 if there.any():
                     cap, grows = np.where(there, NO_CAP, 0), False
-                elif grows:
+                elif grows and not _may_be_there(perhaps, allowed):
                     result.first = True
                     free = known if allowed is None else known & allowed
                     cap = np.where(free, NO_CAP, 0)
@@ -170,15 +174,27 @@ class Counts:
                 if loose and group.kind is not Kind.SPREAD:
                     choices = loose.get(column, {}).get(axis)
                     if choices is not None and group.kind is Kind.AFFINITY:
+                        self._record_perhaps(group, axis, choices, count)
                         continue
                 signature = int(node_signatures[column])
-                if group.node_filter is not None and not self._counts_on(group, signature):
-                    continue
                 if choices is None:
                     choices = domains_of(group, axis, signature, self._signatures)
+                if group.node_filter is not None and not self._counts_on(group, signature):
+                    if self._counts_on(group, signature, lenient=True):
+                        self._record_perhaps(group, axis, choices, count)
+                    continue
                 for domain in choices:
                     self.zonal[axis][group.row, domain] += count
                     self.known[axis][group.row, domain] = True
+
+    def _record_perhaps(self, group: Group, axis: int, domains: Iterable[int], count: int) -> None:
+        """Count pods on a claim that does not count, but will if later pods narrow it down."""
+        row = self.perhaps.get((axis, group.row))
+        if row is None:
+            size = len(self._axes[axis].names)
+            row = self.perhaps[axis, group.row] = np.zeros(size, dtype=np.int64)
+        for domain in domains:
+            row[domain] += count
 
     def _record_host(
         self,
@@ -198,11 +214,12 @@ class Counts:
             if self._counts_on(group, int(node_signatures[column])):
                 row[column] += count
 
-    def _counts_on(self, group: Group, signature: int) -> bool:
-        key = (group.index, signature)
+    def _counts_on(self, group: Group, signature: int, *, lenient: bool = False) -> bool:
+        key = (group.index, signature, lenient)
         known = self._filters.get(key)
         if known is None:
-            known = self._filters[key] = counts_on(group, signature, self._signatures)
+            known = counts_on(group, signature, self._signatures, lenient=lenient)
+            self._filters[key] = known
         return known
 
     def _host_row(self, index: int, count: int) -> Amounts | None:
@@ -220,6 +237,12 @@ class Counts:
             wide[: len(row)] = row
         self.host[index] = wide
         return wide
+
+
+def _may_be_there(perhaps: Amounts | None, allowed: NDArray[np.bool_] | None) -> bool:
+    if perhaps is None:
+        return False
+    return bool((perhaps > 0 if allowed is None else (perhaps > 0) & allowed).any())
 
 
 def _apart(group: Group, row: Amounts | None, count: int, *, grows: bool) -> Amounts | None:

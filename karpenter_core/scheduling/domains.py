@@ -7,7 +7,7 @@ owners tolerate. For the host name every node is a domain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,11 +57,16 @@ class FirstCounts:
     """What groups count before the pass: `known` and `zonal` have a line per group of the axis.
 
     `host` has the counts on existing nodes, for the host name groups that count anything there.
+    `perhaps` are pods that affinity asks for on machines of which it is not known in which domain
+    they will be: by axis and line, in every domain that may be.
     """
 
     known: tuple[NDArray[np.bool_], ...]
     zonal: tuple[NDArray[np.int64], ...]
     host: Mapping[int, NDArray[np.int64]]
+    perhaps: Mapping[tuple[int, int], NDArray[np.int64]] = field(
+        default_factory=dict[tuple[int, int], "NDArray[np.int64]"]
+    )
 
 
 def find_axes(
@@ -142,6 +147,7 @@ def count_pods(  # noqa: C901 - one pass over all pods that run; calls would dou
     known = tuple(known_domains(axis, nodes, signatures, node_signatures) for axis in axes)
     zonal = tuple(np.zeros((len(axis.groups), len(axis.names)), dtype=np.int64) for axis in axes)
     host: dict[int, NDArray[np.int64]] = {}
+    perhaps: dict[tuple[int, int], NDArray[np.int64]] = {}
     if not groups.all:
         return FirstCounts(known=known, zonal=zonal, host=host)
     numbers = {axis.key: axis.number for axis in axes}
@@ -166,13 +172,23 @@ def count_pods(  # noqa: C901 - one pass over all pods that run; calls would dou
                 host.setdefault(group.index, np.zeros(len(nodes), dtype=np.int64))[column] += count
             else:
                 axis = numbers[group.key]
-                for domain in domains_of(group, axis, signature, signatures):
-                    zonal[axis][group.row, domain] += count
-    return FirstCounts(known=known, zonal=zonal, host=host)
+                certain = domains_of(group, axis, signature, signatures)
+                zonal[axis][group.row, list(certain)] += count
+                if group.kind is Kind.AFFINITY and not certain:
+                    row = perhaps.setdefault(
+                        (axis, group.row), np.zeros(len(axes[axis].names), dtype=np.int64)
+                    )
+                    row[list(signatures.possible(axis, signature))] += count
+    return FirstCounts(known=known, zonal=zonal, host=host, perhaps=perhaps)
 
 
-def counts_on(group: Group, signature: int, signatures: Signatures) -> bool:
-    """Whether a group counts pods on a node (the node policies of spread constraints)."""
+def counts_on(
+    group: Group, signature: int, signatures: Signatures, *, lenient: bool = False
+) -> bool:
+    """Whether a group counts pods on a node (the node policies of spread constraints).
+
+    Lenient: on a claim also when it only may become a node that counts.
+    """
     chosen = group.node_filter
     if chosen is None:
         return True
@@ -183,7 +199,9 @@ def counts_on(group: Group, signature: int, signatures: Signatures) -> bool:
     if chosen.alternatives is None:
         return True
     # A claim that may still get the labels is counted by node (caution), not by domain (upstream).
-    return signatures.admits_labels(signature, chosen.alternatives, lenient=group.is_host)
+    return signatures.admits_labels(
+        signature, chosen.alternatives, lenient=lenient or group.is_host
+    )
 
 
 def domains_of(group: Group, axis: int, signature: int, signatures: Signatures) -> tuple[int, ...]:

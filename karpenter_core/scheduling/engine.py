@@ -451,7 +451,8 @@ class Engine:
                 absent[there] -= present[columns[there]]
             needed[line] = needed.get(line, 0) + absent
         for line, count in needed.items():
-            good &= self.nodes.free[line, columns] - task.request[line] >= count
+            spare = self.nodes.free[line, columns] - task.request[line] >= count
+            good &= spare | (task.request[line] + count == 0)  # attached, however many are
         return columns[good]
 
     def _attach(self, task: Task, columns: Columns) -> None:

@@ -117,12 +117,11 @@ class Holdings:
             return Choices(plain=NO_MATCH, taken=tuple(wanted))
         sets = [frozenset(there)] if self._pessimistic else [frozenset({one}) for one in there]
         only = self._is_strict or not self._pessimistic or claim.has_min_values
-        return Choices(
-            reserved=tuple(
-                Choice(self._signatures.holding(signature, held, only=only), held) for held in sets
-            ),
-            plain=plain,
+        choices = (
+            Choice(self._signatures.holding(signature, held, only=only), held) for held in sets
         )
+        reserved = tuple(choice for choice in choices if choice.signature != NO_MATCH)
+        return Choices(reserved=reserved, plain=plain)
 
     def available(self, reservations: Iterable[Reservation]) -> int:
         """Return how many more claims could hold all of some reservations."""

@@ -48,6 +48,9 @@ class Step:
     affinity: tuple[AffinityTerm, ...]
     anti_affinity: tuple[AffinityTerm, ...]
     """Preferred terms that are still held up are among the last two."""
+    present: frozenset[str] = frozenset()
+    """Labels that must be there and of which `requirements` only say what they are not: `Exists`
+    and `NotIn` together are `NotIn` by upstream's algebra, which a node without the label meets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,8 @@ def ladder_of(
         strict = _all_of((*base, *term))
         if strict is None:
             continue
-        asked = _all_of((*strict.values(), *read[id(wishes.nodes[0])])) if wishes.nodes else strict
+        wished_labels = read[id(wishes.nodes[0])] if wishes.nodes else []
+        asked = _all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
         if asked is None:
             continue
         tolerations = shape.tolerations
@@ -106,6 +110,11 @@ def ladder_of(
                 spreads=wishes.spreads,
                 affinity=(*shape.pod_affinity, *wishes.affinity),
                 anti_affinity=(*shape.pod_anti_affinity, *wishes.anti_affinity),
+                present=frozenset(
+                    r.key
+                    for r in (*term, *wished_labels)
+                    if _asks_presence(r) and not _asks_presence(asked.get(r.key))
+                ),
             )
         )
     if not steps:
@@ -184,6 +193,13 @@ def _read(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requiremen
         Requirement.of(expression.key, expression.operator, expression.values, aliases=aliases)
         for expression in term.match_expressions
     ]
+
+
+def _asks_presence(requirement: Requirement) -> bool:
+    """Whether a node without the label does not meet a requirement."""
+    if requirement.gte is not None or requirement.lte is not None:
+        return True
+    return requirement.operator in {"In", "Exists"}
 
 
 def _all_of(requirements: Sequence[Requirement]) -> Requirements | None:

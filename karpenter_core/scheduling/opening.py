@@ -301,7 +301,7 @@ class Opener:
         free = shapes.room
         asked = list(task.asked)
         pods = np.minimum.reduce(free[asked] // request[asked, None], axis=0)
-        np.minimum(pods, 1 if task.ask.host_ports else cap, out=pods)
+        np.minimum(pods, min(cap, 1) if task.ask.host_ports else cap, out=pods)
         candidates = np.flatnonzero(pods > 0)
         if not len(candidates):
             return None

@@ -446,8 +446,10 @@ class Signatures:
         if claim is None:
             value = self._nodes[number].requirements.single_value(axis.key)
             return axis.index.get(value, NOWHERE) if value else NOWHERE
+        if axis.key not in claim.pool.requirements and not claim.pool.catalogue.defines(axis.key):
+            return NOWHERE  # pods may speak of the label, but nobody gives it to the node
         if axis.key not in claim.requirements:
-            return FLOATING if claim.pool.catalogue.defines(axis.key) else NOWHERE
+            return FLOATING
         asked = claim.requirements.get(axis.key)
         if asked.complement or len(asked.values) > 1:
             return FLOATING
@@ -580,6 +582,8 @@ class Signatures:
     ) -> int:
         if not node.admits(ask) or not node.shows(requirements):
             return NO_MATCH
+        if any(key not in node.requirements for key in ask.present):
+            return NO_MATCH
         if not ask.host_ports:
             return number
         return self.of_node(replace(node, host_ports=_union(node.host_ports, ask.host_ports)))
@@ -597,6 +601,8 @@ class Signatures:
             known.compatible(asked, allow_undefined=pool.well_known)
             for known in (pool.requirements, signature.requirements)
         ):
+            return NO_MATCH
+        if any(key not in pool.requirements and key not in pool.well_known for key in ask.present):
             return NO_MATCH
         requirements = signature.requirements.merge(asked)
         if requirements == signature.requirements and not ask.host_ports:

@@ -130,6 +130,8 @@ def _is_endless(
         return False
     if int(np.count_nonzero(eligible)) < group.min_domains:
         return False
+    if (axis, group.row) in engine.counts.perhaps:
+        return False
     return all(
         engine.surely_opens(task, left, engine.pins(task, (Pin(axis, (domain,)), *fixed)))
         for domain in domains

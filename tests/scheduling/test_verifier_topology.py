@@ -172,17 +172,27 @@ def test_domains_behind_taints_count_by_policy():
     assert said(judged(claim(*spread_pods(2)), pools=pools), "web-1: spread over")
 
 
-def test_a_node_needs_all_keys_of_the_pods_constraints():
-    """To be chosen, and to be counted."""
+def test_a_node_needs_all_keys_of_the_pods_constraints_to_be_chosen():
+    """But where it has the key of one, that one counts it."""
     both = (*spread(), *spread(key=RACK))
     pools = [node_pool(requirements=[(RACK, "In", "r1", "r2")])]
     new = pod("new", topology_spread=both)
     assert said(judged(claim(new), pools=[node_pool()]), f"spread over {RACK}")
     first = claim(new, more=(Requirement.of(RACK, "In", ("r1",)),), **{RACK: "r1"})
+    assert judged(first, pools=pools) == []
     old = existing_node("old", bound=[running("there")])
-    assert judged(first, pools=pools, nodes=[old]) == []
-    old = replace(old, labels={**old.labels, RACK: "r2"})
-    assert said(judged(first, pools=pools, nodes=[old]), "new: spread over")
+    assert said(judged(first, pools=pools, nodes=[old]), f"new: spread over {ZONE}")
+
+
+def test_a_machine_under_way_makes_no_domain_known():
+    """Its pods count where it will be, but an empty one is no minimum."""
+    ordered = existing_node("old", labels={ZONE: "zone-x"})
+    ordered = replace(ordered, requirements=Requirements.from_labels({ZONE: "zone-x"}))
+    pools = [node_pool(requirements=[(ZONE, "In", "zone-a")])]
+    two = spread_pods(2)
+    assert judged(claim(*two), nodes=[ordered], pools=pools) == []
+    there = replace(ordered, requirements=None)
+    assert said(judged(claim(*two), nodes=[there], pools=pools), "web-1: spread over")
 
 
 def test_terms_of_the_pods_affinity_decide_which_zones_count():

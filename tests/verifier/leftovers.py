@@ -82,7 +82,7 @@ def _reserved(problem, plan, asked, replay, waits_in):
     asked_of_nodes = [r for pool in pools for r in pool.spec.template.spec.requirements]
     if any(r.min_values or r.operator not in {"In", "NotIn"} for r in asked_of_nodes):
         return  # nor are values made up here for labels that pools leave open
-    is_plain = len(asked) == 1 and not _has_wishes(asked[0].shape)
+    is_plain = len(asked) == 1 and not _has_wishes(asked[0].shape, problem.pools)
     would_do = False
     for pod in asked:
         for name, machine in _machines(problem, plan, pools, pod, replay, reserved=True):
@@ -94,9 +94,10 @@ def _reserved(problem, plan, asked, replay, waits_in):
         yield from _nodes_and_machines(problem, plan, asked[-1], replay)
 
 
-def _has_wishes(shape):
+def _has_wishes(shape, pools):
     """Whether a pod asks for more at first than it insists on."""
     soft = len(hard_spreads(shape)) < len(shape.topology_spread)
+    soft |= any(t.effect == "PreferNoSchedule" for p in pools for t in p.spec.template.spec.taints)
     wishes = (shape.preferred_node_terms, shape.preferred_pod_affinity)
     return soft or any(wishes) or bool(shape.preferred_pod_anti_affinity)
 
@@ -117,9 +118,18 @@ def _nodes(problem, plan, pod, replay):
         pods = (*plan.existing.get(node.name, ()), pod)
         if node.closed or any(existing_node(problem, node, pods)):
             continue
+        if node.requirements is not None and _asks_hostname(problem, pod):
+            continue  # nobody knows yet what a machine under way will be called
         place = places[f"node {node.name}"]
         if _has_labels(problem, pod, place) and not any(replay.refusals(pod, place)):
             yield place.name
+
+
+def _asks_hostname(problem, pod):
+    expressions = [e.key for term in pod.shape.required_node_terms for e in term.match_expressions]
+    volumes = problem.volumes.get(pod.uid)
+    mounted = [key for one in (volumes.alternatives if volumes else ()) for key in one]
+    return HOSTNAME in {*pod.shape.node_selector, *expressions, *mounted}
 
 
 def _machines(problem, plan, pools, pod, replay, *, reserved=False):

@@ -89,6 +89,8 @@ class Place:
     taints: tuple
     pods: list = field(default_factory=list)
     planned: bool = False
+    ordered: bool = False
+    """A machine under way, of which not everything is decided."""
     closed: bool = False
 
     def __post_init__(self):
@@ -120,6 +122,7 @@ def existing_place(node, gone):
             and pod.phase not in {"Succeeded", "Failed"}
             and pod.deletion_timestamp is None
         ],
+        ordered=node.requirements is not None,
         closed=node.closed,
     )
 

@@ -3,7 +3,7 @@
 Topology spread and pod (anti-)affinity as the Kubernetes scheduler counts them, on the true labels
 of nodes, but for what upstream decides otherwise. Domains that pools could make count as empty
 ones, so no plan fills a zone while another, that is not there yet, would be due (hostnames: the
-minimum is 0). The minimum is taken over the domains that the pod's own selector allows, whatever
+minimum is 0); a machine under way makes none. The minimum is taken over the domains that the pod's own selector allows, whatever
 nodeAffinityPolicy says; with nodeTaintsPolicy Honor, of pools that it tolerates. Each required term
 of pod affinity is met for itself, not all by the same pods; and a pod may be the first one also
 when others of its kind run where its own node selector does not let it go.
@@ -30,9 +30,8 @@ ALL_EFFECTS = {"NoSchedule", "NoExecute", "PreferNoSchedule"}
 class Replay:
     """The cluster as it fills up.
 
-    A `cautious` one refuses also what only upstream's way to count forbids: it counts nodes that
-    lack another key of the pod, empty nodes that are going, and on machines that are not decided
-    yet whatever may count.
+    A `cautious` one refuses also what only upstream's way to count forbids: it counts empty nodes
+    that are going, and on machines that are not decided yet whatever may count.
     """
 
     def __init__(self, problem, places, *, cautious=False):
@@ -116,15 +115,15 @@ class Replay:
         if None in here:
             yield f"spread over {key}: {place.name} has no such label"
             return
-        counts = self._spread_counts(spread, shape, place, self._included)
+        counts, known = self._spread_counts(spread, shape, place, self._included)
         full = counts
         if self.cautious:
-            full = self._spread_counts(spread, shape, place, self._perhaps_included)
+            full, _ = self._spread_counts(spread, shape, place, self._perhaps_included)
         own = 1 if self._spread_selects(spread, shape, shape) else 0
         worst = max(sorted(here), key=lambda domain: full.get(domain, 0))
         skews = [
             full.get(worst, 0) + own - self._minimum(spread, counts, eligible)
-            for eligible in self._eligible(spread, pod, place, counts)
+            for eligible in self._eligible(spread, pod, place, known)
         ]
         if min(skews) > spread.max_skew:
             yield (
@@ -133,20 +132,18 @@ class Replay:
             )
 
     def _spread_counts(self, spread, shape, host, included):
-        """Count per domain of the nodes that are there; unlike others, empty ones count as 0.
+        """Count per domain of the nodes that are there, and say which domains are known by them.
 
-        A node takes part when the constraint's policies let it, and when it has the keys of all the
-        pod's constraints. A claim takes part when all of its machines would, and a machine that was
-        ordered before when it is known which domain it will be in.
+        A node takes part when the constraint's policies let it, and when it has the key, whether it
+        has those of the pod's other constraints or not. A claim takes part when all of its machines
+        would, and a machine that was ordered before when it is known which domain it will be in;
+        but by those alone no domain is known.
         """
-        counts = {}
-        keys = [s.topology_key for s in ([spread] if self.cautious else hard_spreads(shape))]
+        counts, known = {}, set()
         for place in {*self.places, host}:
             if place.planned and not place.pods and place is not host:
                 continue
-            if any(None in place.domains(key) for key in keys):
-                continue
-            if not included(spread, shape, place):
+            if None in place.domains(spread.topology_key) or not included(spread, shape, place):
                 continue
             count = sum(1 for pod in place.pods if self._spread_selects(spread, shape, pod.shape))
             if place.closed and not count and not self.cautious:
@@ -154,7 +151,8 @@ class Replay:
             domains = place.domains(spread.topology_key)
             if place.planned or len(domains) == 1:
                 counts |= {domain: counts.get(domain, 0) + count for domain in domains}
-        return counts
+                known |= set() if place.ordered else domains
+        return counts, known
 
     def _spread_selects(self, spread, owner, shape):
         return self._remembered(
@@ -180,7 +178,7 @@ class Replay:
             return False
         return spread.node_taints_policy != "Honor" or tolerates_all(shape, place.taints)
 
-    def _eligible(self, spread, pod, place, counts):
+    def _eligible(self, spread, pod, place, known):
         """Yield the domains that set the minimum, as each term that lets the pod here sees them.
 
         Those that pools can make and those of nodes that count, as far as the pod itself may go
@@ -199,7 +197,7 @@ class Replay:
             if all(term_matches(term, labels) for labels in place.options)
         ] or [None]
         for term in terms:
-            yield [value for value in {*counts, *reachable} if _may_select(shape, term, key, value)]
+            yield [value for value in known | reachable if _may_select(shape, term, key, value)]
 
     @staticmethod
     def _minimum(spread, counts, eligible):

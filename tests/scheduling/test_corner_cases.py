@@ -1,0 +1,186 @@
+"""Corners of placing that random problems have found: each was a plan that could not be had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as replaced
+
+from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, ON_DEMAND, RESERVED, SPOT, ZONE
+from karpenter_core.api.records import LabelSelector
+from karpenter_core.scheduling.problem import Packing, PodVolumes, SolveOptions
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.testing.builders import (
+    catalogue,
+    existing_node,
+    instance_type,
+    node_pool,
+    node_term,
+    offering,
+    preferred_node_term,
+    problem,
+)
+from tests.scheduling.hand_made import DB, pod, spread, term
+from tests.verifier import leftovers, violations
+
+RACK = "example.com/rack"
+RESERVATION = "example.com/reservation-id"
+
+
+@pytest.fixture(params=list(Packing), ids=lambda packing: packing.value)
+def options(request):
+    """Each packing in turn."""
+    return SolveOptions(packing=request.param)
+
+
+def planned(asked, options):
+    """Solve, and have the plan judged."""
+    plan = solve(asked, options)
+    assert violations(asked, plan) == []
+    return plan
+
+
+def left(plan):
+    return sorted(uid.rpartition("-")[2] for uid in plan.unschedulable)
+
+
+def running(name, node, **how):
+    return replaced(pod(name, node_name=node, **how), phase="Running")
+
+
+def under_way(name, *, bound=(), zones=("zone-a", "zone-b")):
+    """Make a machine of which the zone is not known yet."""
+    node = existing_node(name, bound=bound, available={"cpu": "0"})
+    return replace(
+        node,
+        labels={HOSTNAME: name},
+        requirements=Requirements([Requirement.of(ZONE, "In", zones)]),
+        initialized=False,
+    )
+
+
+def test_a_pod_with_host_ports_is_not_the_first_where_another_term_keeps_it_away(options):
+    """Of two terms over host names one is for pods like itself, the other for nobody there."""
+    lonely = pod("lonely", pod_affinity=(*term(HOSTNAME), *term(HOSTNAME, DB)), host_ports=(80,))
+    other = pod("other", app="ui")
+    assert left(planned(problem([lonely, other]), options)) == ["lonely"]
+
+
+def test_a_label_that_must_be_there_is_not_given_up_for_what_it_should_not_be(options):
+    """`Exists` and `NotIn` of one label are no licence for nodes without the label."""
+    wish = (preferred_node_term(1, ("example.com/team", "NotIn", "blue")),)
+    one = pod("wishing", required=(node_term(("example.com/team", "Exists")),))
+    one = replaced(one, shape=replaced(one.shape, preferred_node_terms=wish))
+    two = pod(
+        "asking",
+        required=(
+            node_term(("example.com/team", "Exists"), ("example.com/team", "NotIn", "blue")),
+        ),
+    )
+    assert left(planned(problem([one, two]), options)) == ["asking", "wishing"]
+    green = node_pool(labels={"example.com/team": "green"})
+    assert left(planned(problem([one, two], pools=[green]), options)) == []
+
+
+def test_pods_that_exclude_values_of_a_label_are_not_spread_over_it_where_nobody_gives_it(options):
+    """The heavier pool says nothing of racks, so its machines have none."""
+    pools = [
+        node_pool("racked", requirements=[(RACK, "In", "r1")]),
+        node_pool("bare", weight=10),
+    ]
+    web = pod(
+        "web",
+        required=(node_term((RACK, "NotIn", "r2")),),
+        topology_spread=spread(RACK, node_affinity_policy="Ignore"),
+    )
+    plan = planned(problem([web], pools=pools), options)
+    assert [claim.pool for claim in plan.claims] == ["racked"]
+
+
+def test_pods_that_will_count_once_their_machine_is_narrowed_down_count_already(options):
+    """The spread counts nodes in zone-a; the first pod's claim is one as soon as both are there."""
+    sold = [offering(zone, ON_DEMAND) for zone in ("zone-a", "zone-b")]
+    sold.append(offering("zone-a", SPOT, price=5.0))
+    types = catalogue(instance_type("c-4x", cpu="4", offerings=sold))
+    large = pod("large", requests={"cpu": 2000})
+    small = pod(
+        "small",
+        requests={"cpu": 100},
+        node_selector={ZONE: "zone-a"},
+        topology_spread=spread(CAPACITY_TYPE),
+    )
+    assert left(planned(problem([large, small], catalogue=types), options)) == []
+
+
+def test_a_pod_is_not_the_first_of_its_kind_while_one_is_on_a_machine_under_way(options):
+    """Nobody knows in which zone, so it waits."""
+    node = under_way("coming", bound=[running("there", "coming")])
+    web = pod("web", pod_affinity=term())
+    assert left(planned(problem([web], nodes=[node]), options)) == ["web"]
+    settled = under_way("coming", bound=[running("there", "coming")], zones=("zone-b",))
+    plan = planned(problem([web], nodes=[settled]), options)
+    assert [claim.cheapest.zone for claim in plan.claims] == ["zone-b"]
+
+
+def test_nobody_is_the_first_of_its_kind_beside_claims_that_first_fit_leaves_open():
+    """The zone of the claim will be known in the next pass."""
+    large = pod("large", requests={"cpu": 6000})
+    web = pod("web", pod_affinity=term(), node_selector={ZONE: "zone-c"})
+    plan = planned(problem([large, web]), SolveOptions(packing=Packing.FIRST_FIT))
+    assert left(plan) == ["web"]
+
+
+def test_a_node_that_attaches_too_much_already_takes_pods_that_attach_nothing_new(options):
+    """They use a volume that is attached."""
+    disks = frozenset({"default/one", "default/two"})
+    node = replace(existing_node("old"), volume_limits={"disk": 1}, volumes={"disk": disks})
+    web = pod("web")
+    asked = replace(
+        problem([web], pools=[], nodes=[node]),
+        volumes={web.uid: PodVolumes(attached={"disk": frozenset({"default/one"})})},
+    )
+    assert list(planned(asked, options).existing) == ["old"]
+
+
+def test_domains_are_filled_one_after_the_other_on_machines_of_which_there_are_so_many(options):
+    """A spread over racks, and one over capacity types that counts others only."""
+    absent = Requirement.of(RESERVATION, "DoesNotExist")
+    plain = offering("zone-a", ON_DEMAND, price=1.0)
+    paid = offering("zone-a", RESERVED, price=0.001)
+    sold = (
+        replace(plain, requirements=plain.requirements.add(absent)),
+        replace(
+            paid,
+            requirements=paid.requirements.add(Requirement.of(RESERVATION, "In", ("r-1",))),
+            reservation_capacity=1,
+        ),
+    )
+    held = Requirement.of(RESERVATION, "In", ("r-1",))
+    sized = instance_type("c-16x", cpu="16", offerings=sold)
+    sized = replace(sized, requirements=sized.requirements.add(held))
+    asked = problem(
+        [
+            pod(
+                f"web-{number}",
+                topology_spread=(*spread(RACK), *spread(CAPACITY_TYPE, 5, selector=DB)),
+            )
+            for number in range(4)
+        ],
+        pools=[node_pool(requirements=[(RACK, "In", "r1", "r2", "r3")])],
+        catalogue=catalogue(sized),
+        well_known=[RESERVATION],
+    )
+    plan = planned(asked, options)
+    assert len(plan.claims) == 1
+    assert len(plan.claims[0].pods) == 1
+
+
+def test_pods_that_nobody_else_may_follow_are_told_so():
+    """What is left is left for a reason that the judge can see, too."""
+    front = LabelSelector(match_labels={"tier": "front"})
+    asked = problem([pod("web", pod_affinity=term(selector=front)), pod("db", app="db")])
+    plan = planned(asked, SolveOptions())
+    assert left(plan) == ["web"]
+    assert list(leftovers(asked, plan)) == []
