@@ -6,7 +6,7 @@ any process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,19 +27,23 @@ __all__ = [
     "constraint_of_ignored", "hold", "json_text", "offering", "plan_document", "waiting_pods",
 ]  # fmt: skip
 
+_COST_DIGITS: Final = 9
+"""As sums of prices are rounded: a bound that is reached is never above the cost."""
+
 
 def plan_document(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
     """Write a plan as the contract has it, without `timings`."""
     existing = {name: [pod.key for pod in pods] for name, pods in cluster.input.waiting.items()}
     for name, pods in plan.existing.items():
         existing.setdefault(name, []).extend(pod.key for pod in pods)
+    bound = plan.cost.lower_bound
     return {
         "nodeClaims": [_claim(claim) for claim in plan.claims],
-        "existingNodes": {name: existing[name] for name in sorted(existing)},
+        "existingNodes": {name: sorted(existing[name]) for name in sorted(existing)},
         "unschedulable": dict(sorted(_unschedulable(cluster, plan).items())),
         "cost": {
             "hourly": float(plan.cost.hourly),
-            "lowerBound": plan.cost.lower_bound,
+            "lowerBound": None if bound is None else round(bound, _COST_DIGITS),
             "firstFit": None if plan.cost.first_fit is None else float(plan.cost.first_fit),
         },
     }
@@ -65,7 +69,7 @@ def offering(cheapest: CheapestOffering) -> dict[str, Any]:
 def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
     return {
         "nodePool": claim.pool,
-        "pods": [pod.key for pod in claim.pods],
+        "pods": sorted(pod.key for pod in claim.pods),
         "instanceTypes": list(claim.instance_types),
         "cheapest": offering(claim.cheapest),
         "requirements": [

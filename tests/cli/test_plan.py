@@ -404,5 +404,43 @@ def test_every_key_of_the_contract_is_there_and_no_other(plan, tmp_path):
         assert all(
             set(item) == {"constraint", "detail", "closest"} for item in why["pools"].values()
         )
+    for pods in (*found["existingNodes"].values(), *(c["pods"] for c in found["nodeClaims"])):
+        assert pods == sorted(pods)
+    assert list(found["unschedulable"]) == sorted(found["unschedulable"])
     prices = [claim["cheapest"]["price"] for claim in found["nodeClaims"]]
     assert found["cost"]["hourly"] == pytest.approx(sum(prices))
+
+
+@pytest.mark.parametrize("packing", ["value", "first-fit"])
+def test_every_pod_that_waits_is_in_one_place(plan, tmp_path, packing):
+    """On a new machine, on one that is there, or left with a reason."""
+    cluster = mixed_cluster()
+    file = write(tmp_path / "all.json", cluster)
+
+    found = plan("--instance-types-file", write(tmp_path / "sold.json", two_zones()),
+                 "--packing", packing, file)  # fmt: skip
+
+    places = [
+        *(pod for claim in found["nodeClaims"] for pod in claim["pods"]),
+        *(pod for pods in found["existingNodes"].values() for pod in pods),
+        *found["unschedulable"],
+    ]
+    assert sorted(places) == sorted(f"shop/{p['metadata']['name']}" for p in cluster["pods"])
+    if packing == "first-fit":
+        assert found["cost"]["hourly"] == found["cost"]["firstFit"]
+
+
+def test_costs_are_compared_where_there_is_something_to_compare(plan, tmp_path):
+    """No bound without machines, nor where a pool wants a number of types."""
+    key = "node.kubernetes.io/instance-type"
+    demanding = pool(
+        template={"requirements": [{"key": key, "operator": "Exists", "minValues": 2}]}
+    )
+
+    nothing = plan(write(tmp_path / "nothing.yaml", POOL, node("old"), pod("a")))["cost"]
+    types = plan(write(tmp_path / "types.yaml", demanding, pod("a")))["cost"]
+    large = plan(write(tmp_path / "large.yaml", POOL, pod("a", cpu="15")))["cost"]
+
+    assert nothing == {"hourly": 0.0, "lowerBound": None, "firstFit": 0.0}
+    assert types == {"hourly": 0.1, "lowerBound": None, "firstFit": 0.1}
+    assert 0 < large["lowerBound"] <= large["hourly"] == large["firstFit"] == 1.0

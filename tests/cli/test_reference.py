@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from karpenter_core.cli.plan import plan
 from karpenter_core.cli.tables import STATES
 from karpenter_core.scheduling.problem import Constraint
 
-PAGE = (Path(__file__).parents[2] / "docs/reference/plan.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/reference/plan.md").read_text()
+README = (ROOT / "README.md").read_text()
 
 
 def rows(heading):
@@ -54,3 +57,34 @@ def test_the_list_of_constraints_is_closed():
     listed = PAGE.partition("The closed list of constraints: ")[2].partition(".\n")[0]
 
     assert re.findall(r"`(\w+)`", listed) == [constraint.value for constraint in Constraint]
+
+
+def sessions(page):
+    """Return the commands of console blocks, each with what the page says it prints."""
+    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    commands = [command for block in blocks for command in block.split("$ ")[1:]]
+    return [tuple(command.split("\n", 1)) for command in commands]
+
+
+@pytest.mark.parametrize(("command", "printed"), [*sessions(PAGE), *sessions(README)])
+def test_commands_print_what_the_pages_show(program, monkeypatch, command, printed):
+    """In a terminal of 80 columns; JSON by value and order, timings aside."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "80")
+    name, *arguments = command.split()
+
+    shown = program(*arguments).out
+
+    assert name == "karpenter"
+    if "json" in arguments:
+        found, said = json.loads(shown), json.loads(printed)
+        assert found.pop("timings", {}).keys() == said.pop("timings", {}).keys()
+        assert json.dumps(found) == json.dumps(said)
+    else:
+        assert [line.rstrip() for line in shown.splitlines()] == printed.splitlines()
+
+
+def test_both_pages_show_commands():
+    """A renamed fence would leave nothing to compare."""
+    assert {command.split()[1] for command, _ in sessions(PAGE)} == {"plan", "explain"}
+    assert {command.split()[1] for command, _ in sessions(README)} == {"plan", "explain"}
