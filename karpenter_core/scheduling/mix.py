@@ -8,7 +8,7 @@ then filled; its duals weigh resources.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -38,6 +38,9 @@ __all__ = ["Mix", "find_mix", "lower_bound"]
 
 _MOST_SHARES: Final = 12
 """Distinct asks with a line of their own in the LP; smaller ones go with the rest."""
+
+_NEARLY: Final = 1.05
+"""When no more nodes are bought than pods that avoid each other need, each carries some of these."""
 
 _BLIND_SHARE: Final = 0.3
 """What a resource in surplus still weighs: its dual is 0, but it would become scarce unheeded."""
@@ -107,6 +110,10 @@ def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
     guidance = guide(problem)
     if guidance is None:
         return None
+    if guidance.counts.sum() < problem.nodes[0] * _NEARLY:
+        load = problem.load.copy()
+        load[1:] = _load(compiled, demands, int(problem.nodes[0]))
+        guidance = guide(replace(problem, load=load)) or guidance
     total = problem.demand[0]
     worth = float((guidance.unit_price * total).sum())
     used = np.count_nonzero(total)
@@ -255,9 +262,6 @@ def _problem(
     nodes = np.zeros(len(shares), dtype=np.int64)
     nodes[0] = max(_least_nodes(compiled, demands) - (len(compiled.nodes) if is_bound else 0), 0)
     demand = np.stack([amount for _, amount in shares])
-    load = np.zeros_like(demand)
-    if not is_bound:
-        load[1:] = _load(compiled, demands, int(nodes[0]))
     if there is not None:
         demand = np.maximum(demand - there, 0)
     return GuidanceProblem(
@@ -266,7 +270,7 @@ def _problem(
         supply=np.full(len(price), np.inf),
         usable=np.stack([usable for usable, _ in shares]),
         demand=demand,
-        load=load,
+        load=np.zeros_like(demand),
         nodes=nodes,
         fee_per_hour=fee_per_hour,
     )
@@ -312,16 +316,16 @@ def _zonal(
 
 
 def _load(compiled: CompiledProblem, demands: dict[int, int], nodes: int) -> Amounts:
-    """Return what pods that avoid each other take on every node, on average."""
+    """Return what pods that avoid each other take of each of so many nodes, on average."""
     load = np.zeros(compiled.requests.shape[0], dtype=np.int64)
     for index, count in demands.items():
         pod_class = compiled.classes[index]
-        if nodes and any(
+        if any(
             group.is_host and group.kind is not Kind.AFFINITY and group in pod_class.counted
             for group in pod_class.rungs[0].owned
         ):
             load += compiled.requests[:, index] * count
-    return load // max(nodes, 1)
+    return load // nodes
 
 
 def _least_nodes(compiled: CompiledProblem, demands: dict[int, int]) -> int:
