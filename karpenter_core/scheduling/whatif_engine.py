@@ -183,7 +183,9 @@ def _columns(
         columns = base.takers.positions(overlay.free)
         free[:, columns] = np.array(list(overlay.free.values()), dtype=np.int64).T
     free[:, base.takers.positions((*overlay.removed, *base.takers.barred))] = -1
-    may: NDArray[np.bool_] = (free >= requests.min(axis=1)[:, None]).all(axis=0)
+    least = requests.min(axis=1)
+    asked = least > 0  # what is not asked for may be overdrawn
+    may: NDArray[np.bool_] = np.logical_and.reduce(free[asked] >= least[asked, None], axis=0)
     if near:
         may |= np.isin(order, sorted(near))
     return order[may], free[:, may]
