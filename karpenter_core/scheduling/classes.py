@@ -91,6 +91,8 @@ class PodClass:
     shape: PodShape
     requests: Resources
     rungs: tuple[Rung, ...]
+    last_rung: int = 0
+    """The rung of the last step of relaxation; one like it may come before others."""
     counted: tuple[Group, ...] = ()
     shared_volumes: tuple[tuple[str, str], ...] = ()
     volume_alternatives: tuple[Requirements, ...] = ()
@@ -276,6 +278,8 @@ class _Reader:
                     bound=tuple(dict.fromkeys((*owned, *avoided_by))),
                 )
             )
+        distinct = _distinct(rungs)
+        last = next((n for n, rung in enumerate(distinct) if _like(rung) == _like(rungs[-1])), 0)
         return PodClass(
             shape=shape,
             requests={
@@ -283,7 +287,8 @@ class _Reader:
                 **{name: max(amount, 0) for name, amount in shape.requests.items()},
                 **attachments.requests(volumes),
             },
-            rungs=_distinct(rungs),
+            rungs=distinct,
+            last_rung=last,
             counted=(*(g for g in selecting if g.kind is not Kind.INVERSE), *draft.inverse),
             shared_volumes=attachments.shared(volumes),
             volume_alternatives=volumes.alternatives,
@@ -322,8 +327,13 @@ class _Reader:
 def _distinct(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
     kept: dict[object, Rung] = {}
     for rung in rungs:
-        kept.setdefault((rung.ask.index, rung.strict, rung.bound), rung)
+        kept.setdefault(_like(rung), rung)
     return tuple(kept.values())
+
+
+def _like(rung: Rung) -> object:
+    """Return what makes two rungs the same."""
+    return rung.ask.index, rung.strict, rung.bound
 
 
 def _namespaces(problem: Problem) -> Mapping[str, Mapping[str, str]]:

@@ -74,14 +74,14 @@ class Explainer:
 
     def _last_rung(self, index: int) -> int:
         """Return the last rung that was tried; pods that wait for reservations give up no more."""
-        last = len(self._engine.compiled.classes[index].rungs) - 1
+        pod_class = self._engine.compiled.classes[index]
         deferral = self._engine.deferred.get(index)
         if deferral is not None:
             machines = self._pools[deferral.pool]
-            for rung in range(last):
+            for rung in range(len(pod_class.rungs)):
                 if self._answer(machines, index, rung).constraint is Constraint.RESERVATION:
                     return rung
-        return last
+        return pod_class.last_rung
 
     def _answer(self, machines: Machines, index: int, rung: int) -> PoolRejection:
         pod_class, pool = self._engine.compiled.classes[index], machines.pool

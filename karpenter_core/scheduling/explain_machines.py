@@ -292,7 +292,7 @@ def narrow_by_stock(question: Question, options: tuple[Option, ...]) -> Answer:
 
 
 def _out_of_stock(question: Question, options: tuple[Option, ...]) -> tuple[str, str]:
-    """Return the first type that is sold where it is allowed but cannot be had now, else any."""
+    """Return a type that is sold where it may be and cannot be had now, else one sold elsewhere."""
     pool = question.pool
     for option in options:
         for row in np.flatnonzero(pool.catalogue.mask(option.bits)).tolist():
@@ -306,7 +306,14 @@ def _out_of_stock(question: Question, options: tuple[Option, ...]) -> tuple[str,
             ]
             if sold_out:
                 return instance_type.name, f"is sold out ({listed(dict.fromkeys(sold_out))})"
-    return question.cheapest(options), "is not sold there"
+    closest = question.cheapest(options)
+    sold = (
+        f"{offering.zone} {offering.capacity_type}"
+        for instance_type in pool.catalogue.instance_types
+        if instance_type.name == closest
+        for offering in instance_type.offerings
+    )
+    return closest, f"is only sold as {listed(dict.fromkeys(sold))}"
 
 
 def narrow_by_room(question: Question, options: tuple[Option, ...]) -> Answer:

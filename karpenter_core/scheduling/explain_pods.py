@@ -91,6 +91,9 @@ class _View:
         self.open: Final[NDArray[np.bool_]] = counts.domain_caps(ties, axis.number).caps > 0
         """The domains that the group allows."""
         self.counts: Final = counts.zonal[axis.number][group.row]
+        perhaps = counts.perhaps.get((axis.number, group.row))
+        self.perhaps: Final = np.zeros_like(self.counts) if perhaps is None else perhaps
+        """Pods on machines of which it is not known yet whether they count there."""
         self.reach: Final = question.domains(options, axis)
         """The domains that a machine of the pool could be in."""
         self.admitted: Final = tuple(domain for domain in self.reach if self.open[domain])
@@ -105,7 +108,11 @@ class _View:
 
     def counted(self, domains: tuple[int, ...] | list[int]) -> str:
         """Write domains with what is counted there."""
-        return listed(f"{self.axis.names[domain]} {int(self.counts[domain])}" for domain in domains)
+        return listed(
+            f"{self.axis.names[domain]} {int(self.counts[domain])}"
+            + (f" (perhaps {int(self.perhaps[domain])} more)" if self.perhaps[domain] else "")
+            for domain in domains
+        )
 
     def title(self) -> str:
         """Name the constraint."""
@@ -170,9 +177,15 @@ class _View:
                 f"such pods are, or may come to be, in {self.counted(there)}, {self._reached()}",
                 "let the nodepool make nodes in other domains, or make the anti-affinity preferred",
             )
+        maybe = tuple(np.flatnonzero(self.perhaps > 0).tolist())
+        if not there and maybe:
+            return (
+                f"it is not known yet in which of {self._listed(maybe)} such pods will be",
+                "wait for the next pass, or make the affinity preferred",
+            )
         if not there:
             return (
-                "no such pod is on a node whose domain is known",
+                "no such pod is anywhere",
                 "start such a pod first, or make the affinity preferred",
             )
         return (
