@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
+from highspy import Highs, HighsModelStatus
 
 if TYPE_CHECKING:
-    from highspy import Highs
     from numpy.typing import NDArray
 
     Floats: TypeAlias = NDArray[np.float64]
@@ -63,13 +63,11 @@ class CoveringProgram:
 
         Amounts may be in any unit; `upper` is inf where there is no bound.
         """
-        from highspy import Highs
-
         self._row_scale: Final = _scale(coefficients, demand)
         mean = float(costs.mean()) if len(costs) else 0.0
         self._cost_scale: Final = mean if mean > 0 else 1.0
         self._demand: Final = demand / self._row_scale
-        self._highs: Final[Highs] = Highs()
+        self._highs: Final = Highs()
         self._columns = 0
         for name, value in _OPTIONS:
             self._highs.setOptionValue(name, value)
@@ -111,8 +109,6 @@ class CoveringProgram:
 
     def solve(self) -> CoveringSolution | None:
         """Solve; None when there is no solution, or none was found within the limit."""
-        from highspy import HighsModelStatus
-
         highs = self._highs
         highs.run()
         if highs.getModelStatus() != HighsModelStatus.kOptimal:

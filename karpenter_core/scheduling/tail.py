@@ -28,6 +28,8 @@ __all__ = ["free_groups", "tail_steps"]
 _FEW_PODS: Final = 3
 """So few are placed one by one as well as together."""
 
+_UNITS_PER_POD: Final = 1
+
 
 def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[int, ...], ...]:
     """Return the groups of classes that mix freely, each in the order given."""
@@ -52,8 +54,9 @@ def tail_steps(
             engine.took(index, engine.fill(engine.task(index, 0), counts[index]), counts)
             yield 1
     waiting = [index for index in group if counts[index]]
-    budget = engine.profile.pattern_units
-    if budget <= 0 or sum(counts[index] for index in waiting) <= _FEW_PODS:
+    left = sum(counts[index] for index in waiting)
+    budget = min(engine.profile.pattern_units, left * _UNITS_PER_POD)
+    if left <= _FEW_PODS or budget <= 0:
         return
     compiled, task = engine.compiled, engine.task(waiting[0], 0)
     offer = _offer(engine, task)
