@@ -5,12 +5,12 @@ Each object keeps where it came from, so that a refusal names file, document and
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from karpenter_core.cli.parsing import read_documents
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -165,71 +165,9 @@ def _read_file(file: Path, notes: list[str]) -> Iterator[Entry]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
-    for number, document in enumerate(_documents(name, text), start=1):
+    for number, document in enumerate(read_documents(name, text), start=1):
         if document is not None:
             yield from _objects(document, f"{name}, document {number}", notes)
-
-
-def _documents(name: str, text: str) -> list[Any]:
-    """Read what a file holds; JSON is read as such whatever the file is called."""
-    is_json = name.lower().endswith(".json")
-    if is_json or text.lstrip().startswith(("{", "[")):
-        try:
-            return list(_json_documents(text))
-        except json.JSONDecodeError as error:
-            if is_json:
-                message = (
-                    f"{name}: line {error.lineno}: is not JSON: {error.msg} (column {error.colno})"
-                )
-                raise BadInputError(message) from error
-        except RecursionError as error:
-            raise BadInputError(f"{name}: is nested too deeply") from error
-    return _yaml_documents(name, text)
-
-
-def _json_documents(text: str) -> Iterator[Any]:
-    """Read JSON documents that follow one another, as `jq` writes them."""
-    decoder = json.JSONDecoder()
-    position = 0
-    while True:
-        document, end = decoder.raw_decode(text, _next_token(text, position))
-        yield document
-        position = _next_token(text, end)
-        if position == len(text):
-            return
-
-
-def _next_token(text: str, position: int) -> int:
-    while position < len(text) and text[position].isspace():
-        position += 1
-    return position
-
-
-def _yaml_documents(name: str, text: str) -> list[Any]:
-    import yaml
-
-    try:
-        return list(yaml.load_all(text, Loader=_yaml_loader()))
-    except RecursionError as error:
-        raise BadInputError(f"{name}: is nested too deeply") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f" line {mark.line + 1}:"
-        problem = " ".join((getattr(error, "problem", None) or str(error)).split())
-        raise BadInputError(f"{name}:{line} is not YAML: {problem}") from error
-
-
-def _yaml_loader() -> Any:
-    """Return a loader that leaves dates as text, as Kubernetes' own readers of YAML do."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    left_alone = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag not in left_alone]
-        for first, found in base.yaml_implicit_resolvers.items()
-    }
-    return type("ManifestLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
 def _objects(document: Any, where: str, notes: list[str]) -> Iterator[Entry]:

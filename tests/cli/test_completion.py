@@ -161,6 +161,32 @@ spec:
     assert placed(json.loads(shown.out)) == ["default/a"]
 
 
+def test_what_yaml_merges_is_not_given_twice(program, tmp_path, types_file):
+    """Anchors and merge keys, as people write them to say things once."""
+    file = tmp_path / "pods.yaml"
+    write(file, POOL)
+    file.write_text(
+        file.read_text()
+        + """
+---
+apiVersion: v1
+kind: List
+items:
+- &a
+  apiVersion: v1
+  kind: Pod
+  metadata: {name: a}
+  spec: {containers: [{name: app}]}
+- <<: *a
+  metadata: {name: b}
+"""
+    )
+
+    shown = program("plan", "--offline", file, "--instance-types-file", types_file, "-o", "json")
+
+    assert placed(json.loads(shown.out)) == ["default/a", "default/b"]
+
+
 # -- pods ------------------------------------------------------------------------------------------
 
 
@@ -458,6 +484,21 @@ def test_daemons_that_run_already_leave_their_room_to_nobody_else(plan):
     )
 
     assert found["existingNodes"] == {"old": ["shop/a"]}
+
+
+@pytest.mark.parametrize("provider", ["kwok", "nobody"])
+def test_a_pool_of_an_unknown_provider_needs_a_catalogue(program, tmp_path, provider):
+    """Nobody can say what it may buy; the refusal says how to."""
+    ref = {"group": f"karpenter.{provider}.sh", "kind": "KWOKNodeClass", "name": "default"}
+    file = write(tmp_path / "all.yaml", pool(template={"nodeClassRef": ref}), pod("a"))
+
+    shown = program("plan", "--offline", file, code=0 if provider == "kwok" else 2)
+
+    if provider == "nobody":
+        where = f'{file}, document 1: NodePool "general": spec.template.spec.nodeClassRef'
+        said = "no loaded provider serves KWOKNodeClass.karpenter.nobody.sh"
+        assert shown.err.startswith(f"karpenter: {where}: {said}")
+        assert shown.err.endswith("--instance-types-file gives such pools a catalogue\n")
 
 
 # -- volumes and namespaces ------------------------------------------------------------------------

@@ -241,6 +241,8 @@ def broken(field, value):
         ("a: [", "line 2: is not YAML"),
         ("- 1", "document 1: is no Kubernetes object but an array"),
         ("kind: Pod", 'document 1: field "apiVersion": missing'),
+        ("kind: Pod\nspec:\n  a: 1\n  b: 2\n  a: 3", 'line 3: field "a": is there twice'),
+        ('{"pods": [], "pods": []}', 'field "pods": is there twice in one object'),
         ("pots: []", 'document 1: field "pots": unknown'),
         ("pods: null\nnodes: x", 'document 1: field "nodes": must be a list'),
         (

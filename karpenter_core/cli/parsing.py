@@ -1,0 +1,112 @@
+"""The text of a file as the documents in it: YAML or JSON, one or many.
+
+Read as Kubernetes reads it: dates stay text, and a key that is given twice in one object is an
+error, for one of the two values would be lost.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from karpenter_core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["read_documents"]
+
+
+def read_documents(name: str, text: str) -> list[Any]:
+    """Return the documents of a file; JSON is read as such whatever the file is called.
+
+    Raises:
+        BadInputError: the text is neither YAML nor JSON; names the file, and the line if known.
+    """
+    is_json = name.lower().endswith(".json")
+    if is_json or text.lstrip().startswith(("{", "[")):
+        try:
+            return list(_json_documents(text))
+        except _TwiceError as error:
+            raise BadInputError(f"{name}: {error}") from error
+        except json.JSONDecodeError as error:
+            if is_json:
+                message = (
+                    f"{name}: line {error.lineno}: is not JSON: {error.msg} (column {error.colno})"
+                )
+                raise BadInputError(message) from error
+        except RecursionError as error:
+            raise BadInputError(f"{name}: is nested too deeply") from error
+    return _yaml_documents(name, text)
+
+
+class _TwiceError(Exception):
+    """A key is given twice in one object."""
+
+
+def _json_documents(text: str) -> Iterator[Any]:
+    """Read JSON documents that follow one another, as `jq` writes them."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique)
+    position = 0
+    while True:
+        document, end = decoder.raw_decode(text, _next_token(text, position))
+        yield document
+        position = _next_token(text, end)
+        if position == len(text):
+            return
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _TwiceError(f'field "{twice}": is there twice in one object')
+    return found
+
+
+def _next_token(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
+
+
+def _yaml_documents(name: str, text: str) -> list[Any]:
+    import yaml
+
+    try:
+        return list(yaml.load_all(text, Loader=_yaml_loader()))
+    except RecursionError as error:
+        raise BadInputError(f"{name}: is nested too deeply") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f" line {mark.line + 1}:"
+        problem = " ".join((getattr(error, "problem", None) or str(error)).split())
+        if not problem.startswith("field "):
+            problem = f"is not YAML: {problem}"
+        raise BadInputError(f"{name}:{line} {problem}") from error
+
+
+def _yaml_loader() -> Any:
+    """Return a loader that knows no dates, and no key twice."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    left_alone = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in found if tag not in left_alone]
+        for first, found in base.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(loader: Any, node: Any, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise yaml.constructor.ConstructorError(
+                problem=f'field "{twice}": is there twice in one object',
+                problem_mark=node.start_mark,
+            )
+        return base.construct_mapping(loader, node, deep)
+
+    members = {"yaml_implicit_resolvers": resolvers, "construct_mapping": construct_mapping}
+    return type("ManifestLoader", (base,), members)
