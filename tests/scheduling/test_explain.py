@@ -1,0 +1,376 @@
+"""What an operator reads of a pod that stays pending, pool by pool."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as replaced
+
+from karpenter_core.api.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    RESERVED,
+    ZONE,
+)
+from karpenter_core.scheduling.problem import Constraint, PodVolumes, SolveOptions
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.testing.builders import (
+    catalogue,
+    daemon,
+    existing_node,
+    instance_type,
+    node_pool,
+    node_term,
+    offering,
+    pod_shape,
+    preferred_node_term,
+    problem,
+    requirement_spec,
+)
+from karpenter_core.testing.builders import pod as make_pod
+from tests.scheduling.hand_made import DB, WEB, pod, spread, term
+from tests.scheduling.plan_checks import FIRST_FIT
+
+CATALOGUE = catalogue(instance_type("large", cpu="16", memory="64Gi", price=1.0))
+DRIVER = "disk.csi.example.com"
+RESERVATION = "example.com/reservation-id"
+
+both_packings = pytest.mark.parametrize(
+    "options", [SolveOptions(), FIRST_FIT], ids=["value", "first-fit"]
+)
+
+
+def why(*pending, pool="default", options=None, volumes=None, **more):
+    """Solve a problem and return why the pool does not take the first pod."""
+    asked = problem(pending, **{"catalogue": CATALOGUE, **more})
+    plan = solve(replace(asked, volumes=volumes or {}), options)
+    return plan.unschedulable[pending[0].uid].pools[pool]
+
+
+def in_zones(*zones, **more):
+    """Make the pool of some zones."""
+    return [node_pool(requirements=[requirement_spec(ZONE, "In", *zones)], **more)]
+
+
+def running(*names, app="web", node="node-0", **constraints):
+    """Make pods that run."""
+    return [replaced(pod(n, app, **constraints), node_name=node, phase="Running") for n in names]
+
+
+# -- other pods ------------------------------------------------------------------------------------
+
+
+@both_packings
+def test_spread_names_its_key_skew_pods_and_the_counts_of_the_domains(options):
+    """And where the next pod may go, which the pool cannot."""
+    nodes = [
+        existing_node("node-0", cpu="0", bound=running("web-1", "web-2")),
+        existing_node("node-1", cpu="0", labels={ZONE: "zone-x"}),
+    ]
+    reason = why(
+        pod("web-0", topology_spread=spread()), pools=in_zones("zone-a"), nodes=nodes,
+        options=options,
+    )  # fmt: skip
+
+    assert (reason.constraint, reason.closest) == (Constraint.TOPOLOGY, "large")
+    assert reason.detail == (
+        "topology spread over topology.kubernetes.io/zone (maxSkew 1, pods app=web): the next pod "
+        "may only go to zone-x, the nodepool can make nodes for it in zone-a; "
+        "pods now: zone-a 2, zone-x 0"
+    )
+    assert "raise maxSkew" in reason.remedy
+
+
+@both_packings
+def test_spread_over_too_few_domains_says_so(options):
+    """With minDomains the lowest count is none as long as domains are missing."""
+    nodes = [existing_node("node-0", cpu="0", bound=running("web-1"))]
+    reason = why(
+        pod("web-0", topology_spread=spread(min_domains=2)), pools=in_zones("zone-a"), nodes=nodes,
+        options=options,
+    )  # fmt: skip
+
+    assert reason.constraint is Constraint.TOPOLOGY
+    assert "minDomains 2" in reason.detail
+    assert "there are only 1 of these domains, and each is full" in reason.detail
+    assert reason.remedy.startswith("lower minDomains")
+
+
+def test_spread_over_a_label_that_the_pool_cannot_give_says_so():
+    """Whatever is counted."""
+    reason = why(pod("web-0", topology_spread=spread("example.com/rack")))
+
+    assert reason.constraint is Constraint.TOPOLOGY
+    assert reason.detail.endswith("no machine of the nodepool has the label example.com/rack")
+
+
+def test_affinity_to_pods_elsewhere_says_where_they_are():
+    """And where the pool could make nodes."""
+    nodes = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]
+    reason = why(
+        pod("web-0", pod_affinity=term(selector=DB)), pools=in_zones("zone-b"), nodes=nodes
+    )
+
+    assert reason.constraint is Constraint.AFFINITY
+    assert reason.detail == (
+        "required pod affinity over topology.kubernetes.io/zone to pods app=db: such pods are in "
+        "zone-a 1, the nodepool can make nodes for it in zone-b"
+    )
+
+
+def test_affinity_to_pods_on_a_full_node_names_the_node():
+    """A new node has none of these pods."""
+    nodes = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]
+    reason = why(pod("web-0", pod_affinity=term(HOSTNAME, DB)), nodes=nodes)
+
+    assert reason.constraint is Constraint.AFFINITY
+    assert "such pods are on node-0 without room for it" in reason.detail
+
+
+def test_affinity_names_the_namespaces_it_looks_in():
+    """Where they are not the pod's own."""
+    reason = why(pod("web-0", pod_affinity=term(selector=DB, namespaces=("shop", "lab"))))
+
+    assert "to pods app=db in namespaces lab, shop: no such pod is anywhere" in reason.detail
+
+
+def test_anti_affinity_says_in_which_domains_the_others_are():
+    """Every one that the pool has."""
+    nodes = [
+        existing_node(
+            f"node-{zone}", cpu="0", labels={ZONE: f"zone-{zone}"},
+            bound=running(f"web-{zone}", node=f"node-{zone}"),
+        )
+        for zone in "ab"
+    ]  # fmt: skip
+    reason = why(
+        pod("db-0", "db", pod_anti_affinity=term()), pools=in_zones("zone-a", "zone-b"), nodes=nodes
+    )
+
+    assert reason.constraint is Constraint.AFFINITY
+    assert "pod anti-affinity over topology.kubernetes.io/zone to pods app=web" in reason.detail
+    assert "in zone-a 1, zone-b 1" in reason.detail
+
+
+def test_anti_affinity_of_others_names_these_pods():
+    """The pod itself says nothing of it."""
+    bound = running("db-2", "db-1", app="db", pod_anti_affinity=term())
+    nodes = [existing_node("node-0", cpu="0", bound=bound)]
+    reason = why(pod("web-0"), pools=in_zones("zone-a"), nodes=nodes)
+
+    assert reason.constraint is Constraint.AFFINITY
+    assert "anti-affinity over topology.kubernetes.io/zone of pods default/db-1, default/db-2" in (
+        reason.detail
+    )
+
+
+def test_a_later_reason_says_what_other_pods_left():
+    """Only there is nothing to be had."""
+    sold = [offering("zone-a", available=False), offering("zone-b")]
+    nodes = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]
+    reason = why(
+        pod("web-0", pod_affinity=term(selector=DB)), nodes=nodes,
+        catalogue=catalogue(instance_type("small", offerings=sold)),
+    )  # fmt: skip
+
+    assert (reason.constraint, reason.closest) == (Constraint.OFFERING, "small")
+    assert "small is sold out (zone-a on-demand)" in reason.detail
+    assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
+
+
+# -- machines --------------------------------------------------------------------------------------
+
+
+def test_volumes_say_where_they_are_and_what_the_pod_asks_for():
+    """Two zones that exclude each other."""
+    asking = make_pod("web-0", node_selector={ZONE: "zone-b"})
+    places = (Requirements.from_labels({ZONE: "zone-a"}),)
+    reason = why(asking, volumes={asking.uid: PodVolumes(alternatives=places)})
+
+    assert (reason.constraint, reason.closest) == (Constraint.VOLUME, "large")
+    assert reason.detail == (
+        "its volumes need topology.kubernetes.io/zone In [zone-a], which no machine of the "
+        "nodepool can have (the pod itself asks for topology.kubernetes.io/zone In [zone-b])"
+    )
+
+
+def test_a_new_node_attaches_any_volume():
+    """Limits of nodes that are there are not a lack of resources in a pool."""
+    asking = make_pod("web-0", cpu="100")
+    full = replace(existing_node("node-0", cpu="0"), volume_limits={DRIVER: 0})
+    attached = {DRIVER: frozenset({"default/data"})}
+    reason = why(asking, nodes=[full], volumes={asking.uid: PodVolumes(attached=attached)})
+
+    assert reason.constraint is Constraint.RESOURCE
+    assert reason.detail == (
+        "no instance type has enough resources (cpu: 100 asked, large has 15900m)"
+    )
+
+
+def test_a_limit_says_how_far_it_would_have_to_be_raised():
+    """By the machine that needs the least."""
+    types = catalogue(instance_type("huge", cpu="64"), instance_type("large", cpu="16"))
+    reason = why(
+        make_pod("web-0", cpu="10"), catalogue=types, pools=[node_pool(limits={"cpu": "20"})],
+        pool_usage={"default": {"cpu": 10_000}},
+    )  # fmt: skip
+
+    assert (reason.constraint, reason.closest) == (Constraint.LIMIT, "large")
+    assert "(cpu: 10 of 20 left)" in reason.detail
+    assert reason.remedy == "raise spec.limits.cpu to 26 or more"
+
+
+def test_the_number_of_nodes_may_be_the_limit():
+    """Whatever else is left."""
+    reason = why(
+        make_pod("web-0"), pools=[node_pool(limits={"nodes": "3", "cpu": "1000"})],
+        pool_usage={"default": {"nodes": 3}},
+    )  # fmt: skip
+
+    assert reason.constraint is Constraint.LIMIT
+    assert "(nodes: 3 allowed)" in reason.detail
+    assert reason.remedy == "raise spec.limits.nodes of the nodepool"
+
+
+def test_daemons_that_leave_too_little_are_named():
+    """They alone are the reason."""
+    reason = why(make_pod("web-0", cpu="10"), daemons=[daemon("logs", cpu="7"), daemon("probe")])
+
+    assert (reason.constraint, reason.closest) == (Constraint.DAEMON, "large")
+    assert "cpu: 10 asked, large has 8800m; daemons: logs, probe" in reason.detail
+
+
+def test_a_port_that_every_machine_has_taken_names_the_daemon():
+    """And something else would do."""
+    taking = daemon("proxy", shape=pod_shape(host_ports=[8080], owner_kind="DaemonSet"))
+    reason = why(make_pod("web-0", host_ports=[8080]), daemons=[taking])
+
+    assert (reason.constraint, reason.closest) == (Constraint.PORT, "large")
+    assert reason.detail == "IP=0.0.0.0 Port=8080 Proto=TCP is taken by daemon proxy"
+    assert reason.remedy
+
+
+def test_a_machine_that_is_sold_elsewhere_only_says_where():
+    """It is not out of stock."""
+    sold = [offering("zone-a", "spot"), offering("zone-b", "on-demand")]
+    reason = why(
+        make_pod("web-0", node_selector={ZONE: "zone-a", CAPACITY_TYPE: "on-demand"}),
+        catalogue=catalogue(instance_type("small", offerings=sold)),
+    )
+
+    assert (reason.constraint, reason.closest) == (Constraint.OFFERING, "small")
+    assert reason.detail.endswith("small is only sold as zone-a spot, zone-b on-demand")
+
+
+def test_min_values_say_what_can_be_had():
+    """And to what they would have to be lowered."""
+    pool = node_pool(requirements=[requirement_spec(INSTANCE_TYPE, "Exists", min_values=2)])
+    types = catalogue(instance_type("large", cpu="16"), instance_type("small", cpu="2"))
+    reason = why(make_pod("web-0", cpu="10"), catalogue=types, pools=[pool])
+
+    assert reason.constraint is Constraint.MIN_VALUES
+    assert "node.kubernetes.io/instance-type: 1 to be had" in reason.detail
+    assert reason.remedy == "lower minValues of node.kubernetes.io/instance-type to 1"
+
+
+# -- what is asked for in the end ------------------------------------------------------------------
+
+
+def test_wishes_are_given_up_before_there_is_a_reason():
+    """What is named is never a preference."""
+    asking = make_pod(
+        "web-0", cpu="100", preferred=[preferred_node_term(1, (ZONE, "In", "nowhere"))]
+    )
+    assert why(asking).constraint is Constraint.RESOURCE
+
+
+def test_a_wish_that_changes_nothing_is_not_taken_for_the_last_thing_asked():
+    """The first wish is met by all, so the second is the only one that is really given up."""
+    asking = make_pod(
+        "web-0",
+        cpu="100",
+        preferred=[
+            preferred_node_term(100, (ARCH, "NotIn", "mips"), (ARCH, "Exists")),
+            preferred_node_term(1, (ZONE, "In", "nowhere")),
+        ],
+        node_selector={ARCH: "amd64"},
+    )
+    assert why(asking).constraint is Constraint.RESOURCE
+
+
+def test_of_alternative_terms_the_last_one_counts():
+    """The reason says that there are others."""
+    terms = [node_term((ZONE, "In", "nowhere")), node_term((ZONE, "In", "zone-x"))]
+    reason = why(make_pod("web-0", required=terms))
+
+    assert reason.constraint is Constraint.REQUIREMENT
+    assert "zone-x" in reason.detail
+    assert "(last of 2 node affinity terms; no other found a place)" in reason.detail
+
+
+# -- reservations ----------------------------------------------------------------------------------
+
+
+def reserved_type(name, count):
+    """Make a type that is sold out of one reservation alone."""
+    made = instance_type(name, cpu="4", offerings=[offering("zone-a", RESERVED, 0.001)])
+    held = Requirement.of(RESERVATION, "In", ("r-1",))
+    sold = tuple(
+        replace(one, requirements=one.requirements.add(held), reservation_capacity=count)
+        for one in made.offerings
+    )
+    return replace(made, requirements=made.requirements.add(held), offerings=sold)
+
+
+@both_packings
+def test_lighter_pools_wait_for_the_reservations_of_heavier_ones(options):
+    """Rather than pay for what the next pass may have for nothing."""
+    plan = solve(
+        problem(
+            [make_pod(f"web-{n}", cpu="3") for n in range(2)],
+            pools=[node_pool("paid", weight=10), node_pool("bought")],
+            catalogues={
+                "paid": catalogue(reserved_type("reserved", 1)),
+                "bought": catalogue(instance_type("large", cpu="16", zones=("zone-b",))),
+            },
+            well_known=[RESERVATION],
+        ),
+        options,
+    )
+    (left,) = plan.unschedulable.values()
+
+    assert {r.constraint for r in left.pools.values()} == {Constraint.RESERVATION}
+    taken = f"that would do are taken in this pass ({RESERVATION}=r-1)"
+    assert left.pools["paid"].detail == f"all reserved machines {taken}"
+    assert left.pools["bought"].detail == f'all reserved machines of nodepool "paid" {taken}'
+
+
+def test_reservations_that_are_used_up_are_no_reason_to_wait():
+    """Nothing is going to be free in the next pass."""
+    sold = [replace(offering("zone-a", RESERVED), reservation_capacity=0), offering("zone-b")]
+    reason = why(
+        make_pod("web-0", node_selector={ZONE: "zone-a"}),
+        catalogue=catalogue(instance_type("small", offerings=sold)),
+    )
+
+    assert reason.constraint is Constraint.OFFERING
+    assert "only reserved capacity would do, and none of it is left (small)" in reason.detail
+
+
+def test_the_same_problem_in_another_order_has_the_same_reasons():
+    """To the letter."""
+    owners = running("db-1", "db-2", "db-3", "db-4", app="db", pod_anti_affinity=term())
+    pending = [pod("web-0"), pod("web-1", topology_spread=spread(selector=WEB)), pod("ui-0", "ui")]
+
+    def reasons(pods, bound):
+        nodes = [existing_node("node-0", cpu="0", bound=bound)]
+        asked = problem(pods, pools=in_zones("zone-a"), catalogue=CATALOGUE, nodes=nodes)
+        return {uid: left.message for uid, left in solve(asked).unschedulable.items()}
+
+    found = reasons(pending, owners)
+    assert found == reasons(pending[::-1], owners[::-1])
+    assert "default/db-1, default/db-2, default/db-3 and 1 more" in found[pending[0].uid]
