@@ -268,6 +268,7 @@ def test_explain_says_where_a_pod_goes_and_what_it_waits_for(ask, two_waiting):
     assert left["state"] == "unschedulable"
     assert left["pools"]["general"]["closest"] == "large"
     assert 'no pod "default/a"; near: shop/a' in unknown
+    assert {method for method, _ in two_waiting.door.requests} == {"GET"}
 
 
 def test_a_cluster_that_does_not_answer_is_named(program, tmp_path):

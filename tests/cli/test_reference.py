@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from karpenter_core.cli import manifests
 from karpenter_core.cli.explain import pod
 from karpenter_core.cli.plan import plan
 from karpenter_core.cli.tables import STATES
+from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.scheduling.problem import Constraint
+from karpenter_provider_kwok.api import KWOKNodeClass
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/plan.md").read_text()
@@ -57,6 +60,23 @@ def test_the_list_of_constraints_is_closed():
     listed = PAGE.partition("The closed list of constraints: ")[2].partition(".\n")[0]
 
     assert re.findall(r"`(\w+)`", listed) == [constraint.value for constraint in Constraint]
+
+
+def test_the_role_names_every_kind_that_is_listed():
+    """And lets nobody do anything else."""
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    role = yaml.safe_load(text)
+
+    listed = {(kind.group, kind.plural) for kind in Codecs([KWOKNodeClass]).kinds}
+
+    assert role["kind"] == "ClusterRole"
+    assert all(rule["verbs"] == ["list"] for rule in role["rules"])
+    assert listed == {
+        (group, resource)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
 
 
 def sessions(page):
