@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from karpenter_core.scheduling.merging import merged
 from karpenter_core.scheduling.patterns import PatternProblem, pattern_steps
 
 if TYPE_CHECKING:
@@ -67,16 +68,15 @@ def tail_steps(
     for index in waiting:
         sizes.setdefault(compiled.requests[:, index].tobytes(), []).append(index)
     of_size = tuple(sizes.values())
-    bought = yield from pattern_steps(
-        PatternProblem(
-            request=compiled.requests[:, [members[0] for members in of_size]],
-            count=np.array([sum(counts[i] for i in members) for members in of_size]),
-            room=claim.shapes.room,
-            price=claim.shapes.robust_price + compiled.options.node_fee_per_hour,
-        ),
-        budget=budget,
+    problem = PatternProblem(
+        request=compiled.requests[:, [members[0] for members in of_size]],
+        count=np.array([sum(counts[i] for i in members) for members in of_size]),
+        room=claim.shapes.room,
+        price=claim.shapes.robust_price + compiled.options.node_fee_per_hour,
     )
-    patterns = () if bought is None else bought.patterns
+    bought = yield from pattern_steps(problem, budget=budget)
+    patterns = () if bought is None else merged(problem, bought.patterns)
+    yield 10
     nodes = sum(pattern.nodes for pattern in patterns)
     if not compiled.pools[offer.pool].is_ample(engine.remaining[offer.pool], nodes):
         return
