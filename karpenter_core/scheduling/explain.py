@@ -28,6 +28,8 @@ from karpenter_core.scheduling.explain_pods import narrow_by_pods
 from karpenter_core.scheduling.problem import Constraint, PoolRejection, Unschedulable
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
     from karpenter_core.scheduling.engine import Engine
 
 __all__ = ["Explainer"]
@@ -55,22 +57,19 @@ class Explainer:
             Machines(engine.compiled, number) for number in range(len(engine.compiled.pools))
         )
 
-    def explain(self, index: int) -> Unschedulable:
-        """Say why pods of a class are left."""
+    def explain_steps(self, index: int) -> Generator[int, None, Unschedulable]:
+        """Say why pods of a class are left; yields units of work done."""
         if not self._pools:
             blocked = self._engine.compiled.classes[index].blocked
             return Unschedulable(
                 message=blocked.detail if blocked else "no dynamic nodepools found"
             )
         rung = self._last_rung(index)
-        pools = {
-            machines.pool.name: self._answer(machines, index, rung) for machines in self._pools
-        }
-        message = "; ".join(
-            f'nodepool "{name}": {rejection.constraint}: {rejection.detail}'
-            for name, rejection in pools.items()
-        )
-        return Unschedulable(message=message, pools=pools)
+        pools: dict[str, PoolRejection] = {}
+        for machines in self._pools:
+            pools[machines.pool.name] = self._answer(machines, index, rung)
+            yield 1
+        return Unschedulable(message=_message(pools), pools=pools)
 
     def _last_rung(self, index: int) -> int:
         """Return the last rung that was tried; pods that wait for reservations give up no more."""
@@ -100,3 +99,15 @@ class Explainer:
                 return answer
             options = answer
         return last_obstacle(question, options)
+
+
+def _message(pools: Mapping[str, PoolRejection]) -> str:
+    """Write all reasons in one line, each one once."""
+    alike: dict[str, list[str]] = {}
+    for name, rejection in pools.items():
+        text = f"{rejection.constraint}: {rejection.detail}"
+        alike.setdefault(text, []).append(f'"{name}"')
+    return "; ".join(
+        f"{'nodepool' if len(names) == 1 else 'nodepools'} {', '.join(names)}: {text}"
+        for text, names in alike.items()
+    )

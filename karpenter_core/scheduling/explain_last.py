@@ -46,7 +46,7 @@ def _claims(
     signatures, taken = question.compiled.signatures, dict["Reservation", None]()
     claims: list[int] = []
     for option in options:
-        number = signatures.of_claim(question.pool, option.requirements, (), option.bits)
+        number = question.claim(option)
         choices = question.engine.holdings.choices(number, question.request)
         claim = signatures.claim(number)
         wanted = claim.reservations(claim.fitting(question.request))

@@ -55,6 +55,8 @@ class Machines:
         """What pods may use on each row: a line per resource."""
         self.usable_bits: Final = self.pool.matching_bits & self.pool.catalogue.sound_bits
         """The rows that the pool's requirements allow, sold out or not."""
+        self.domains: Final = dict[tuple[Option, int], tuple[int, ...]]()
+        """What was found out of options: the domains of an axis, by number."""
 
     @cached_property
     def bare(self) -> NDArray[np.int64]:
@@ -97,15 +99,22 @@ class Question:
 
     def domains(self, options: Iterable[Option], axis: Axis) -> tuple[int, ...]:
         """Return the domains of an axis that a claim could be in."""
-        signatures, found = self.compiled.signatures, set[int]()
+        known, found = self.machines.domains, set[int]()
         for option in options:
-            number = signatures.of_claim(self.pool, option.requirements, (), option.bits)
-            found.update(
-                domain
-                for domain in signatures.possible(axis.number, number)
-                if domain not in found and self._in_domains(option, axis, (domain,)) is not None
-            )
+            domains = known.get((option, axis.number))
+            if domains is None:
+                number = self.claim(option)
+                domains = known[option, axis.number] = tuple(
+                    domain
+                    for domain in self.compiled.signatures.possible(axis.number, number)
+                    if self._in_domains(option, axis, (domain,)) is not None
+                )
+            found.update(domains)
         return tuple(sorted(found))
+
+    def claim(self, option: Option) -> int:
+        """Return the signature of a new claim that is an option."""
+        return self.compiled.signatures.of_claim(self.pool, option.requirements, (), option.bits)
 
     def in_domains(
         self, options: Iterable[Option], axis: Axis, domains: Iterable[int]
@@ -116,8 +125,7 @@ class Question:
         return tuple(option for option in left if option is not None)
 
     def _in_domains(self, option: Option, axis: Axis, domains: tuple[int, ...]) -> Option | None:
-        signatures = self.compiled.signatures
-        number = signatures.of_claim(self.pool, option.requirements, (), option.bits)
+        signatures, number = self.compiled.signatures, self.claim(option)
         possible = set(signatures.possible(axis.number, number))
         names = frozenset(axis.names[domain] for domain in domains if domain in possible)
         if number == NO_MATCH or not names:
@@ -138,12 +146,7 @@ class Question:
 
     def cheapest(self, options: Iterable[Option]) -> str:
         """Return the type among options that costs least as far as it is sold, ties by name."""
-        claims = [
-            self.compiled.signatures.claim(
-                self.compiled.signatures.of_claim(self.pool, one.requirements, (), one.bits)
-            )
-            for one in options
-        ]
+        claims = [self.compiled.signatures.claim(self.claim(option)) for option in options]
         best = min((float(c.prices[0]), self.pool.catalogue.names[int(c.rows[0])]) for c in claims)
         return best[1]
 

@@ -97,7 +97,7 @@ def _unschedulable_steps(
     reasons: dict[str, Unschedulable] = {}
     explainer = Explainer(plan.engine)
     for index, members in sorted(placement.left.items()):
-        reason = explainer.explain(index)
+        reason = yield from explainer.explain_steps(index)
         reasons.update((pod.uid, reason) for pod in members)
-        yield 10
+        yield 1
     return reasons
