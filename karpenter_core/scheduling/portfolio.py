@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.engine import Halt
     from karpenter_core.scheduling.mix import Mix
 
-__all__ = ["Portfolio", "first_fit_steps", "portfolio_steps"]
+__all__ = ["FIRST_FIT", "Portfolio", "first_fit_steps", "portfolio_steps"]
 
-_FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
+FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
+"""How the plan is made that always comes first."""
 
 _PATTERN_UNITS: Final = 4_000
 """Work units for patterns; found within half of them for thousands of pods in tens of sizes."""
@@ -80,7 +81,7 @@ def first_fit_steps(
     compiled: CompiledProblem, halt: Halt | None = None
 ) -> Generator[int, None, FinishedPlan]:
     """Make the first-fit plan of a compiled problem."""
-    return (yield from _plan_steps(compiled, _FIRST_FIT, halt))
+    return (yield from _plan_steps(compiled, FIRST_FIT, halt))
 
 
 def _best_steps(
