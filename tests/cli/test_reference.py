@@ -59,7 +59,9 @@ def test_the_list_of_constraints_is_closed():
     """In the order in which they are tried."""
     listed = PAGE.partition("The closed list of constraints")[2].partition("\n\nOf what")[0]
 
-    assert re.findall(r"^\| `(\w+)`", listed, re.MULTILINE) == [constraint.value for constraint in Constraint]
+    assert re.findall(r"^\| `(\w+)`", listed, re.MULTILINE) == [
+        constraint.value for constraint in Constraint
+    ]
 
 
 def test_the_role_names_every_kind_that_is_listed():
