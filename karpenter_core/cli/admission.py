@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         TopologySpread,
     )
 
-__all__ = ["decoding_error", "quantity_error", "shape_error"]
+__all__ = ["decoding_error", "quantity_error", "shape_error", "value_error"]
 
 _NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 _LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -163,6 +163,33 @@ def _named(path: str, manifest: Mapping[str, Any]) -> str:
         if not isinstance(value, str):
             return f'{path.removesuffix(_ANY_VALUE)}["{key}"]'
     return path
+
+
+def value_error(manifest: Mapping[str, Any]) -> str:
+    """Return the first value in a manifest that no API server can hold, with its path."""
+    return next(_value_errors(manifest, ""), "")
+
+
+def _value_errors(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in cast("dict[str, Any]", value).items():
+            written = ascii(name)[1:-1] if _is_broken(name) else name
+            place = f"{path}.{written}" if path else written
+            if _is_broken(name):
+                yield f"{place}: is no text"
+            yield from _value_errors(inner, place)
+    elif isinstance(value, list):
+        for number, item in enumerate(cast("list[Any]", value)):
+            yield from _value_errors(item, f"{path}[{number}]")
+    elif isinstance(value, str) and _is_broken(value):
+        yield f"{path}: {json.dumps(value)} is no text"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield f"{path}: {value} is too large a number"
+
+
+def _is_broken(text: str) -> bool:
+    """Tell whether a text has half a character, as JSON's escapes can have."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def quantity_error(manifest: Mapping[str, Any]) -> str:

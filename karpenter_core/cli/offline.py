@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
-from karpenter_core.cli.admission import decoding_error, quantity_error, shape_error
+from karpenter_core.cli.admission import decoding_error, quantity_error, shape_error, value_error
 from karpenter_core.cli.cluster import PlacedObject
 from karpenter_core.cli.manifests import DAEMON_SET_PODS, Entry
 from karpenter_core.cli.served import complete
@@ -124,8 +124,9 @@ class ObjectReader:
             found = view_from_manifest(self._judged(entry), self.codecs)
         except BadInputError as error:
             raise BadInputError(f"{entry.where}: {_located(error, entry)}") from error
-        except UnicodeEncodeError as error:
-            raise BadInputError(f"{entry.where}: {entry.title!a}: is no text") from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            text = f"{entry.title}: {value_error(entry.manifest)}"
+            raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
         if isinstance(found, PodView):
             self._check_shape(found.shape, entry, "")
         elif isinstance(found, DaemonSetView):
@@ -150,6 +151,9 @@ class ObjectReader:
         model = self._models.get((entry.group, entry.kind))
         if model is None or entry.manifest["apiVersion"] != model.resource.api_version:
             return entry.manifest
+        error = value_error(entry.manifest)
+        if error:
+            raise BadInputError(f"{entry.title}: {error}")
         from karpenter_core.api.crd import render_crd
         from karpenter_core.api.field_errors import describe_errors
         from karpenter_core.api.schema import SchemaValidator

@@ -300,6 +300,18 @@ def test_uids_that_are_empty_are_made_up(plan):
             'pods[0]: field "metadata.name": must be a string, not an integer',
         ),
         (
+            {"pods": [pod("a", priority=2**70)]},
+            'Pod "shop/a": spec.priority: 1180591620717411303424 is too large a number',
+        ),
+        (
+            {"pods": [pod("a", nodeSelector={"team": "\ud800"})]},
+            'Pod "shop/a": spec.nodeSelector.team: "\\ud800" is no text',
+        ),
+        (
+            {"nodePools": [pool(labels={"team": "\ud800"})]},
+            'NodePool "general": spec.template.metadata.labels.team: "\\ud800" is no text',
+        ),
+        (
             {"kwokNodeClasses": [{"metadata": {"name": "default"}, "spec": {}}]},
             'kwokNodeClasses[0]: field "apiVersion": missing',
         ),
