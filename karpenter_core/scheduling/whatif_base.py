@@ -80,12 +80,14 @@ class Base:
         self.places: Final = dict[int, Place]()
         self.host: Final = dict[int, dict[int, int]]()
         """Pods counted by each host name group, by slot."""
-        self.plans: Final = tuple(class_plan(compiled, n) for n in range(len(compiled.classes)))
-        self.takers: Final = Takers(compiled, self.plans, self.host)
         self.offsets: Final = list[int]()
         """Where the cells (group row times domains) of each axis begin."""
         self.made: Final = self._lay_out_cells()
         """Which cells' domains are known because pools make machines there."""
+        self.plans: Final = tuple(
+            class_plan(compiled, number, self.cell) for number in range(len(compiled.classes))
+        )
+        self.takers: Final = Takers(compiled, self.plans, self.host)
         self.cells: Final = array("q", bytes(8 * len(self.made)))
         """Pods counted in each cell."""
         self.witnesses: Final = dict[int, int]()
@@ -101,6 +103,8 @@ class Base:
         self._groups_of: Final = dict[int, "tuple[PodShape, tuple[Group, ...]]"]()
         self._axes: Final = {axis.key: axis.number for axis in compiled.axes}
         self._cells_of: Final = dict[tuple[int, int], "tuple[int, ...] | None"]()
+        self._effects: Final = dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]()
+        self._made_from: Final = dict[tuple[int, int], tuple[bool, ...]]()
         self._witnessed: Final = dict[int, tuple[int, ...]]()
         self._spare: Final = list[int]()
         for node in compiled.nodes:
@@ -246,6 +250,26 @@ class Base:
         start = self.cell(number, group, 0)
         return tuple(start + d for d in domains_of(group, number, signature, signatures))
 
+    def effects_of(self, number: int, signature: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return what each pod of a class adds to: host name groups, and cells."""
+        key = (number, signature)
+        known = self._effects.get(key)
+        if known is None:
+            found = [(g, self.cells_of(g, signature)) for g in self.plans[number].counted]
+            known = self._effects[key] = (
+                tuple(g.index for g, cells in found if g.is_host and cells is not None),
+                tuple(cell for _, cells in found for cell in cells or ()),
+            )
+        return known
+
+    def made_from(self, start: int, size: int) -> tuple[bool, ...]:
+        """Return which domains pools make, for the group whose cells start there."""
+        known = self._made_from.get((start, size))
+        if known is None:
+            known = tuple(bool(it) for it in self.made[start : start + size])
+            self._made_from[start, size] = known
+        return known
+
     def cell(self, axis: int, group: Group, domain: int) -> int:
         """Return the cell of a group in a domain."""
         return self.offsets[axis] + group.row * len(self.compiled.axes[axis].names) + domain
@@ -272,6 +296,8 @@ class Base:
                 self.cells[cell] += sign * count
         for cell in self.witnessed(place):
             self.witnesses[cell] = self.witnesses.get(cell, 0) + sign
+            if not self.witnesses[cell]:
+                del self.witnesses[cell]
 
     def witnessed(self, place: Place) -> tuple[int, ...]:
         """Return the cells whose domain is known through nodes alone, this one among them."""

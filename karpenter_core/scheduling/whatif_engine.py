@@ -7,13 +7,15 @@ for any of them. Everything else of the compiled problem is shared.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import numpy as np
 
 from karpenter_core.scheduling.domains import FirstCounts
-from karpenter_core.scheduling.emit import emit_steps, place_steps
-from karpenter_core.scheduling.portfolio import first_fit_steps, portfolio_steps
+from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
+from karpenter_core.scheduling.engine import Engine
+from karpenter_core.scheduling.portfolio import FIRST_FIT, portfolio_steps
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
@@ -106,10 +108,20 @@ class Outlook:
         return run(emit_steps(self._plan, self._placement))
 
 
-def first_outlook(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) -> Outlook:
-    """Place pods as the first-fit plan does; without `nodes` on new claims only."""
+def first_outlook(
+    base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool, most_claims: int | None
+) -> Outlook | None:
+    """Place pods as the first-fit plan does; without `nodes` on new claims only.
+
+    None as soon as there are more than `most_claims`.
+    """
     question = _ask(base, overlay, works, nodes=nodes)
-    return Outlook(question, run(first_fit_steps(question.compiled)))
+    engine = Engine(question.compiled, FIRST_FIT)
+    most = inf if most_claims is None else len(question.slots) + most_claims
+    for _ in engine.steps():
+        if engine.nodes.count > most:
+            return None
+    return Outlook(question, run(finish_steps(engine)))
 
 
 def best_outlook(base: Base, overlay: Overlay, works: Sequence[Work]) -> Outlook:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import PodView, Resources
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
-    from karpenter_core.scheduling.topology import Group
     from karpenter_core.scheduling.whatif_base import Base
 
 __all__ = ["Overlay"]
@@ -78,32 +77,36 @@ class Overlay:
         for cell, count in place.moving.cells.items():
             self._set(cells, cell, cells.get(cell, 0) - count)
         for number, pods in self.guests.get(slot, ()):
-            signature = self.signature(slot)
-            for group in base.plans[number].counted:
-                for cell in base.cells_of(group, signature) or ():
-                    self._set(cells, cell, cells.get(cell, 0) - len(pods))
+            for cell in base.effects_of(number, self.signature(slot))[1]:
+                self._set(cells, cell, cells.get(cell, 0) - len(pods))
         for cell in base.witnessed(place):
             fewer = self._witnesses.get(cell, 0) - 1
             self._set(self._witnesses, cell, fewer)
-            if not base.witnesses[cell] + fewer:
+            if base.witnesses.get(cell, 0) + fewer <= 0:
                 self._set(self.known, cell, value=False)
 
-    def put(self, slot: int, number: int, pods: tuple[PodView, ...], free: list[int]) -> None:
+    def put(self, slot: int, number: int, count: int, free: list[int]) -> None:
         """Put pods of a class on a node, which then has so much free."""
-        base, signature, count = self.base, self.signature(slot), len(pods)
+        journal, cells, host = self._journal, self.cells, self.host
         self._set(self.free, slot, free)
-        self._set(self.guests, slot, (*self.guests.get(slot, ()), (number, pods)))
-        for group in base.plans[number].counted:
-            cells = base.cells_of(group, signature)
-            if cells is None:
-                continue
-            if group.is_host:
-                key = (group.index, slot)
-                self._set(self.host, key, self.host.get(key, 0) + count)
-            for cell in cells:
-                self._set(self.cells, cell, self.cells.get(cell, 0) + count)
-                if not self.is_known(cell):
+        groups, counted = self.base.effects_of(number, self.signature(slot))
+        for group in groups:
+            key = (group, slot)
+            before = host.get(key)
+            journal.append((host, key, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
+            host[key] = count if before is None else before + count
+        for cell in counted:
+            before = cells.get(cell)
+            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
+            cells[cell] = count if before is None else before + count
+        if counted and self.base.places[slot].node.requirements is not None:
+            for cell in counted:
+                if not self.is_known(cell):  # of what is not there yet only pods tell the domain
                     self._set(self.known, cell, value=True)
+
+    def lodge(self, slot: int, number: int, pods: tuple[PodView, ...]) -> None:
+        """Note who was put on a node, for when it is taken away itself."""
+        self._set(self.guests, slot, (*self.guests.get(slot, ()), (number, pods)))
 
     def become(self, slot: int, signature: int) -> None:
         """Give a node the signature that it has with the pods that joined."""
@@ -141,15 +144,20 @@ class Overlay:
             known = bool(self.base.made[cell]) or self.base.witnesses.get(cell, 0) > 0
         return known
 
-    def counts(self, axis: int, group: Group) -> list[int]:
-        """Return how many pods a group counts in each domain."""
-        start = self.base.cell(axis, group, 0)
-        end = start + len(self.base.compiled.axes[axis].names)
-        found = self.base.cells[start:end].tolist()
-        if self.cells:
-            for cell in range(start, end):
-                if cell in self.cells:
-                    found[cell - start] += self.cells[cell]
+    def usable(self, start: int, size: int) -> tuple[bool, ...]:
+        """Return which domains are known to the group whose cells start there."""
+        if not self.known and not self.base.witnesses:
+            return self.base.made_from(start, size)
+        return tuple(self.is_known(cell) for cell in range(start, start + size))
+
+    def counts(self, start: int, size: int) -> list[int]:
+        """Return how many pods the group whose cells start there counts in each domain."""
+        found = self.base.cells[start : start + size].tolist()
+        cells = self.cells
+        if cells:
+            for domain in range(size):
+                if start + domain in cells:
+                    found[domain] += cells[start + domain]
         return found
 
     def host_counts(self, group: int) -> dict[int, int]:

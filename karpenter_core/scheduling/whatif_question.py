@@ -121,6 +121,7 @@ class Question:
         self._below: Final = below_price
         self._most: Final = most_claims
         self._works: Final = self._collect(works)
+        self._moves: Sequence[tuple[int, int, tuple[PodView, ...]]] = ()
         self._kept: Outlook | None = None
 
     def _collect(self, works: Iterable[Work]) -> tuple[Work, ...]:
@@ -145,18 +146,27 @@ class Question:
         mark = overlay.mark()
         walk = Walk(self._base, overlay)
         walk.place(self._works)
+        self._moves = walk.moves
         if not walk.left and not walk.rest:
             return self._verdict(Outcome.FITS, walk.moves, None)
         refusal = self._refusal(walk.left)
         if refusal is not None:
             return self._verdict(refusal, walk.moves, None)
-        found = first_outlook(self._base, overlay, (*walk.left, *walk.rest), nodes=bool(walk.rest))
+        found = first_outlook(
+            self._base,
+            overlay,
+            (*walk.left, *walk.rest),
+            nodes=bool(walk.rest),
+            most_claims=self._most,
+        )
+        if found is None:
+            return self._verdict(Outcome.TOO_MANY, walk.moves, None)
         outcome = self._judge(found)
         if self._may_be_better(found, outcome):
             overlay.undo(mark)
             best = best_outlook(self._base, overlay, self._works)
             if self._rank(best) < self._rank(found):
-                self._kept = best
+                self._moves, self._kept = (), best
                 return self._verdict(self._judge(best), (), best)
             walk = Walk(self._base, overlay)
             walk.place(self._works)
@@ -205,12 +215,13 @@ class Question:
         return Outcome.TOO_DEAR if found.cost_per_hour >= self._below else Outcome.CLAIMS
 
     def _may_be_better(self, found: Outlook, outcome: Outcome) -> bool:
-        """Whether to make the other plans: they are, like in a pass, when something is bought."""
+        """Whether to make the other plans: they are, as in a pass, when something is bought.
+
+        Not to save on a single claim: it may become any machine, and so costs what it must.
+        """
         if self._base.compiled.options.packing is not Packing.VALUE or not found.claims:
             return False
-        if self._most is None or self._most > 1:
-            return True
-        return self._most == 1 and outcome is not Outcome.CLAIMS
+        return self._most is None or self._most > 1 or outcome is Outcome.LEFT
 
     def _rank(self, found: Outlook) -> tuple[bool, int, float]:
         """Sort answers: those within the limits, then fewest pods left, then cheapest."""
@@ -219,14 +230,17 @@ class Question:
         return (refused, len(found.left), round(found.cost_per_hour + fee * found.claims, 9))
 
     def keep(self, volumes: Mapping[str, PodVolumes]) -> None:
-        """Put what the engine placed on nodes into the overlay too."""
+        """Put what the engine placed on nodes into the overlay too, and note who is where."""
+        for number, slot, pods in self._moves:
+            self._overlay.lodge(slot, number, pods)
         if self._kept is None:
             return
         changed = self._kept.changed()
         for number, slot, pods in self._kept.moves():
             free, signature = changed[slot]
             self._overlay.become(slot, signature)
-            self._overlay.put(slot, number, pods, free)
+            self._overlay.put(slot, number, len(pods), free)
+            self._overlay.lodge(slot, number, pods)
             asked = [volumes[pod.uid] for pod in pods if pod.uid in volumes]
             if asked:
                 self._overlay.attach(slot, asked)

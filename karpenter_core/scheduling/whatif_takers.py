@@ -14,7 +14,7 @@ from karpenter_core.scheduling.signatures import NO_MATCH
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,13 +43,15 @@ class HostRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ZonalRules:
-    """The groups over one axis that restrict a class, and whether each grows with it.
+    """The groups over one axis that restrict a class: first cell, group, whether it grows with it.
 
     `allowed` are the domains it may be in at all; None: any.
     """
 
     axis: int
-    groups: tuple[tuple[Group, bool], ...]
+    size: int
+    """How many domains the axis has."""
+    groups: tuple[tuple[int, Group, bool], ...]
     allowed: tuple[bool, ...] | None
 
 
@@ -73,8 +75,10 @@ class ClassPlan:
     counted: tuple[Group, ...]
 
 
-def class_plan(compiled: CompiledProblem, number: int) -> ClassPlan:
-    """Read one class at its first rung."""
+def class_plan(
+    compiled: CompiledProblem, number: int, cell: Callable[[int, Group, int], int]
+) -> ClassPlan:
+    """Read one class at its first rung; `cell` says which is a group's in a domain of an axis."""
     pod_class, rungs = compiled.classes[number], compiled.ties[number]
     request: list[int] = compiled.requests[:, number].tolist()
     host = rungs[0].host if rungs else ()
@@ -99,7 +103,8 @@ def class_plan(compiled: CompiledProblem, number: int) -> ClassPlan:
         else tuple(
             ZonalRules(
                 axis=axis,
-                groups=tuple((g, g.index in grows) for g in groups),
+                size=len(compiled.axes[axis].names),
+                groups=tuple((cell(axis, g, 0), g, g.index in grows) for g in groups),
                 allowed=_flags(zonal.allowed[axis]),
             )
             for axis, groups in zonal.zonal.items()

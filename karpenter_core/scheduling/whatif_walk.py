@@ -8,7 +8,6 @@ a new node, or is not plain, is left to the engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.scheduling.counts import NO_CAP
@@ -30,13 +29,9 @@ Work = tuple[int, "tuple[PodView, ...]"]
 """Pods of one class, oldest first."""
 
 
-@dataclass(slots=True)
-class _Caps:
-    """Pods that each domain takes now; as `counts.DomainCaps`."""
-
-    caps: list[int]
-    growing: list[Group] = field(default_factory=list["Group"])
-    first: bool = False
+_Caps = tuple[list[int], "list[int]", bool, bool]
+"""Pods that each domain takes now; the counts to level, if some group's grow and spread; whether
+any group's grow; whether affinity has no target yet (as `counts.DomainCaps`)."""
 
 
 @final
@@ -82,7 +77,7 @@ class Walk:
 
     def _disturbed(self, plan: ClassPlan) -> bool:
         """Whether the pods left, wherever they go, count for a group of a class."""
-        groups = {group.index for rules in plan.zonal for group, _ in rules.groups}
+        groups = {group.index for rules in plan.zonal for _, group, _ in rules.groups}
         return any(
             group.index in groups
             for number, _ in self.left
@@ -120,7 +115,7 @@ class Walk:
             for line, amount in plan.asked:
                 after[line] -= amount * room
             here = pods[placed : placed + room]
-            overlay.put(slot, plan.number, here, after)
+            overlay.put(slot, plan.number, room, after)
             self.moves.append((plan.number, slot, here))
             placed += room
             left -= room
@@ -152,14 +147,15 @@ class Walk:
         placed = 0
         while placed < len(pods):
             caps = {rules.axis: self._caps(rules) for rules in plan.zonal}
-            if any(max(of_axis.caps, default=0) <= 0 for of_axis in caps.values()):
-                return False
-            growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
-            if len(growing) > 1:
-                return False
-            here = pods[placed:]
-            if growing:
-                wanted = self._along(plan, here, growing[0], caps)
+            growing = -1
+            for axis, (of_axis, _, grows, _) in caps.items():
+                if max(of_axis, default=0) <= 0 or (grows and growing >= 0):
+                    return False
+                if grows:
+                    growing = axis
+            here = pods[placed:] if placed else pods
+            if growing >= 0:
+                wanted = self._along(plan, here, growing, caps)
             else:
                 wanted = len(here) if self._put_within(plan, here, caps) else 0
             if not wanted:
@@ -171,13 +167,14 @@ class Walk:
         self, plan: ClassPlan, pods: tuple[PodView, ...], axis: int, caps: dict[int, _Caps]
     ) -> int:
         """Fill the domains of the axis whose caps change; 0 where one did not take its pods."""
-        here = caps[axis]
-        if here.first or all(group.kind is not Kind.SPREAD for group in here.growing):
+        tops, levels, _, first = caps[axis]
+        if first or not levels:
             return int(self._put_within(plan, pods[:1], caps))
-        domains = [domain for domain, cap in enumerate(here.caps) if cap > 0]
-        group = next(group for group in here.growing if group.kind is Kind.SPREAD)
-        levels = self._overlay.counts(axis, group)
-        quotas = water([levels[d] for d in domains], [here.caps[d] for d in domains], len(pods))
+        domains = [domain for domain, cap in enumerate(tops) if cap > 0]
+        if len(pods) == 1:
+            domain = min(domains, key=levels.__getitem__)
+            return int(self._put_within(plan, pods, caps, (axis, domain)))
+        quotas = water([levels[d] for d in domains], [tops[d] for d in domains], len(pods))
         start = 0
         for _, domain, quota in sorted(
             (levels[d], d, quota) for d, quota in zip(domains, quotas, strict=True) if quota
@@ -197,50 +194,53 @@ class Walk:
         """Put pods in domains that take some, on one axis in one only; whether all found a place."""
         within: list[tuple[int, frozenset[int]]] = []
         chosen = fixed
-        for axis, of_axis in caps.items():
-            if fixed is not None and axis == fixed[0]:
-                continue
-            open_ones = frozenset(d for d, cap in enumerate(of_axis.caps) if cap > 0)
-            if chosen is None and len(open_ones) == 1:
-                chosen = (axis, next(iter(open_ones)))
-            else:
-                within.append((axis, open_ones))
-        slots = self._base.takers.of(plan.number, *(chosen or ()))
+        if fixed is None or len(caps) > 1:
+            for axis, (of_axis, _, _, _) in caps.items():
+                if fixed is None or axis != fixed[0]:
+                    open_ones = frozenset(d for d, cap in enumerate(of_axis) if cap > 0)
+                    if chosen is None and len(open_ones) == 1:
+                        chosen = (axis, next(iter(open_ones)))
+                    else:
+                        within.append((axis, open_ones))
+        takers = self._base.takers
+        slots = takers.of(plan.number, *chosen) if chosen else takers.of(plan.number)
         return self._put(plan, pods, slots, within) == len(pods)
 
     def _caps(self, rules: ZonalRules) -> _Caps:
         """Say how many pods each domain takes (the rules of `Counts.domain_caps`)."""
-        overlay, axis, allowed = self._overlay, rules.axis, rules.allowed
-        size = len(self._base.compiled.axes[axis].names)
-        result = _Caps([NO_CAP] * size)
-        for group, is_counted in rules.groups:
+        overlay, allowed, size = self._overlay, rules.allowed, rules.size
+        caps: list[int] = []
+        levels: list[int] = []
+        any_grows = first = False
+        for start, group, is_counted in rules.groups:
+            counts, usable = overlay.counts(start, size), overlay.usable(start, size)
+            if allowed is not None:
+                usable = tuple(a and b for a, b in zip(usable, allowed, strict=True))
             grows = is_counted
-            start = self._base.cell(axis, group, 0)
-            counts = overlay.counts(axis, group)
-            usable = [
-                overlay.is_known(start + d) and (allowed is None or allowed[d]) for d in range(size)
-            ]
             if group.kind is Kind.SPREAD:
-                caps = _spread_caps(group, counts, usable, grows=grows)
+                here = _spread_caps(group, counts, usable, grows=grows)
+                if grows and not levels:
+                    levels = counts
             elif group.kind is Kind.AFFINITY:
                 there = [counts[d] > 0 and (allowed is None or allowed[d]) for d in range(size)]
                 if any(there):
-                    caps, grows = [NO_CAP if it else 0 for it in there], False
+                    here, grows = [NO_CAP if it else 0 for it in there], False
                 elif grows:
-                    result.first = True
-                    caps = [NO_CAP if it else 0 for it in usable]
+                    first = True
+                    here = [NO_CAP if it else 0 for it in usable]
                 else:
-                    caps = [0] * size
+                    here = [0] * size
             else:
                 most = 1 if grows else NO_CAP
-                caps = [most if usable[d] and not counts[d] else 0 for d in range(size)]
-            if grows:
-                result.growing.append(group)
-            result.caps = list(map(min, result.caps, caps))
-        return result
+                here = [most if usable[d] and not counts[d] else 0 for d in range(size)]
+            any_grows |= grows
+            caps = list(map(min, caps, here)) if caps else here
+        return caps, levels, any_grows, first
 
 
-def _spread_caps(group: Group, counts: list[int], usable: list[bool], *, grows: bool) -> list[int]:
+def _spread_caps(
+    group: Group, counts: list[int], usable: Sequence[bool], *, grows: bool
+) -> list[int]:
     eligible = [count for count, it in zip(counts, usable, strict=True) if it]
     least = min(eligible) if eligible and len(eligible) >= group.min_domains else 0
     highest = least + group.max_skew

@@ -1,0 +1,257 @@
+"""How many what-ifs a second: every node, prefixes, growth and sets, beside solving again.
+
+    python benchmarks/whatif.py                     1,000 nodes, all figures, against the gates
+    python benchmarks/whatif.py --nodes 5000 --ended 2 --json
+
+The cluster is a plan come true: diverse pods and Deployments on the machines that `solve` bought for
+them (about ten pods to a node), of which some pods have ended since (`--ended` percent; 13 leaves
+room, 2 is a tight cluster). Every pod may move. Prices are those of the machines as planned. One
+process; seconds are CPU time of the thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import random
+import resource
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from benchmarks import catalogues, mixes
+from benchmarks.inputs import POOL, load, read_pods
+from benchmarks.measure import quantile
+from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, PODS, ZONE
+from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.problem import ExistingNode, ReservationPolicy, SolveOptions
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.whatif import WhatIf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.problem import PlannedNodeClaim, Problem
+    from karpenter_core.scheduling.whatif import Verdict
+
+__all__ = ["Cluster", "cluster", "main"]
+
+OPTIONS: Final = SolveOptions(reservations=ReservationPolicy.FALLBACK)
+DIVERSE_SHARE: Final = 0.8
+"""Of the nodes; each takes five of the diverse pods, and some 35 pods of Deployments."""
+PODS_PER_DEPLOYMENT_NODE: Final = 35
+PODS_PER_DEPLOYMENT: Final = 24
+PREFIXES: Final = range(2, 101)
+BASELINE_CALLS: Final = 5
+SETS: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cluster:
+    """A running cluster, and what each node costs per hour."""
+
+    problem: Problem
+    prices: dict[str, float]
+
+    @property
+    def movable(self) -> dict[str, frozenset[str]]:
+        """Everything moves."""
+        return {n.name: frozenset(pod.uid for pod in n.pods) for n in self.problem.nodes}
+
+    def price(self, names: Iterable[str]) -> float:
+        """Return what nodes cost together."""
+        return sum(self.prices[name] for name in names)
+
+    def by_saving(self) -> list[str]:
+        """Sort nodes as consolidation does: by price for the pods that would have to move."""
+        nodes = sorted(
+            self.problem.nodes, key=lambda n: (-self.prices[n.name] / (1 + len(n.pods)), n.name)
+        )
+        return [node.name for node in nodes]
+
+
+def cluster(nodes: int, *, ended_percent: int, seed: int = 1) -> Cluster:
+    """Buy about so many nodes for pods, and end some of the pods."""
+    diverse = int(nodes * DIVERSE_SHARE * 5)
+    deployed = int(nodes * (1 - DIVERSE_SHARE) * PODS_PER_DEPLOYMENT_NODE / PODS_PER_DEPLOYMENT)
+    templates = [*mixes.diverse(diverse), *mixes.deployments(deployed)]
+    base = load("diverse-1/real").problem
+    pods = tuple(read_pods(templates))
+    plan = solve(replace(base, pods=pods), OPTIONS)
+    draw = random.Random(seed)
+    machines = {it.name: it for it in catalogues.real()}
+    running: list[ExistingNode] = []
+    prices: dict[str, float] = {}
+    for number, claim in enumerate(plan.claims):
+        name = f"node-{number:05d}"
+        left = [pod for pod in claim.pods if draw.random() * 100 >= ended_percent]
+        running.append(_node(name, claim, left, machines[claim.cheapest.instance_type]))
+        prices[name] = claim.cheapest.price_per_hour
+    return Cluster(problem=replace(base, pods=(), nodes=tuple(running)), prices=prices)
+
+
+def _node(
+    name: str, claim: PlannedNodeClaim, pods: Sequence[PodView], machine: Any
+) -> ExistingNode:
+    labels = {
+        requirement.key: min(requirement.values)
+        for requirement in machine.requirements.values()
+        if not requirement.complement and len(requirement.values) == 1
+    }
+    free = machine.allocatable()
+    for pod in pods:
+        for resource_name, amount in {**pod.shape.requests, PODS: 1}.items():
+            free[resource_name] -= amount
+    return ExistingNode(
+        name=name,
+        labels=labels
+        | claim.labels
+        | {
+            HOSTNAME: name,
+            ZONE: claim.cheapest.zone,
+            CAPACITY_TYPE: claim.cheapest.capacity_type,
+        },
+        taints=(),
+        available=free,
+        capacity=machine.capacity,
+        initialized=True,
+        pool=POOL,
+        pods=tuple(
+            msgspec.structs.replace(
+                pod, node_name=name, phase="Running", unschedulable=False, ready=True
+            )
+            for pod in pods
+        ),
+        claim_name=name,
+        node_name=name,
+    )
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what work gives and the CPU seconds of the thread it took."""
+    gc.collect()
+    started = time.thread_time()
+    result = work()
+    return result, time.thread_time() - started
+
+
+def singles(asked: WhatIf, over: Cluster) -> Counter[str]:
+    """Ask for every node: would its pods fit elsewhere, with one cheaper claim at most."""
+    return Counter(
+        str(asked.evaluate((name,), below_price=over.prices[name], most_claims=1).outcome)
+        for name in over.by_saving()
+    )
+
+
+def prefixes(asked: WhatIf, over: Cluster) -> list[Verdict]:
+    """Ask for every prefix of the order of savings, up to a hundred nodes."""
+    names = over.by_saving()
+    return [
+        asked.evaluate(names[:n], below_price=over.price(names[:n]), most_claims=1)
+        for n in PREFIXES
+        if n <= len(names)
+    ]
+
+
+def growth(asked: WhatIf, over: Cluster) -> list[str]:
+    """Take away node after node as long as their pods find places."""
+    gone = [name for name in over.by_saving() if asked.push((name,)).fits]
+    for _ in gone:
+        asked.pop()
+    return gone
+
+
+def sets(asked: WhatIf, over: Cluster, size: int) -> list[float]:
+    """Repack random sets of nodes into any number of new claims; return seconds for each."""
+    draw, took = random.Random(2), []
+    names = [node.name for node in over.problem.nodes]
+    for _ in range(SETS):
+        chosen = draw.sample(names, size)
+        price = over.price(chosen)
+        _, seconds = timed(lambda c=chosen, p=price: asked.evaluate(c, below_price=p))
+        took.append(seconds)
+    return took
+
+
+def baseline(asked: WhatIf, over: Cluster) -> float:
+    """Return the seconds of solving again for one node, the catalogue compiled."""
+    cache, names = CatalogueCache(), over.by_saving()
+    solve(asked.problem_without(names[:1]), OPTIONS, cache=cache)
+    took: list[float] = []
+    for name in names[:: max(len(names) // BASELINE_CALLS, 1)][:BASELINE_CALLS]:
+        problem = asked.problem_without((name,))
+        took.append(timed(lambda p=problem: solve(p, OPTIONS, cache=cache))[1])
+    return quantile(took, 0.5)
+
+
+def measure(nodes: int, ended_percent: int) -> dict[str, Any]:
+    """Return all figures of one cluster."""
+    over = cluster(nodes, ended_percent=ended_percent)
+    cache = CatalogueCache()
+    solve(replace(over.problem, nodes=(), pods=()), OPTIONS, cache=cache)
+    input_mib = _peak_mib()
+    asked = WhatIf(over.problem, over.movable, OPTIONS, cache=cache)
+    _, built = timed(lambda: asked.evaluate(()))
+    outcomes, cold = timed(lambda: singles(asked, over))
+    again, warm = timed(lambda: singles(asked, over))
+    if again != outcomes:
+        raise RuntimeError("answers depend on what was asked before")
+    verdicts, of_prefixes = timed(lambda: prefixes(asked, over))
+    gone, of_growth = timed(lambda: growth(asked, over))
+    of_sets = sets(asked, over, 10)
+    count = len(over.problem.nodes)
+    return {
+        "nodes": count,
+        "pods": sum(len(node.pods) for node in over.problem.nodes),
+        "ended_percent": ended_percent,
+        "build_seconds": built,
+        "outcomes": dict(outcomes),
+        "cold_per_second": count / cold,
+        "warm_per_second": count / warm,
+        "pass_seconds": cold,
+        "prefixes_seconds": of_prefixes,
+        "largest_prefix": max((len(v.removed) for v in verdicts if v.is_possible), default=0),
+        "growth_seconds": of_growth,
+        "growth_nodes": len(gone),
+        "growth_saving": over.price(gone) / over.price(over.prices),
+        "set_of_ten_ms": 1000 * quantile(of_sets, 0.5),
+        "set_of_ten_p95_ms": 1000 * quantile(of_sets, 0.95),
+        "solve_again_ms": 1000 * baseline(asked, over),
+        "input_mib": input_mib,
+        "peak_mib": _peak_mib(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Print the figures, each beside its gate."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--ended", type=int, default=13, metavar="PERCENT")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    row = measure(arguments.nodes, arguments.ended)
+    if arguments.json:
+        print(json.dumps(row))
+        return
+    for key, value in row.items():
+        print(f"{key:20} {value}")
+
+
+if __name__ == "__main__":
+    main()
