@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+from tests.peer.choices import ARCH, CAPACITY_TYPE, ZONE
+
 
 def explanation(cluster, types, theirs, differs):
     """Return why both sides differ; empty when nothing that is known explains it.
@@ -16,6 +18,10 @@ def explanation(cluster, types, theirs, differs):
         changed = copy.deepcopy(cluster)
         if change(changed) and not differs(changed, types):
             return name
+    if _has_topology(cluster) and not any(
+        differs(changed, types) for changed in _closed_pools(cluster, types)
+    ):
+        return "pods are counted on machines whose domain is open"
     return ""
 
 
@@ -60,6 +66,33 @@ def _without_soft_taints(cluster):
         changed |= len(hard) != len(spec.get("taints", ()))
         spec["taints"] = hard
     return changed
+
+
+def _closed_pools(cluster, types):
+    """Return the cluster with pools that sell one domain only, for each domain that is sold."""
+    sold = {
+        (offering["Requirements"][1]["values"][0], offering["Requirements"][0]["values"][0], arch)
+        for it in types
+        for offering in it["offerings"]
+        for arch in [it["architecture"]]
+    }
+    for zone, capacity_type, arch in sorted(sold):
+        changed = copy.deepcopy(cluster)
+        for pool in changed["nodePools"]:
+            pool["spec"]["template"]["spec"]["requirements"] += [
+                {"key": ZONE, "operator": "In", "values": [zone]},
+                {"key": CAPACITY_TYPE, "operator": "In", "values": [capacity_type]},
+                {"key": ARCH, "operator": "In", "values": [arch]},
+            ]
+        yield changed
+
+
+def _has_topology(cluster):
+    return any(
+        "topologySpreadConstraints" in pod["spec"]
+        or {"podAffinity", "podAntiAffinity"} & set(pod["spec"].get("affinity", ()))
+        for pod in (*cluster["pods"], *cluster["boundPods"])
+    )
 
 
 _CHANGES = (

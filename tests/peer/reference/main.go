@@ -32,6 +32,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sigs.k8s.io/karpenter/kwok/apis/v1alpha1"
@@ -407,7 +408,17 @@ func clientOf(cluster *Cluster) client.Client {
 		}
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...)
-	return withIndices(builder).Build()
+	return withIndices(builder).WithInterceptorFuncs(interceptor.Funcs{Get: get}).Build()
+}
+
+// get asks for volumes as an API server reads such a question: they have no namespace.
+func get(
+	ctx context.Context, store client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption,
+) error {
+	if _, ok := object.(*corev1.PersistentVolume); ok {
+		key.Namespace = ""
+	}
+	return store.Get(ctx, key, object, opts...)
 }
 
 func withIndices(builder *fake.ClientBuilder) *fake.ClientBuilder {
