@@ -99,6 +99,13 @@ def unmet_requirements(question: Question) -> PoolRejection | None:
     last = f" (last of {terms} node affinity terms; no other found a place)" if terms > 1 else ""
     if refused is not None:
         return PoolRejection(constraint=Constraint.REQUIREMENT, detail=f"{refused}{last}")
+    absent = sorted(key for key in question.rung.ask.present if not pool.may_have(key))
+    if absent:
+        return PoolRejection(
+            constraint=Constraint.REQUIREMENT,
+            detail=f"the pod wants a label that no machine of the nodepool has: "
+            f"{listed(absent)}{last}",
+        )
     start = question.start()
     if start.bits:
         return None

@@ -176,6 +176,10 @@ class CompiledPool:
         )
         return bits_of_mask(offered)
 
+    def may_have(self, key: str) -> bool:
+        """Whether a machine of the pool can have a label, whatever its value."""
+        return key in self.requirements or key in self.well_known
+
     def _daemon_bits(self, daemon: Daemon) -> int:
         tolerations = (*daemon.shape.tolerations, PREFERENCE_TOLERATION)
         if first_untolerated(self.taints, tolerations) is not None:

@@ -602,7 +602,7 @@ class Signatures:
             for known in (pool.requirements, signature.requirements)
         ):
             return NO_MATCH
-        if any(key not in pool.requirements and key not in pool.well_known for key in ask.present):
+        if not all(pool.may_have(key) for key in ask.present):
             return NO_MATCH
         requirements = signature.requirements.merge(asked)
         if requirements == signature.requirements and not ask.host_ports:

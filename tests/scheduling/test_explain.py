@@ -302,6 +302,15 @@ def test_a_wish_that_changes_nothing_is_not_taken_for_the_last_thing_asked():
     assert why(asking).constraint is Constraint.RESOURCE
 
 
+def test_a_label_that_has_to_be_there_is_missed_whatever_values_are_refused():
+    """Exists and NotIn together ask for a label; NotIn alone does not."""
+    rack = "example.com/rack"
+    reason = why(make_pod("web-0", required=[node_term((rack, "NotIn", "r1"), (rack, "Exists"))]))
+
+    assert reason.constraint is Constraint.REQUIREMENT
+    assert reason.detail.endswith(f"a label that no machine of the nodepool has: {rack}")
+
+
 def test_of_alternative_terms_the_last_one_counts():
     """The reason says that there are others."""
     terms = [node_term((ZONE, "In", "nowhere")), node_term((ZONE, "In", "zone-x"))]
