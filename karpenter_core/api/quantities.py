@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import Resources
 
 __all__ = [
+    "LARGEST_AMOUNT",
     "Quantity",
     "format_amount",
     "format_resources",
@@ -41,6 +42,9 @@ _SUFFIXES: Final = {
     "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
 _LARGEST: Final = Decimal(2**63 - 1)
+LARGEST_AMOUNT: Final = 2**60
+"""What larger amounts count as: more than any machine has, and some of them still make a sum that
+fits into 64 bits, where columns of machines are compared."""
 _MILLI: Final = Decimal(1000)
 _EXPONENT_DIGITS: Final = 5
 _LARGEST_EXPONENT: Final = 99_999
@@ -88,7 +92,7 @@ def _bounded(exponent: str) -> int:
 
 
 def parse_amount(resource: str, text: str | float) -> int:
-    """Read a quantity of a resource into its fixed unit, rounding up.
+    """Read a quantity of a resource into its fixed unit, rounding up; `LARGEST_AMOUNT` at most.
 
     Raises:
         ValueError: the text is not a quantity.
@@ -96,7 +100,8 @@ def parse_amount(resource: str, text: str | float) -> int:
     value = parse_quantity(text)
     if resource == CPU:
         value = _EXACT.multiply(value, _MILLI)
-    return int(value.to_integral_value(rounding=ROUND_CEILING))
+    amount = int(value.to_integral_value(rounding=ROUND_CEILING))
+    return max(-LARGEST_AMOUNT, min(amount, LARGEST_AMOUNT))
 
 
 def format_amount(resource: str, amount: int) -> str:

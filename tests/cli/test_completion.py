@@ -211,6 +211,22 @@ def test_every_pod_without_a_node_has_a_fate(plan):
     assert found["unschedulable"]["shop/daemon"]["pools"] == {}
 
 
+@pytest.mark.parametrize("amount", ["1e16", "1e99", "9223372036854775807"])
+def test_more_than_any_machine_has_is_only_too_much(plan, amount):
+    """Whoever asks for it stays pending, whatever number holds it; nobody else is touched."""
+    containers = [
+        {"name": n, "resources": {"requests": {"cpu": amount, "memory": amount}}} for n in "ab"
+    ]
+    found, _ = plan(
+        nodePools=[POOL],
+        nodes=[node("old", cpu=amount)],
+        pods=[pod("huge", containers=containers), pod("huger", memory=amount), pod("a")],
+    )  # fmt: skip
+
+    assert found["existingNodes"] == {"old": ["shop/a"]}
+    assert set(found["unschedulable"]) == {"shop/huge", "shop/huger"}
+
+
 def test_pods_in_the_network_of_their_node_hold_the_ports_they_name(plan):
     """The API server makes host ports of them: two such pods share no node."""
     network = {"hostNetwork": True}

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, MEMORY, PODS
-from karpenter_core.api.quantities import parse_amount
+from karpenter_core.api.quantities import LARGEST_AMOUNT, parse_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -59,6 +59,8 @@ def pod_requests(
     for name, amount in amounts(spec.overhead).items():
         total[name] = total.get(name, 0) + amount
     total[PODS] = 1
+    if max(total.values()) > LARGEST_AMOUNT:
+        return {name: min(amount, LARGEST_AMOUNT) for name, amount in total.items()}
     return total
 
 
