@@ -117,11 +117,11 @@ class _Gaps:
             )
         entry = _with_host_ports(entry, spec)
         status = _mapping(entry.manifest, "status")
-        if spec.get("nodeName") or status.get("phase") in _FINISHED:
+        if spec.get("nodeName") or str(status.get("phase")) in _FINISHED:
             return entry
         nominated = status.get("nominatedNodeName")
         kept = {name: value for name, value in status.items() if name != "nominatedNodeName"}
-        if nominated in self._nodes:
+        if isinstance(nominated, str) and nominated in self._nodes:
             kept["nominatedNodeName"] = nominated
         conditions: list[Any] = [
             condition

@@ -196,16 +196,17 @@ def test_every_pod_without_a_node_has_a_fate(plan):
     ending = pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"})
     nominated = {**pod("nominated"), "status": {"nominatedNodeName": "old"}}
     stale = {**pod("stale"), "status": {"nominatedNodeName": "gone"}}
+    strange = {**pod("strange"), "status": {"phase": ["?"], "nominatedNodeName": {}}}
     found, _ = plan(
         nodePools=[POOL],
         nodes=[node("old", cpu="100m")],
         pods=[
-            ended, ending, nominated, stale, pod("free"), owned(pod("daemon"), "agent"),
+            ended, ending, nominated, stale, strange, pod("free"), owned(pod("daemon"), "agent"),
             pod("gated", schedulingGates=[{"name": "example.com/hold"}]),
         ],
     )  # fmt: skip
 
-    assert placed(found) == ["shop/free", "shop/stale"]
+    assert placed(found) == ["shop/free", "shop/stale", "shop/strange"]
     assert set(found["unschedulable"]) == {"shop/daemon", "shop/gated", "shop/nominated"}
     assert 'node "old"' in found["unschedulable"]["shop/nominated"]["message"]
     assert found["unschedulable"]["shop/daemon"]["pools"] == {}
