@@ -273,10 +273,18 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
     @property
     def is_provisionable(self) -> bool:
         """Whether the scheduler has given up on the pod and a node could help it."""
+        return self._waits and not self.nominated_node_name
+
+    @property
+    def is_nominated(self) -> bool:
+        """Whether the pod would be provisionable, but its status names the node it is to go to."""
+        return self._waits and bool(self.nominated_node_name)
+
+    @property
+    def _waits(self) -> bool:
         return (
             self.unschedulable
             and not self.node_name
-            and not self.nominated_node_name
             and self.is_active
             and not self.is_daemon
             and not self.is_mirror

@@ -123,7 +123,10 @@ def find_candidates(
         queued=queued,
         budgets=PodBudgets(snapshot.disruption_budgets.values()),
         expected=expected_machines(
-            snapshot, snapshot.pending_pods.values(), now=now, window=nomination_window
+            snapshot,
+            (*snapshot.pending_pods.values(), *snapshot.nominated_pods.values()),
+            now=now,
+            window=nomination_window,
         ),
     )
     candidates: list[Candidate] = []

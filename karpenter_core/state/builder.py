@@ -161,6 +161,7 @@ class StateBuilder:
             ledger=ledger,
             pods_by_node=pods.by_node,
             pending_pods=pods.pending,
+            nominated_pods=pods.nominated,
             daemon_pods=pods.newest_daemons,
             catalogues=self._catalogues.freeze(ledger, self._ledger.now),
             state_nodes=nodes.state_nodes,

@@ -156,14 +156,31 @@ class Capacity:
             node_name=node.name,
         )
 
-    def takes(self, machine: StateNode, waiting: Iterable[PodView]) -> bool:
-        """Tell whether these pods together still go onto a machine."""
-        waiting = tuple(waiting)
+    def parted(
+        self, machine: StateNode, settled: Iterable[PodView], wishing: Iterable[PodView]
+    ) -> tuple[list[PodView], list[PodView]]:
+        """Part pods into those that still go onto a machine and those that do not, in this order.
+
+        The `settled` pods are on their way there and have their room.
+        """
         _, available, _ = self._room(machine)
         hard = [taint for taint in machine.taints if taint.effect != _PREFERENCE]
-        return fits(merge(pod.shape.requests for pod in waiting), available) and all(
-            first_untolerated(hard, pod.shape.tolerations) is None for pod in waiting
-        )
+        left = _less(available, merge(pod.shape.requests for pod in settled))
+        taken: list[PodView] = []
+        refused: list[PodView] = []
+        for pod in wishing:
+            is_tolerated = first_untolerated(hard, pod.shape.tolerations) is None
+            (taken if is_tolerated else refused).append(pod)
+        if fits(merge(pod.shape.requests for pod in taken), left):
+            return taken, refused
+        tolerating, taken = taken, []
+        for pod in tolerating:
+            if fits(pod.shape.requests, left):
+                left = _less(left, pod.shape.requests)
+                taken.append(pod)
+            else:
+                refused.append(pod)
+        return taken, refused
 
     def _room(self, machine: StateNode) -> _Room:
         if is_launched(machine) or machine.claim is None:

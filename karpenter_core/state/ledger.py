@@ -160,6 +160,11 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "nomination window after the target is initialised",
         "claims without a node count as capacity, so the first pass puts the pods there again",
     ),
+    "expected": TableRule(
+        "claim or node -> UIDs of the pods that are meant for it",
+        "with the placements, of which it is the reverse",
+        "like the placements",
+    ),
     "unseen_claims": TableRule(
         "claim UID -> name and creation of a claim that no watch has shown",
         "when a watch shows it or it is removed",
@@ -206,6 +211,9 @@ class LedgerView:
     nominations: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     deletion_marks: Mapping[str, DeletionMark] = field(default_factory=dict[str, DeletionMark])
     placements: Mapping[str, Placement] = field(default_factory=dict[str, Placement])
+    expected: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]],
+    )
     unseen_claims: Mapping[str, UnseenClaim] = field(default_factory=dict[str, UnseenClaim])
     launches: Mapping[str, LaunchResult] = field(default_factory=dict[str, LaunchResult])
     open_launches: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
@@ -227,9 +235,9 @@ class Ledger:
     """The tables, and the one way they change."""
 
     __slots__ = (
-        "_decisions", "_deletion_marks", "_exhausted", "_first_seen", "_launches", "_nominations",
-        "_now", "_open_launches", "_placements", "_registration_health", "_swept", "_unseen_claims",
-        "_view",
+        "_decisions", "_deletion_marks", "_exhausted", "_expected", "_first_seen", "_launches",
+        "_nominations", "_now", "_open_launches", "_placements", "_registration_health", "_swept",
+        "_unseen_claims", "_view",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -239,6 +247,7 @@ class Ledger:
         self._nominations: Table[str, datetime] = Table()
         self._deletion_marks: Table[str, DeletionMark] = Table()
         self._placements: Table[str, Placement] = Table()
+        self._expected: Table[str, tuple[str, ...]] = Table()
         self._unseen_claims: Table[str, UnseenClaim] = Table()
         self._launches: Table[str, LaunchResult] = Table()
         self._open_launches: Table[str, datetime] = Table()
@@ -301,7 +310,7 @@ class Ledger:
             case Wrote(NodeClaim() as claim):
                 return self._write_claim(claim)
             case Removed(PodView() as pod):
-                return _forget(pod.uid, self._placements, self._first_seen, self._decisions)
+                return self._displace(pod.uid) | _forget(pod.uid, self._first_seen, self._decisions)
             case Removed(NodeClaim() as claim):
                 by_uid = _forget(claim.uid, self._unseen_claims, self._launches)
                 return _forget(claim.name, self._nominations, self._deletion_marks) or by_uid
@@ -353,7 +362,9 @@ class Ledger:
         if pod.node_name or not pod.is_active:
             # A pod that leaves a node keeps its place elsewhere until it is gone from the old one.
             waits = bool(pod.node_name) and pod.is_reschedulable and pod.uid not in self._first_seen
-            return not waits and _forget(pod.uid, self._placements, self._first_seen)
+            if waits:
+                return False
+            return self._displace(pod.uid) | _forget(pod.uid, self._first_seen)
         return False
 
     def _write_claim(self, claim: NodeClaim) -> bool:
@@ -365,13 +376,30 @@ class Ledger:
         return True
 
     def _decide(self, event: PodsDecided) -> bool:
+        arrived: dict[str, list[str]] = {}
         for uid, target in event.placed.items():
+            self._displace(uid)
             self._placements.put(uid, Placement(target, event.at))
+            arrived.setdefault(target, []).append(uid)
             self._note_decision(uid, event.at, placed=True)
+        for target, uids in arrived.items():
+            self._expected.put(target, (*(self._expected.get(target) or ()), *uids))
         for uid in event.failed:
-            self._placements.drop(uid)
+            self._displace(uid)
             self._note_decision(uid, event.at, placed=False)
         return bool(event.placed or event.failed)
+
+    def _displace(self, uid: str) -> bool:
+        """Take back the place that a pod was given, if it has one."""
+        placement = self._placements.drop(uid)
+        if placement is None:
+            return False
+        left = tuple(item for item in self._expected.get(placement.target) or () if item != uid)
+        if left:
+            self._expected.put(placement.target, left)
+        else:
+            self._expected.drop(placement.target)
+        return True
 
     def _note_decision(self, uid: str, at: datetime, *, placed: bool) -> None:
         old = self._decisions.get(uid)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
+    from karpenter_core.state.ledger import Placement
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["NOMINATION_WINDOW", "expected_machines", "standing_place"]
+__all__ = ["NOMINATION_WINDOW", "expected_machines", "nomination_stands", "standing_place"]
 
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 """Upstream default: twice the longest batch window."""
@@ -34,16 +35,50 @@ def standing_place(
     A machine that boots is waited for, however long: liveness ends it if it never comes. Once it
     is initialised the scheduler has one window to bind the pod.
     """
+    if pod.nominated_node_name and nomination_stands(snapshot, pod, now=now, window=window):
+        return snapshot.state_nodes_by_node.get(pod.nominated_node_name)
     placement = snapshot.ledger.placements.get(pod.uid)
     machine = None if placement is None else snapshot.state_node(placement.target)
     if placement is None or machine is None or machine.marked_for_deletion:
         return None
     if has_lost_node(machine):
         return None
+    return machine if _has_time(machine, placement, now=now, window=window) else None
+
+
+def nomination_stands(
+    snapshot: Snapshot, pod: PodView, *, now: datetime, window: timedelta = NOMINATION_WINDOW
+) -> bool:
+    """Tell whether a pod still goes to the node that its status names.
+
+    The name is the scheduler's, which makes room there, or ours, of a machine made for the pod.
+    It is void once that node has gone or is going. Ours is void too when the scheduler has had a
+    whole window and done nothing; the scheduler's own it takes back itself.
+    """
+    node = snapshot.nodes.get(pod.nominated_node_name)
+    if node is None or node.is_deleting:
+        return False
+    machine = snapshot.state_nodes_by_node.get(node.name)
+    if machine is None:
+        return True
+    if machine.marked_for_deletion:
+        return False
+    placement = snapshot.ledger.placements.get(pod.uid)
+    if placement is None or snapshot.state_node(placement.target) is not machine:
+        return True
+    return _has_time(machine, placement, now=now, window=window) or any(
+        other.is_terminating for other in machine.pods
+    )
+
+
+def _has_time(
+    machine: StateNode, placement: Placement, *, now: datetime, window: timedelta
+) -> bool:
+    """Tell whether the scheduler is not late yet with binding what was planned."""
     if not machine.initialized:
-        return machine
+        return True
     since = max(placement.at, _initialized_at(machine) or placement.at)
-    return machine if now < since + window else None
+    return now < since + window
 
 
 def expected_machines(

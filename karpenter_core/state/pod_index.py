@@ -24,6 +24,7 @@ class PodTables:
 
     by_node: Mapping[str, tuple[PodView, ...]]
     pending: Mapping[str, PodView]
+    nominated: Mapping[str, PodView]
     newest_daemons: Mapping[str, PodView]
 
 
@@ -31,13 +32,17 @@ class PodTables:
 class PodIndex:
     """Follows pods one by one; the order of events does not matter."""
 
-    __slots__ = ("_by_node", "_daemons", "_newest", "_on", "_pending", "_stale", "_stale_daemons")
+    __slots__ = (
+        "_by_node", "_daemons", "_newest", "_nominated", "_on", "_pending", "_stale",
+        "_stale_daemons",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._on: dict[str, dict[str, PodView]] = {}
         self._by_node: Table[str, tuple[PodView, ...]] = Table()
         self._stale: set[str] = set()
         self._pending: Table[str, PodView] = Table()
+        self._nominated: Table[str, PodView] = Table()
         self._daemons: dict[str, dict[str, PodView]] = {}
         self._newest: Table[str, PodView] = Table()
         self._stale_daemons: set[str] = set()
@@ -51,10 +56,7 @@ class PodIndex:
         if new is not None and _counts(new):
             touched.append(new.node_name)
             self._on.setdefault(new.node_name, {})[new.uid] = new
-        if new is not None and new.is_provisionable:
-            self._pending.put(new.uid, new)
-        elif old is not None:
-            self._pending.drop(old.uid)
+        self._put_waiting(new, old)
         self._put_daemon(new, old)
         self._stale.update(touched)
         return tuple(dict.fromkeys(touched))
@@ -78,8 +80,21 @@ class PodIndex:
         return PodTables(
             by_node=self._by_node.freeze(),
             pending=self._pending.freeze(),
+            nominated=self._nominated.freeze(),
             newest_daemons=self._newest.freeze(),
         )
+
+    def _put_waiting(self, new: PodView | None, old: PodView | None) -> None:
+        kept: Table[str, PodView] | None = None
+        if new is not None and new.is_provisionable:
+            kept = self._pending
+        elif new is not None and new.is_nominated:
+            kept = self._nominated
+        if new is not None and kept is not None:
+            kept.put(new.uid, new)
+        for table in (self._pending, self._nominated):
+            if table is not kept and old is not None:
+                table.drop(old.uid)
 
     def _leave(self, pod: PodView) -> None:
         pods = self._on.get(pod.node_name)

@@ -12,7 +12,7 @@ from karpenter_core.scheduling.problem import Problem
 from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.machines import has_lost_node
-from karpenter_core.state.placements import NOMINATION_WINDOW, standing_place
+from karpenter_core.state.placements import NOMINATION_WINDOW, nomination_stands, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_volumes import Volumes, VolumesUnsupported
 from karpenter_core.state.usage import pool_usage
@@ -77,13 +77,15 @@ def scheduling_problem(
     pods of the problem are then copies that have them, with the same UID and name.
     """
     volumes = Volumes(snapshot, aliases=aliases, unsupported=unsupported_volumes)
-    candidates, ignored = _sorted_out(snapshot, volumes, well_known, aliases)
+    nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
+    asking = {**snapshot.pending_pods, **stranded}
+    candidates, ignored = _sorted_out(asking, volumes, well_known, aliases)
     candidates.extend(leaving_pods(snapshot, now))
     capacity = Capacity(
         snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
     )
     places, homeless = _kept_places(
-        snapshot, capacity, candidates, now=now, nomination_window=nomination_window
+        snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
     machines = sorted(
         (
@@ -167,14 +169,36 @@ def _closed_nodes(
     return closed
 
 
+def _nominated(
+    snapshot: Snapshot, *, now: datetime, nomination_window: timedelta
+) -> tuple[dict[StateNode, list[PodView]], dict[str, PodView]]:
+    """Part the nominated pods into those that go to a machine and those whose node failed them.
+
+    The latter are by UID. Of a pod that goes to a Node that is no machine nothing is to be said.
+    """
+    going: dict[StateNode, list[PodView]] = {}
+    stranded: dict[str, PodView] = {}
+    for uid, pod in sorted(snapshot.nominated_pods.items()):
+        if not nomination_stands(snapshot, pod, now=now, window=nomination_window):
+            stranded[uid] = pod
+            continue
+        machine = snapshot.state_nodes_by_node.get(pod.nominated_node_name)
+        if machine is not None:
+            going.setdefault(machine, []).append(pod)
+    return going, stranded
+
+
 def _sorted_out(
-    snapshot: Snapshot, volumes: Volumes, well_known: frozenset[str], aliases: Mapping[str, str]
+    asking: Mapping[str, PodView],
+    volumes: Volumes,
+    well_known: frozenset[str],
+    aliases: Mapping[str, str],
 ) -> tuple[list[PodView], list[IgnoredPod]]:
-    """Part the pending pods into those to ask about and those to ignore; shapes are judged once."""
+    """Part the pods, by UID, into those to ask about and those to ignore; shapes are judged once."""
     good: list[PodView] = []
     ignored: list[IgnoredPod] = []
     verdicts: dict[int, tuple[str, bool]] = {}
-    for _, pod in sorted(snapshot.pending_pods.items()):
+    for _, pod in sorted(asking.items()):
         verdict = verdicts.get(id(pod.shape))
         if verdict is None:
             silent = opts_out(pod.shape, aliases=aliases)
@@ -194,11 +218,18 @@ def _kept_places(
     snapshot: Snapshot,
     capacity: Capacity,
     candidates: list[PodView],
+    nominated: Mapping[StateNode, list[PodView]],
     *,
     now: datetime,
     nomination_window: timedelta,
 ) -> tuple[dict[StateNode, list[PodView]], list[PodView]]:
-    """Part the pods into those that keep their place and those that need one."""
+    """Part the pods into those that keep their place and those that need one.
+
+    The scheduler may have filled a machine with others than it was planned for: of those that
+    were to go there as many stay as there is room for. Nominated ones always do: for some of them
+    the room is still being made.
+    """
+    kept = {machine: list(pods) for machine, pods in nominated.items()}
     wished: dict[StateNode, list[PodView]] = {}
     homeless: list[PodView] = []
     for pod in candidates:
@@ -207,10 +238,10 @@ def _kept_places(
             homeless.append(pod)
         else:
             wished.setdefault(target, []).append(pod)
-    kept: dict[StateNode, list[PodView]] = {}
     for machine, pods in wished.items():
-        if capacity.takes(machine, pods):
-            kept[machine] = pods
-        else:
-            homeless.extend(pods)
+        settled = kept.get(machine, [])
+        taken, refused = capacity.parted(machine, settled, pods)
+        homeless.extend(refused)
+        if taken:
+            kept[machine] = [*settled, *taken]
     return kept, homeless

@@ -94,6 +94,8 @@ class Snapshot:
     )
     pending_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID: the provisionable ones."""
+    nominated_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
+    """By UID: those that wait for the node that their status names."""
     daemon_sets: Mapping[str, DaemonSetView] = field(default_factory=dict[str, "DaemonSetView"])
     """By `namespace/name`, like the next two."""
     disruption_budgets: Mapping[str, PodDisruptionBudgetView] = field(

@@ -15,6 +15,7 @@ import structlog
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.controllers.feed import Inbox
+from karpenter_core.controllers.nodeclaim.door import Door
 from karpenter_core.controllers.nodeclaim.launching import Launcher
 from karpenter_core.controllers.nodeclaim.termination import Terminator
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
@@ -84,6 +85,7 @@ class NodeClaimLifecycle:
         self._launcher = Launcher(
             hands=hands, providers=providers, runtime=runtime, well_known=well_known
         )
+        self._door = Door(hands=hands, runtime=runtime)
         self._terminator = Terminator(hands=hands, providers=providers, runtime=runtime)
         self._node_seen: dict[str, datetime] = {}
         self._pod_events: set[str] = set()
@@ -114,6 +116,7 @@ class NodeClaimLifecycle:
             self._reconciler.wake(name)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sort())
+            group.create_task(self._door.run())
             group.create_task(self._reconciler.run())
 
     async def reconcile(self, name: str) -> Outcome:
@@ -170,6 +173,8 @@ class NodeClaimLifecycle:
                 nodes = ()
             else:
                 pending, gate_error = await self._ask_gates(claim, synced_node(claim, node))
+                if not pending and gate_error is None:
+                    await self._door.admit(claim, node)
         step = followed_by(
             step,
             progress_step(claim, nodes, now=now, pending=pending, gate_error=gate_error),

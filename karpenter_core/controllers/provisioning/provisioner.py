@@ -124,7 +124,11 @@ class Provisioner:
             snapshot = self._feed.snapshot()
             if snapshot.version == self._last_version:
                 continue
-            if snapshot.pending_pods or any(m.marked_for_deletion for m in snapshot.state_nodes):
+            if (
+                snapshot.pending_pods
+                or snapshot.nominated_pods
+                or any(machine.marked_for_deletion for machine in snapshot.state_nodes)
+            ):
                 self._batcher.trigger("retry")
             else:
                 self._recorder.ignore((), snapshot)
@@ -194,9 +198,8 @@ def _askers(snapshot: Snapshot, changes: Mapping[Kind, tuple[str, ...]]) -> Iter
         if uid in snapshot.pending_pods and uid not in snapshot.ledger.placements:
             yield uid
     for name in changes.get(Kind.NODE, ()):
-        node = snapshot.nodes.get(name)
-        if node is not None and any(taint.key == DISRUPTED_TAINT for taint in node.taints):
-            yield node.uid
+        if _leaves_pods(snapshot, name):
+            yield f"node/{name}"
     if not snapshot.pending_pods:
         return
     for name in changes.get(Kind.NODE_CLAIM, ()):
@@ -206,3 +209,11 @@ def _askers(snapshot: Snapshot, changes: Mapping[Kind, tuple[str, ...]]) -> Iter
     for name in (*changes.get(Kind.NODE_POOL, ()), *changes.get(Kind.CATALOGUE, ())):
         if name in snapshot.node_pools and name in snapshot.catalogues:
             yield f"nodepool/{name}"
+
+
+def _leaves_pods(snapshot: Snapshot, name: str) -> bool:
+    """Tell whether a node is going, or has gone while pods were on their way to it."""
+    node = snapshot.nodes.get(name)
+    if node is not None:
+        return any(taint.key == DISRUPTED_TAINT for taint in node.taints)
+    return any(pod.nominated_node_name == name for pod in snapshot.nominated_pods.values())
