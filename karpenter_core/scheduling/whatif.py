@@ -126,7 +126,7 @@ class WhatIf:
             question.keep(self._cluster.volumes)
             self._pushes.append(mark)
         else:
-            compiled.overlay.undo(mark)
+            question.take_back(mark)
         return verdict
 
     def pop(self) -> None:
@@ -272,6 +272,7 @@ class WhatIf:
             question.answer()
             question.keep(self._cluster.volumes)
             compiled.base.bar(self._barred)
+            compiled.overlay.forget_starts()
             compiled.is_settled = True
         return compiled
 

@@ -19,7 +19,7 @@ from karpenter_core.scheduling.portfolio import FIRST_FIT, portfolio_steps
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -151,7 +151,7 @@ def _ask(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) ->
     signatures = base.takers.signature[slots]
     for slot, signature in overlay.signatures.items():
         signatures[slots == slot] = signature
-    freed = overlay.freed()
+    columns = {slot: column for column, slot in enumerate(chosen)} if counts else {}
     return _Question(
         classes=tuple(numbers),
         slots=tuple(chosen),
@@ -163,23 +163,28 @@ def _ask(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) ->
             requests=requests,
             ties=ties,
             pools=tuple(
-                pool.with_more(freed[pool.name]) if pool.limits and pool.name in freed else pool
+                pool.with_more(overlay.freed(pool.name, pool.limits)) if pool.limits else pool
                 for pool in compiled.pools
             ),
-            nodes=tuple(overlay.node(slot) for slot in chosen),
+            nodes=tuple([overlay.node(slot) for slot in chosen]),
             node_free=free,
             node_signatures=signatures,
             first_counts=FirstCounts(
                 known=_known(base, overlay),
                 zonal=_zonal(base, overlay),
-                host={
-                    index: np.array([row.get(slot, 0) for slot in chosen], dtype=np.int64)
-                    for index, row in counts.items()
-                    if row
-                },
+                host={index: _row(row, columns) for index, row in counts.items() if row},
             ),
         ),
     )
+
+
+def _row(counts: Mapping[int, int], columns: Mapping[int, int]) -> Amounts:
+    """Return the counts of a host name group by column."""
+    row = np.zeros(len(columns), dtype=np.int64)
+    for slot, count in counts.items():
+        if slot in columns:
+            row[columns[slot]] = count
+    return row
 
 
 def _columns(

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.api.labels import NODES
+from karpenter_core.scheduling.whatif_takers import TakersKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from karpenter_core.api.records import PodView, Resources
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
@@ -37,8 +38,8 @@ class Overlay:
         """What is left on nodes where pods were put."""
         self.cells: Final = dict[int, int]()
         """By how much the count of a cell differs."""
-        self.host: Final = dict[tuple[int, int], int]()
-        """By how much the count of a group on a slot differs."""
+        self.host: Final = dict[int, dict[int, int]]()
+        """By how much the counts of a group differ, by slot."""
         self.known: Final = dict[int, bool]()
         """Cells whose domains have become known, or unknown."""
         self.guests: Final = dict[int, "tuple[tuple[int, tuple[PodView, ...]], ...]"]()
@@ -46,6 +47,8 @@ class Overlay:
         self.signatures: Final = dict[int, int]()
         self.nodes: Final = dict[int, "ExistingNode"]()
         """Nodes that have other volumes now."""
+        self.starts: Final = dict[TakersKey, int]()
+        """Where lists of takers begin to have any: those before are full, or gone."""
         self._witnesses: Final = dict[int, int]()
         self._journal: Final = list[tuple[dict[object, object], object, object]]()
 
@@ -59,7 +62,7 @@ class Overlay:
         while len(journal) > mark:
             table, key, value = journal.pop()
             if value is _ABSENT:
-                del table[key]
+                table.pop(key, None)
             else:
                 table[key] = value
 
@@ -91,10 +94,12 @@ class Overlay:
         self._set(self.free, slot, free)
         groups, counted = self.base.effects_of(number, self.signature(slot))
         for group in groups:
-            key = (group, slot)
-            before = host.get(key)
-            journal.append((host, key, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
-            host[key] = count if before is None else before + count
+            row = host.get(group)
+            if row is None:
+                row = host[group] = {}
+            before = row.get(slot)
+            journal.append((row, slot, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
+            row[slot] = count if before is None else before + count
         for cell in counted:
             before = cells.get(cell)
             journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
@@ -163,19 +168,26 @@ class Overlay:
     def host_counts(self, group: int) -> dict[int, int]:
         """Return how many pods a host name group counts, by slot; removed nodes keep who stays."""
         counts = dict(self.base.host.get(group, {}))
-        for (index, slot), count in self.host.items():
-            if index == group:
-                counts[slot] = counts.get(slot, 0) + count
-        for slot in self.removed:
+        for slot, count in self.host.get(group, {}).items():
+            counts[slot] = counts.get(slot, 0) + count
+        for slot in self.removed.keys() & counts.keys():
             counts[slot] = self.base.places[slot].staying.host.get(group, 0)
         return counts
 
-    def freed(self) -> Mapping[str, Resources]:
-        """Return what the nodes that are gone leave of the limits of their pools."""
-        freed = {pool: dict(amounts) for pool, amounts in self.base.freed.items()}
+    def freed(self, pool: str, resources: Iterable[str]) -> Resources:
+        """Return what the nodes that are gone leave of the limits of a pool."""
+        freed = {name: self.base.freed.get(pool, {}).get(name, 0) for name in resources}
         for slot in self.removed:
             node = self.base.places[slot].node
-            of_pool = freed.setdefault(node.pool, {})
-            for name, amount in (*node.capacity.items(), (NODES, 1)):
-                of_pool[name] = of_pool.get(name, 0) + amount
+            if node.pool == pool:
+                for name in freed:
+                    freed[name] += 1 if name == NODES else node.capacity.get(name, 0)
         return freed
+
+    def skip(self, key: TakersKey, start: int) -> None:
+        """Note where a list of takers begins to have any."""
+        self._set(self.starts, key, start)
+
+    def forget_starts(self) -> None:
+        """Look at lists of takers from their beginning again."""
+        self.starts.clear()

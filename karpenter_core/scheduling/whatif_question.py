@@ -122,6 +122,7 @@ class Question:
         self._most: Final = most_claims
         self._works: Final = self._collect(works)
         self._moves: Sequence[tuple[int, int, tuple[PodView, ...]]] = ()
+        self._walk: Walk | None = None
         self._kept: Outlook | None = None
 
     def _collect(self, works: Iterable[Work]) -> tuple[Work, ...]:
@@ -146,10 +147,10 @@ class Question:
         mark = overlay.mark()
         walk = Walk(self._base, overlay)
         walk.place(self._works)
-        self._moves = walk.moves
+        self._walk, self._moves = walk, walk.moves
         if not walk.left and not walk.rest:
             return self._verdict(Outcome.FITS, walk.moves, None)
-        refusal = self._refusal(walk.left)
+        refusal = self._refusal(walk)
         if refusal is not None:
             return self._verdict(refusal, walk.moves, None)
         found = first_outlook(
@@ -188,12 +189,13 @@ class Question:
             outlook,
         )
 
-    def _refusal(self, left: Sequence[Work]) -> Outcome | None:
+    def _refusal(self, walk: Walk) -> Outcome | None:
         """Say why to look no further: pods that fit on no node need machines for all of them."""
+        left = walk.left
+        if self._most == 0 and (left or walk.is_short):
+            return Outcome.TOO_MANY
         if not left or (self._most is None and self._below == inf):
             return None
-        if self._most == 0:
-            return Outcome.TOO_MANY
         numbers = [number for number, _ in left]
         counts = np.array([len(pods) for _, pods in left], dtype=np.int64)
         amounts = self._base.compiled.requests[:, numbers] @ counts
@@ -228,6 +230,12 @@ class Question:
         fee = self._base.compiled.options.node_fee_per_hour
         refused = self._judge(found) not in {Outcome.FITS, Outcome.CLAIMS}
         return (refused, len(found.left), round(found.cost_per_hour + fee * found.claims, 9))
+
+    def take_back(self, mark: int) -> None:
+        """Undo everything since a mark, but remember where there was no room even so."""
+        self._overlay.undo(mark)
+        if self._walk is not None:
+            self._walk.skip_full()
 
     def keep(self, volumes: Mapping[str, PodVolumes]) -> None:
         """Put what the engine placed on nodes into the overlay too, and note who is where."""

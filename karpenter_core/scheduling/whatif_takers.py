@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
 
-__all__ = ["ClassPlan", "Takers", "class_plan"]
+__all__ = ["ClassPlan", "Takers", "TakersKey", "class_plan"]
+
+TakersKey: TypeAlias = tuple[int, int, int]
+"""A class, and a domain of an axis (or -1: wherever) in which nodes for it are asked for."""
 
 _MOST_CHANGES: Final = 64
 """Changed nodes that a remembered list is mended for; after more it is made anew."""
@@ -153,7 +156,7 @@ class Takers:
         self._barred: frozenset[int] = frozenset()
         self._order: Amounts | None = None
         self._ranks: list[int] = []
-        self._lists: Final = dict[tuple[int, int, int], _List]()
+        self._lists: Final = dict[TakersKey, _List]()
         self._good: Final = dict[tuple[int, int], bool]()
         self._changes: Final = list[int]()
 
@@ -222,15 +225,14 @@ class Takers:
             self._lists.clear()
         self._changes.append(slot)
 
-    def of(self, number: int, axis: int = -1, domain: int = -1) -> array[int]:
+    def of(self, key: TakersKey) -> array[int]:
         """Return the slots that take one more pod of a class (in a domain), in their order."""
-        key = (number, axis, domain)
         known = self._lists.get(key)
         if known is not None and len(self._changes) - known.seen <= _MOST_CHANGES:
             if known.seen < len(self._changes):
                 self._mend(known, key)
             return known.slots
-        found = self._scan(number, axis, domain)
+        found = self._scan(*key)
         self._lists[key] = _List(found, len(self._changes))
         return found
 
@@ -258,7 +260,7 @@ class Takers:
             good = self._good[key] = signatures.meet(signature, ask) != NO_MATCH
         return good and (axis < 0 or signatures.domain(axis, signature) == domain)
 
-    def _mend(self, known: _List, key: tuple[int, int, int]) -> None:
+    def _mend(self, known: _List, key: TakersKey) -> None:
         number, axis, domain = key
         slots, ranks = known.slots, self._ranks
         for slot in set(self._changes[known.seen :]):

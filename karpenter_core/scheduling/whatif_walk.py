@@ -15,19 +15,21 @@ from karpenter_core.scheduling.spread import water
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.topology import Group
     from karpenter_core.scheduling.whatif_base import Base
     from karpenter_core.scheduling.whatif_overlay import Overlay
-    from karpenter_core.scheduling.whatif_takers import ClassPlan, ZonalRules
+    from karpenter_core.scheduling.whatif_takers import ClassPlan, TakersKey, ZonalRules
 
 __all__ = ["Walk", "Work"]
 
 Work = tuple[int, "tuple[PodView, ...]"]
 """Pods of one class, oldest first."""
 
+
+_ANYWHERE: Final = (-1, -1)
 
 _Caps = tuple[list[int], "list[int]", bool, bool]
 """Pods that each domain takes now; the counts to level, if some group's grow and spread; whether
@@ -49,6 +51,9 @@ class Walk:
         self.moves: Final = list[tuple[int, int, tuple["PodView", ...]]]()
         self.left: Final = list[Work]()
         self.rest: Final = list[Work]()
+        self.is_short = False
+        """Whether the first of the rest found too little room where it has to go."""
+        self._keys: Final = list["TakersKey"]()
 
     def place(self, works: Sequence[Work]) -> None:
         """Put pods on nodes, class by class, as far as that goes."""
@@ -59,19 +64,13 @@ class Walk:
                 self.rest.extend(works[position:])
                 return
             mark, before = overlay.mark(), len(self.moves)
-            if plan.zonal:
-                if not self._spread(plan, pods):
-                    overlay.undo(mark)
-                    del self.moves[before:]
-                    self.rest.extend(works[position:])
-                    return
-                continue
-            placed = self._put(plan, pods, self._base.takers.of(number))
+            placed = self._spread(plan, pods) if plan.zonal else self._put(plan, pods)
             if placed < len(pods):
-                if plan.has_wishes:
+                if plan.zonal or plan.has_wishes:
                     overlay.undo(mark)
                     del self.moves[before:]
                     self.rest.extend(works[position:])
+                    self.is_short = not plan.has_wishes
                     return
                 self.left.append((number, pods[placed:]))
 
@@ -88,21 +87,23 @@ class Walk:
         self,
         plan: ClassPlan,
         pods: tuple[PodView, ...],
-        slots: Iterable[int],
+        domain: tuple[int, int] = _ANYWHERE,
         within: Sequence[tuple[int, frozenset[int]]] = (),
     ) -> int:
-        """Put pods on the first nodes that take them; return how many found a place."""
-        overlay, places = self._overlay, self._base.places
+        """Put pods on the first nodes that take them; return how many found a place.
+
+        In one `domain` (of an axis) only, and `within` domains of others.
+        """
+        overlay, places, number = self._overlay, self._base.places, plan.number
         removed, taken = overlay.removed, overlay.free
-        signatures = self._base.compiled.signatures
+        key = (number, *domain)
+        slots = self._base.takers.of(key)
+        self._keys.append(key)
+        start = overlay.starts.get(key, 0)
         placed, left = 0, len(pods)
-        for slot in slots:
-            if slot in removed:
+        for slot in slots[start:] if start else slots:
+            if slot in removed or (within and not self._is_within(slot, within)):
                 continue
-            if within:
-                signature = places[slot].signature
-                if any(signatures.domain(axis, signature) not in of for axis, of in within):
-                    continue
             free = taken.get(slot)
             if free is None:
                 free = places[slot].free
@@ -114,14 +115,37 @@ class Walk:
             after = free.copy()
             for line, amount in plan.asked:
                 after[line] -= amount * room
-            here = pods[placed : placed + room]
-            overlay.put(slot, plan.number, room, after)
-            self.moves.append((plan.number, slot, here))
+            overlay.put(slot, number, room, after)
+            self.moves.append((number, slot, pods[placed : placed + room]))
             placed += room
             left -= room
             if not left:
                 break
         return placed
+
+    def _is_within(self, slot: int, within: Sequence[tuple[int, frozenset[int]]]) -> bool:
+        signatures, signature = self._base.compiled.signatures, self._base.places[slot].signature
+        return all(signatures.domain(axis, signature) in domains for axis, domains in within)
+
+    def skip_full(self) -> None:
+        """Note, for the next walk, where the lists that were looked at begin to have room.
+
+        For an overlay from which this walk was taken back, as it may be again.
+        """
+        overlay = self._overlay
+        for key in dict.fromkeys(self._keys):
+            slots, plan = self._base.takers.of(key), self._base.plans[key[0]]
+            first = start = overlay.starts.get(key, 0)
+            while start < len(slots):
+                slot = slots[start]
+                free = overlay.free.get(slot)
+                if slot not in overlay.removed and (
+                    free is None or self._room(plan, slot, free, 1)
+                ):
+                    break
+                start += 1
+            if start > first:
+                overlay.skip(key, start)
 
     def _room(self, plan: ClassPlan, slot: int, free: list[int], most: int) -> int:
         """Return how many more pods a node takes, none to `most`."""
@@ -133,7 +157,9 @@ class Walk:
         for rule in plan.host:
             counts = self._base.host.get(rule.group)
             count = counts.get(slot, 0) if counts else 0
-            count += self._overlay.host.get((rule.group, slot), 0)
+            more = self._overlay.host.get(rule.group)
+            if more:
+                count += more.get(slot, 0)
             if count > rule.most:
                 return 0
             if rule.grows:
@@ -142,15 +168,15 @@ class Walk:
 
     # -- domains -------------------------------------------------------------------------------
 
-    def _spread(self, plan: ClassPlan, pods: tuple[PodView, ...]) -> bool:
-        """Place a class with zonal constraints; False where that would take more than nodes."""
+    def _spread(self, plan: ClassPlan, pods: tuple[PodView, ...]) -> int:
+        """Place a class with zonal constraints; less than all where that takes more than nodes."""
         placed = 0
         while placed < len(pods):
             caps = {rules.axis: self._caps(rules) for rules in plan.zonal}
             growing = -1
             for axis, (of_axis, _, grows, _) in caps.items():
                 if max(of_axis, default=0) <= 0 or (grows and growing >= 0):
-                    return False
+                    return 0
                 if grows:
                     growing = axis
             here = pods[placed:] if placed else pods
@@ -159,9 +185,9 @@ class Walk:
             else:
                 wanted = len(here) if self._put_within(plan, here, caps) else 0
             if not wanted:
-                return False
+                return 0
             placed += wanted
-        return True
+        return placed
 
     def _along(
         self, plan: ClassPlan, pods: tuple[PodView, ...], axis: int, caps: dict[int, _Caps]
@@ -202,9 +228,7 @@ class Walk:
                         chosen = (axis, next(iter(open_ones)))
                     else:
                         within.append((axis, open_ones))
-        takers = self._base.takers
-        slots = takers.of(plan.number, *chosen) if chosen else takers.of(plan.number)
-        return self._put(plan, pods, slots, within) == len(pods)
+        return self._put(plan, pods, chosen or _ANYWHERE, within) == len(pods)
 
     def _caps(self, rules: ZonalRules) -> _Caps:
         """Say how many pods each domain takes (the rules of `Counts.domain_caps`)."""
