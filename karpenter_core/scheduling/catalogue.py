@@ -92,6 +92,7 @@ class CompiledCatalogue:
         """How much is left of reserved offerings; the labels that any other offering has."""
         self._values, self._absent, self._others = _index(self.instance_types)
         self._matches: Final = dict[Requirement, int]()
+        self._ensured: Final = dict[Requirement, int]()
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:
         """Return how much of a resource each row's pods and daemons may use."""
@@ -133,6 +134,18 @@ class CompiledCatalogue:
             if other.admits(requirement):
                 bits |= rows
         return bits
+
+    def ensuring(self, requirement: Requirement) -> int:
+        """Return the rows that meet one requirement whatever the provider makes of them."""
+        known = self._ensured.get(requirement)
+        if known is None:
+            ensuring = (
+                row
+                for row, described in enumerate(self.instance_types)
+                if described.requirements.get(requirement.key).guarantees(requirement)
+            )
+            known = self._ensured[requirement] = bits_of(ensuring)
+        return known
 
     def defines(self, key: str) -> bool:
         """Whether some type says something of a label."""

@@ -299,7 +299,11 @@ class _Reader:
         alternatives = (step.requirements,)
         if volumes.alternatives:
             alternatives = tuple(
-                dict.fromkeys(step.requirements.merge(one) for one in volumes.alternatives)
+                dict.fromkeys(
+                    step.requirements.merge(one)
+                    for one in volumes.alternatives
+                    if all(step.requirements.get(r.key).admits(r) for r in one.values())
+                )
             )
         key = (alternatives, step.tolerations, ports, step.present)
         known = self._asks.get(key)

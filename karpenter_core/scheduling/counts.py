@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from karpenter_core.scheduling.columns import Amounts, Columns
+    from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
 
@@ -155,18 +155,17 @@ class Counts:
         groups: tuple[Group, ...],
         columns: Columns,
         counts: Amounts,
-        node_signatures: Amounts,
-        size: int,
+        nodes: OpenNodes,
         loose: Mapping[int, Mapping[int, tuple[int, ...]]],
     ) -> None:
-        """Count pods that were placed; `size` is how many columns there may be.
+        """Count pods that were placed.
 
         `loose` has the columns whose domain nobody but us knows, with those it may be in as far as
         the pods on it care, by axis.
         """
         for group in groups:
             if group.is_host:
-                self._record_host(group, columns, counts, node_signatures, size)
+                self._record_host(group, columns, counts, nodes)
                 continue
             axis = self._numbers[group.key]
             for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
@@ -176,12 +175,13 @@ class Counts:
                     if choices is not None and group.kind is Kind.AFFINITY:
                         self._record_perhaps(group, axis, choices, count)
                         continue
-                signature = int(node_signatures[column])
+                signature = int(nodes.signature[column])
                 if choices is None:
                     choices = domains_of(group, axis, signature, self._signatures)
-                if group.node_filter is not None and not self._counts_on(group, signature):
-                    if self._counts_on(group, signature, lenient=True):
-                        self._record_perhaps(group, axis, choices, count)
+                does, may = self._counts_at(group, signature, nodes.used[:, column])
+                if may and not does:
+                    self._record_perhaps(group, axis, choices, count)
+                if not does:
                     continue
                 for domain in choices:
                     self.zonal[axis][group.row, domain] += count
@@ -201,17 +201,16 @@ class Counts:
         group: Group,
         columns: Columns,
         counts: Amounts,
-        node_signatures: Amounts,
-        size: int,
+        nodes: OpenNodes,
     ) -> None:
         row = self.host.get(group.index)
-        if row is None or len(row) < size:
-            row = self._widen(group.index, size)
+        if row is None or len(row) < nodes.size:
+            row = self._widen(group.index, nodes.size)
         if group.node_filter is None:
             row[columns] += counts
             return
         for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
-            if self._counts_on(group, int(node_signatures[column])):
+            if self._counts_on(group, int(nodes.signature[column])):
                 row[column] += count
 
     def _counts_on(self, group: Group, signature: int, *, lenient: bool = False) -> bool:
@@ -221,6 +220,23 @@ class Counts:
             known = counts_on(group, signature, self._signatures, lenient=lenient)
             self._filters[key] = known
         return known
+
+    def _counts_at(self, group: Group, signature: int, used: Amounts) -> tuple[bool, bool]:
+        """Say whether a group counts pods on a node, and whether it may: claims can be many things.
+
+        Of a claim that does not show it by its labels, the rows that hold its pods tell.
+        """
+        chosen = group.node_filter
+        if chosen is None or self._counts_on(group, signature):
+            return True, True
+        if chosen.alternatives is None or not self._counts_on(group, signature, lenient=True):
+            return False, False
+        claim = self._signatures.claim(signature)
+        bits, catalogue = claim.bits_of(claim.fitting(used)), claim.pool.catalogue
+        return (
+            any(claim.ensures(one, bits) for one in chosen.alternatives),
+            any(bits & catalogue.matching(one) for one in chosen.alternatives),
+        )
 
     def _host_row(self, index: int, count: int) -> Amounts | None:
         row = self.host.get(index)

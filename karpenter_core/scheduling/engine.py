@@ -492,8 +492,7 @@ class Engine:
             task.pod_class.counted,
             columns,
             counts,
-            self.nodes.signature,
-            self.nodes.size,
+            self.nodes,
             self._loose,
         )
 

@@ -37,12 +37,10 @@ class Step:
     """One step: what is asked of the node's labels, and of the pods around.
 
     `strict` are the labels without preferences: they say which domains a pod may be in at all.
-    `node_terms` are the required node affinity terms that are left.
     """
 
     requirements: Requirements
     strict: Requirements
-    node_terms: tuple[NodeSelectorTerm, ...]
     tolerations: tuple[Toleration, ...]
     spreads: tuple[TopologySpread, ...]
     affinity: tuple[AffinityTerm, ...]
@@ -105,7 +103,6 @@ def ladder_of(
             Step(
                 requirements=asked,
                 strict=strict,
-                node_terms=wishes.terms,
                 tolerations=tolerations,
                 spreads=wishes.spreads,
                 affinity=(*shape.pod_affinity, *wishes.affinity),

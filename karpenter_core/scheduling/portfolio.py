@@ -100,7 +100,8 @@ def _best_steps(
             break
         budget, needed = budget - needed, units
         if candidate.is_no_worse_than(first_fit):
-            best = min(best, candidate, key=lambda plan: plan.score)
+            # First-fit leaves zones open, and pods for the next pass that need not wait.
+            best = min(best, candidate, key=lambda plan: (plan.score, plan is first_fit))
         if bound is not None and not best.left and best.cost_per_hour <= bound * _GOOD_ENOUGH:
             break
     return best

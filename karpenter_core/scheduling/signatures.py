@@ -192,6 +192,20 @@ class ClaimSignature:
         fits: NDArray[np.bool_] = np.logical_and.reduce(self.free >= used[:, None], axis=0)
         return fits
 
+    def ensures(self, asked: Requirements, bits: int | None = None) -> bool:
+        """Whether every machine of some rows (None: of all that it may use) meets requirements."""
+        bits = self.bits if bits is None else bits
+        return all(
+            self.requirements.guarantees(
+                Requirements((requirement,)), undecided=self.pool.well_known
+            )
+            or (
+                self.pool.catalogue.defines(requirement.key)
+                and not bits & ~self.pool.catalogue.ensuring(requirement)
+            )
+            for requirement in asked.values()
+        )
+
     def bits_of(self, chosen: NDArray[np.bool_]) -> int:
         """Return chosen ones among `rows` as a set."""
         mask = np.zeros(self.pool.catalogue.size, dtype=np.bool_)
@@ -419,14 +433,16 @@ class Signatures:
     ) -> bool:
         """Whether a node shows labels that one of some alternatives asks for.
 
-        Lenient: a planned claim may also get well-known labels that nothing is said of yet.
+        A planned claim: whether each machine that it may become will, or (lenient) whether some may.
         """
         claim = self._claims.get(number)
         if claim is None:
             return any(self._nodes[number].shows(one) for one in alternatives)
-        undefined = claim.pool.well_known if lenient else frozenset[str]()
+        if not lenient:
+            return any(claim.ensures(one) for one in alternatives)
         return any(
-            claim.requirements.compatible(one, allow_undefined=undefined) for one in alternatives
+            claim.requirements.compatible(one, allow_undefined=claim.pool.well_known)
+            for one in alternatives
         )
 
     def taints(self, number: int) -> tuple[Taint, ...]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import (
         AffinityTerm,
-        NodeSelectorTerm,
         PodShape,
         Toleration,
         TopologySpread,
@@ -111,11 +110,17 @@ class Groups:
         self._selected: Final = dict[object, tuple[Group, ...]]()
 
     def of_spread(self, shape: PodShape, step: Step, spread: TopologySpread) -> Group:
-        """Return the group of a spread constraint at a step of relaxation."""
+        """Return the group of a spread constraint at a step of relaxation.
+
+        Terms of node affinity that the pod has given up still say which nodes count: they do to the
+        Kubernetes scheduler, which knows nothing of giving up.
+        """
         extra = {key: shape.labels[key] for key in spread.match_label_keys if key in shape.labels}
         alternatives = tolerations = None
-        if spread.node_affinity_policy == "Honor" and (shape.node_selector or step.node_terms):
-            alternatives = self._alternatives(shape, step.node_terms)
+        if spread.node_affinity_policy == "Honor" and (
+            shape.node_selector or shape.required_node_terms
+        ):
+            alternatives = self._alternatives(shape)
         if spread.node_taints_policy == "Honor":
             tolerations = step.tolerations
         return self._intern(
@@ -167,9 +172,8 @@ class Groups:
     def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
         return self._read_namespaces()
 
-    def _alternatives(
-        self, shape: PodShape, terms: tuple[NodeSelectorTerm, ...]
-    ) -> tuple[Requirements, ...]:
+    def _alternatives(self, shape: PodShape) -> tuple[Requirements, ...]:
+        terms = [term for term in shape.required_node_terms if term.match_expressions]
         base = Requirements.from_labels(shape.node_selector, aliases=self._aliases)
         if not terms:
             return (base,)

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replaced
 
-from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, ON_DEMAND, RESERVED, SPOT, ZONE
+from karpenter_core.api.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    ON_DEMAND,
+    RESERVED,
+    SPOT,
+    ZONE,
+)
 from karpenter_core.api.records import LabelSelector
 from karpenter_core.scheduling.problem import Packing, PodVolumes, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
@@ -23,7 +32,7 @@ from karpenter_core.testing.builders import (
     problem,
 )
 from tests.scheduling.hand_made import DB, pod, spread, term
-from tests.verifier import leftovers, violations
+from tests.verifier import violations
 
 RACK = "example.com/rack"
 RESERVATION = "example.com/reservation-id"
@@ -177,10 +186,63 @@ def test_domains_are_filled_one_after_the_other_on_machines_of_which_there_are_s
     assert len(plan.claims[0].pods) == 1
 
 
-def test_pods_that_nobody_else_may_follow_are_told_so():
-    """What is left is left for a reason that the judge can see, too."""
-    front = LabelSelector(match_labels={"tier": "front"})
-    asked = problem([pod("web", pod_affinity=term(selector=front)), pod("db", app="db")])
-    plan = planned(asked, SolveOptions())
-    assert left(plan) == ["web"]
-    assert list(leftovers(asked, plan)) == []
+def test_a_zone_of_volumes_and_another_of_the_pod_are_not_met_by_having_none(options):
+    """The node has no zone, so neither."""
+    node = existing_node("bare")
+    node = replace(node, labels={k: v for k, v in node.labels.items() if k != ZONE})
+    web = pod("web", node_selector={ZONE: "zone-a"})
+    zone_b = PodVolumes(alternatives=(Requirements.from_labels({ZONE: "zone-b"}),))
+    asked = replace(problem([web], pools=[], nodes=[node]), volumes={web.uid: zone_b})
+    assert left(planned(asked, options)) == ["web"]
+
+
+def test_terms_that_a_pod_gives_up_still_say_which_nodes_its_spread_counts(options):
+    """Five find room by the first term; the sixth may not ignore them when it goes by the second."""
+    types = catalogue(
+        instance_type("small", cpu="1", arch="amd64", price=0.1),
+        instance_type("large", cpu="16", arch="amd64", pods="2", price=1.0),
+        instance_type("arm", cpu="16", arch="arm64", price=1.0),
+    )
+    terms = (
+        node_term((INSTANCE_TYPE, "In", "large")),
+        node_term((INSTANCE_TYPE, "In", "small")),
+    )
+    webs = [
+        pod(f"web-{n}", required=terms, topology_spread=spread(ARCH, max_skew=2)) for n in range(3)
+    ]
+    pool = node_pool(limits={"cpu": "17"})
+    plan = planned(problem(webs, pools=[pool], catalogue=types), options)
+    assert len(left(plan)) == 1
+
+
+def test_claims_count_for_spreads_as_far_as_all_their_machines_do(options):
+    """The claim may be of either architecture by its labels, but what holds its pods is arm64."""
+    types = catalogue(
+        instance_type("small", cpu="2", arch="amd64", price=0.1),
+        instance_type("large", cpu="16", arch="arm64", price=1.0),
+    )
+    pools = [
+        node_pool("racked", requirements=[(RACK, "In", "r1", "r2")], weight=10, taints=["own"]),
+        node_pool("mixed", labels={RACK: "r3"}, requirements=[(ARCH, "In", "amd64", "arm64")]),
+    ]
+    large = pod("large", app="db", requests={"cpu": 12000}, labels={"tier": "back"})
+    webs = [
+        pod(
+            f"web-{n}",
+            requests={"cpu": 10},
+            labels={"tier": "back"},
+            node_selector={ARCH: "amd64"},
+            tolerations=("own",),
+            topology_spread=spread(RACK, 3, LabelSelector(match_labels={"tier": "back"})),
+        )
+        for n in range(8)
+    ]
+    planned(problem([large, *webs], pools=pools, catalogue=types), options)
+
+
+def test_pods_of_nodes_that_are_going_make_a_domain_known(options):
+    """As long as they are there, theirs is the domain with the fewest."""
+    old = existing_node("old", labels={RACK: "r2"}, bound=[running("there", "old")])
+    webs = [pod(f"web-{n}", topology_spread=spread(RACK, 3)) for n in range(5)]
+    asked = problem(webs, pools=[node_pool(labels={RACK: "r1"})], nodes=[replace(old, closed=True)])
+    assert len(left(planned(asked, options))) == 1

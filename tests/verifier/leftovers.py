@@ -32,7 +32,9 @@ def untaken(problem, plan, replay):
     seen = {}
     kept = []
     for pod in problem.pods:
-        if pod.uid not in plan.unschedulable or _waits_for_machines(problem, pod):
+        if pod.uid not in plan.unschedulable:
+            continue
+        if _waits_for_machines(problem, pod) or _waits_for_claims(plan, pod):
             continue
         waits_in = {
             name
@@ -77,7 +79,7 @@ def _nodes_and_machines(problem, plan, pod, replay):
 def _reserved(problem, plan, asked, replay, waits_in):
     """Say why a pod need not have waited for the reserved machines of some pools."""
     supply, held = reservation_supply(problem), _held(problem, plan)
-    weight = min(pool.spec.weight or 0 for pool in problem.pools if pool.name in waits_in)
+    weight = max(pool.spec.weight or 0 for pool in problem.pools if pool.name in waits_in)
     pools = [pool for pool in problem.pools if (pool.spec.weight or 0) >= weight]
     asked_of_nodes = [r for pool in pools for r in pool.spec.template.spec.requirements]
     if any(r.min_values or r.operator not in {"In", "NotIn"} for r in asked_of_nodes):
@@ -87,9 +89,12 @@ def _reserved(problem, plan, asked, replay, waits_in):
     for pod in asked:
         for name, machine in _machines(problem, plan, pools, pod, replay, reserved=True):
             reservation = reservation_of(machine.offering)
-            would_do |= supply[reservation] > 0
             if is_plain and held[reservation] < supply[reservation]:
                 yield f"{name} would take it, nobody else takes {reservation}"
+        for pool in pools:
+            for machine in machines_for(problem, pool, pod):
+                if machine.labels[CAPACITY_TYPE] == "reserved":
+                    would_do |= supply[reservation_of(machine.offering)] > 0
     if not would_do:
         yield from _nodes_and_machines(problem, plan, asked[-1], replay)
 
@@ -182,6 +187,21 @@ def _waits_for_machines(problem, pod):
     """Whether a pod may wait until machines under way say in which domains they are."""
     concerned = hard_spreads(pod.shape) or pod.shape.pod_affinity or _repelling_keys(problem, pod)
     return concerned and any(node.requirements is not None for node in problem.nodes)
+
+
+def _waits_for_claims(plan, pod):
+    """Whether a pod may wait until it is known which claims count for its spread constraints.
+
+    A custom label that a claim leaves open gets a value at the end only.
+    """
+    terms = pod.shape.required_node_terms
+    asked = {*pod.shape.node_selector, *(e.key for term in terms for e in term.match_expressions)}
+    return hard_spreads(pod.shape) and any(
+        r.key in claim.labels and (r.complement or len(r.values) > 1)
+        for claim in plan.claims
+        for r in claim.requirements
+        if r.key in asked
+    )
 
 
 def _has_labels(problem, pod, place):
