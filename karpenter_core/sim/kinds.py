@@ -162,6 +162,13 @@ def _pod_issues(pod: Json, old: Json | None) -> Iterator[FieldIssue]:
             f"{', '.join(sorted(_MUTABLE_POD_FIELDS))}",
         )
     if old is not None:
+        nominated = section(pod, "status").get("nominatedNodeName", "")
+        before = section(old, "status").get("nominatedNodeName", "")
+        if old["spec"].get("nodeName") and nominated and nominated != before:
+            yield FieldIssue(
+                "status.nominatedNodeName",
+                "Forbidden: may not be set on pods that are already bound to a node",
+            )
         kept = entries(spec, "tolerations")
         if any(each not in kept for each in entries(old["spec"], "tolerations")):
             yield FieldIssue(

@@ -65,10 +65,15 @@ def bind(registry: Registry, binding: Json, name: str, namespace: str, *, now: d
         pod
         | {
             "spec": pod["spec"] | {"nodeName": binding["target"]["name"]},
-            "status": pod["status"] | {"conditions": conditions},
+            "status": _without_nomination(pod["status"]) | {"conditions": conditions},
         },
     )
     return status.success()
+
+
+def _without_nomination(of_pod: Json) -> Json:
+    """Drop the node that a pod was nominated for: since 1.35 binding does that."""
+    return {key: value for key, value in of_pod.items() if key != "nominatedNodeName"}
 
 
 def evict(registry: Registry, eviction: Json, name: str, namespace: str, *, now: datetime) -> Json:

@@ -1,7 +1,9 @@
 """A stand-in for kube-scheduler: binds pods where its filters allow, or says why it cannot.
 
-No preemption and no preferences: among the nodes that fit, the least (or most) allocated one is
-taken, ties by name. Pods that differ in nothing but their names are judged once.
+No preemption and no preferences: the node that the pod's status names is tried first; among the
+nodes that fit, the least (or most) allocated one is taken, ties by name. Pods that differ in nothing
+but their names are judged once. Nominated pods have no room kept for them, but a pod that goes
+nowhere loses its nomination, as upstream.
 """
 
 from __future__ import annotations
@@ -157,6 +159,9 @@ class Scheduler(Actor):
             return
         node, refusals = self._choose(pod)
         if node is None:
+            if pod["status"].get("nominatedNodeName"):
+                lost: Json = {"status": {"nominatedNodeName": None}}
+                self.registry.patch(PODS, lost, key[1], key[0], part="status")
             self._report(key, pod, "Unschedulable", self._explain(refusals))
             return
         binding: Json = {"target": {"kind": "Node", "name": node}}
@@ -165,6 +170,8 @@ class Scheduler(Actor):
     def _choose(self, pod: Json) -> tuple[str | None, dict[str, str]]:
         """Return the best node, or why each of them refuses."""
         kept = self._class_of(pod)
+        if nominated := self._nominated(pod, kept):
+            return nominated, {}
         if not self._view.repels and not looks_around(pod):
             return self._choose_by_class(pod, kept), kept.refusals
         refusals = dict(self._view.surrounding_refusals(pod))
@@ -177,6 +184,15 @@ class Scheduler(Actor):
                 found = (self._score(kept, info), name)
                 best = found if best is None else min(best, found)
         return (None if best is None else best[1]), refusals
+
+    def _nominated(self, pod: Json, kept: _Class) -> str | None:
+        """Return the node that the pod's status names, if it takes the pod."""
+        name = pod["status"].get("nominatedNodeName", "")
+        info = self._view.nodes.get(name)
+        if info is None or static_refusal(pod, info.node) or _room_refusal(kept, info):
+            return None
+        looks = self._view.repels or looks_around(pod)
+        return None if looks and name in self._view.surrounding_refusals(pod) else name
 
     def _choose_by_class(self, pod: Json, kept: _Class) -> str | None:
         """Take the best node off a heap; what others took of it since is looked up then."""

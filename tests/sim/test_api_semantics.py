@@ -700,6 +700,37 @@ async def test_binding_places_a_pod_once(api: Api):
     assert conditions["PodScheduled"] == "True"
 
 
+async def test_a_pod_may_be_nominated_for_a_node_until_it_is_bound(api: Api):
+    """By anybody who may patch its status, under its UID; binding takes the nomination away."""
+    name = unique("nominated")
+    made = await api.create(PODS, pod(name))
+    path = f"{PODS}/{name}/status"
+    uid = made["metadata"]["uid"]
+
+    def nomination(uid: str):
+        return {"metadata": {"uid": uid}, "status": {"nominatedNodeName": "no-such-node"}}
+
+    another = await api.send("PATCH", path, nomination("somebody-else"), media=MERGE)
+    same = await api.send("PATCH", path, nomination(uid), media=MERGE)
+    await api.send(
+        "POST",
+        f"{PODS}/{name}/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "no-such-node"},
+        },
+    )
+    bound = await api.get(f"{PODS}/{name}")
+    late = await api.send("PATCH", path, nomination(uid), media=MERGE)
+
+    assert another.status in {409, 422}
+    assert same.body["status"]["nominatedNodeName"] == "no-such-node"
+    assert "nominatedNodeName" not in bound["status"]
+    assert late.status == 422
+
+
 def eviction(name: str):
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
 

@@ -193,6 +193,30 @@ def test_higher_priority_is_scheduled_first():
     assert run_virtual(scenario()) == {"low": None, "high": "one"}
 
 
+def test_a_nominated_pod_goes_to_its_node():
+    """Although another one has more room; who finds no room anywhere loses the nomination."""
+    waiting = {"first": "2", "second": "2", "huge": "20"}
+
+    async def scenario():
+        async with EmbeddedCluster() as cluster:
+            cluster.apply([node("large", cpu="16"), node("small", cpu="2")])
+            gates = [{"name": "example.com/wait"}]
+            made = [pod(name, cpu=cpu, schedulingGates=gates) for name, cpu in waiting.items()]
+            cluster.apply({**each, "metadata": {"name": each["metadata"]["name"]}} for each in made)
+            registry = cluster.server.registry
+            await settle()
+            for name in waiting:
+                nomination = {"status": {"nominatedNodeName": "small"}}
+                registry.patch(PODS, nomination, name, DEFAULT, part="status")
+                registry.patch(PODS, {"spec": {"schedulingGates": None}}, name, DEFAULT)
+                await settle()
+            found = [cluster.find(PODS, name, namespace=DEFAULT) for name in waiting]
+            nominated = [each["status"].get("nominatedNodeName") for each in found]
+            return [each["spec"].get("nodeName") for each in found], nominated
+
+    assert run_virtual(scenario()) == (["small", "large", None], [None, None, None])
+
+
 def test_gated_pods_are_not_scheduled():
     """Until the gates are gone."""
 
