@@ -7,7 +7,7 @@ import copy
 _KEPT = frozenset({
     "allocatable", "annotations", "apiVersion", "architecture", "capacity", "csi", "effect",
     "finalizers", "key", "kind", "labelSelector", "local", "matchLabelKeys",
-    "matchLabelExpressions", "maxSkew", "metadata", "name", "nodeAffinity", "nodeClassRef",
+    "matchLabelExpressions", "matchExpressions", "maxSkew", "metadata", "name", "nodeAffinity", "nodeClassRef",
     "nodePools", "nodeSelectorTerms", "offerings", "operator", "preference", "podAffinityTerm",
     "required", "requiredDuringSchedulingIgnoredDuringExecution", "resources", "spec", "status",
     "storageClassName", "template", "terms", "topologyKey", "uid", "values", "weight",
