@@ -123,11 +123,10 @@ class _Gaps:
         kept = {name: value for name, value in status.items() if name != "nominatedNodeName"}
         if isinstance(nominated, str) and nominated in self._nodes:
             kept["nominatedNodeName"] = nominated
-        conditions: list[Any] = [
+        conditions = [
             condition
-            for condition in cast("list[Any]", status.get("conditions") or [])
-            if not isinstance(condition, dict)
-            or cast("dict[str, Any]", condition).get("type") != "PodScheduled"
+            for condition in _objects(status, "conditions")
+            if condition.get("type") != "PodScheduled"
         ]
         if not spec.get("schedulingGates"):
             # The scheduler has seen the pod and found no node for it.

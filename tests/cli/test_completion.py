@@ -196,7 +196,10 @@ def test_every_pod_without_a_node_has_a_fate(plan):
     ending = pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"})
     nominated = {**pod("nominated"), "status": {"nominatedNodeName": "old"}}
     stale = {**pod("stale"), "status": {"nominatedNodeName": "gone"}}
-    strange = {**pod("strange"), "status": {"phase": ["?"], "nominatedNodeName": {}}}
+    strange = {
+        **pod("strange"),
+        "status": {"phase": ["?"], "nominatedNodeName": {}, "conditions": 1},
+    }
     found, _ = plan(
         nodePools=[POOL],
         nodes=[node("old", cpu="100m")],
