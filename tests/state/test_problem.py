@@ -495,6 +495,81 @@ class TestKeptPlaces:
         assert names(ask(builder).waiting["new"]) == ["a"]
 
 
+class TestNominatedPods:
+    """Pods whose status names a node: the scheduler's word, or ours."""
+
+    def nominated(self, name="web", *, node="web", **options):
+        return msgspec.structs.replace(pod(name, cpu="1", **options), nominated_node_name=node)
+
+    def test_its_room_is_taken_and_it_is_not_asked_about(self):
+        builder = state(POOL, *machine("web"), self.nominated(), pod("other", cpu="1"))
+        question = ask(builder)
+        assert names(question.problem.pods) == ["other"]
+        assert names(question.waiting["web"]) == ["web"]
+        assert question.problem.nodes[0].available["cpu"] == 4000 - 1000
+
+    def test_the_schedulers_word_stands_as_long_as_the_node(self):
+        """Room is made for the pod, which may take its time."""
+        builder = state(POOL, *machine("web"), self.nominated())
+        assert ask(builder, at(hours=1)).problem.pods == ()
+
+    def test_it_is_asked_about_when_its_node_is_gone_or_going(self):
+        web, claim = machine("web")
+        builder = state(POOL, web, claim, self.nominated())
+        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        assert names(ask(builder).problem.pods) == ["web"]
+        assert names(ask(state(POOL, self.nominated(node="gone"))).problem.pods) == ["web"]
+
+    def test_a_node_of_ours_that_does_not_say_whose_it_is_is_waited_for(self):
+        booting = node("new", labels={NODE_POOL: "default"})
+        assert ask(state(POOL, booting, self.nominated(node="new"))).problem.pods == ()
+
+    def test_our_own_word_gives_the_scheduler_one_window(self):
+        waiting = self.nominated()
+        builder = state(POOL, *machine("web"), waiting)
+        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+        assert ask(builder, at(seconds=19)).problem.pods == ()
+        assert names(ask(builder, at(seconds=20)).problem.pods) == ["web"]
+
+    def test_a_node_that_pods_are_leaving_is_waited_for(self):
+        """The scheduler took up our word and makes room there."""
+        waiting = self.nominated()
+        victim = msgspec.structs.replace(pod("v", node_name="web"), deletion_timestamp=EPOCH)
+        builder = state(POOL, *machine("web"), waiting, victim)
+        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+        assert ask(builder, at(minutes=5)).problem.pods == ()
+
+    def test_others_that_were_to_go_there_have_what_it_leaves(self):
+        first, second = pods(2, "late", cpu="2")
+        builder = state(POOL, *machine("web"), self.nominated(), first, second)
+        builder.fold(PodsDecided(placed={first.uid: "web", second.uid: "web"}, at=EPOCH))
+        question = ask(builder)
+        assert names(question.waiting["web"]) == ["web", "late-0"]
+        assert names(question.problem.pods) == ["late-1"]
+
+    def test_a_node_that_is_overdrawn_meanwhile_takes_nobody_else(self):
+        """The pods that make room for it are still there."""
+        leaving = pod("leaving", cpu="4", node_name="web")
+        builder = state(POOL, *machine("web"), leaving, self.nominated())
+        assert ask(builder).problem.nodes[0].available["cpu"] < 0
+
+    def test_bound_it_waits_no_more(self):
+        waiting = self.nominated()
+        builder = state(POOL, *machine("web"), waiting)
+        builder.fold(Observed(msgspec.structs.replace(waiting, node_name="web")))
+        assert builder.snapshot().nominated_pods == {}
+        assert ask(builder).waiting == {}
+
+    def test_nobody_takes_the_place_of_what_was_expected_elsewhere(self):
+        """Who was told of another node than planned is expected there alone."""
+        waiting = self.nominated(node="b")
+        builder = state(POOL, *machine("a"), *machine("b"), waiting)
+        builder.fold(PodsDecided(placed={waiting.uid: "a"}, at=EPOCH))
+        question = ask(builder, at(minutes=5))
+        assert names(question.waiting["b"]) == ["web"]
+        assert "a" not in question.waiting
+
+
 class TestNoSecondClaim:
     """A leader that dies between creating a claim and launching it: nothing is ordered twice."""
 

@@ -1,0 +1,175 @@
+"""Which pods are told of the nodes that are let in, and which place each is dealt."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.api.records import LabelSelector, TopologySpread
+from karpenter_core.lifecycle.nomination import (
+    deal_places,
+    looks_around,
+    meant_pods,
+    pods_compete,
+)
+from karpenter_core.state.events import Observed, PodsDecided
+from karpenter_core.testing.builders import EPOCH, pod, pod_shape
+from karpenter_core.testing.machines import node, state
+
+PLAIN = pod_shape(labels={"app": "plain"})
+NODES = {"a-1": "zone-a", "a-2": "zone-a", "b-1": "zone-b", "c-1": "zone-c"}
+
+
+def spread(*keys, when="DoNotSchedule", skew=1):
+    """The shape of pods that are spread by topology keys."""
+    constraints = tuple(
+        TopologySpread(
+            topology_key=key,
+            max_skew=skew,
+            when_unsatisfiable=when,
+            selector=LabelSelector(match_labels={"app": "even"}),
+        )
+        for key in keys
+    )
+    shape = pod_shape(labels={"app": "even"})
+    return msgspec.structs.replace(shape, topology_spread=constraints)
+
+
+def waiting(shape, plan):
+    """Pods in the order of the scheduler's queue, and the nodes they were planned for."""
+    return [
+        (msgspec.structs.replace(pod(f"p{n}", shape=shape), resource_version=n + 1), name)
+        for n, name in enumerate(plan)
+    ]
+
+
+def cluster(meant, *more):
+    """A snapshot with these pods waiting and all nodes there."""
+    nodes = [node(name, labels={ZONE: zone}) for name, zone in NODES.items()]
+    return state(*nodes, *(item for item, _ in meant), *more)
+
+
+def changed(meant, index, **fields):
+    """A pod as it is later on."""
+    old = meant[index][0]
+    return msgspec.structs.replace(old, resource_version=100 + index, **fields)
+
+
+def dealt(builder, meant):
+    return [(item.name, name) for item, name in deal_places(builder.snapshot(), meant)]
+
+
+class TestPlainPods:
+    def test_each_is_dealt_the_place_that_was_planned_for_it(self):
+        meant = waiting(PLAIN, ["a-1", "b-1", "a-1"])
+        assert dealt(cluster(meant), meant) == [("p0", "a-1"), ("p1", "b-1"), ("p2", "a-1")]
+
+    def test_one_that_was_told_is_not_told_again(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        builder = cluster(meant)
+        builder.fold(Observed(changed(meant, 0, nominated_node_name="a-1")))
+        assert dealt(builder, meant) == [("p1", "b-1")]
+
+    def test_one_whose_node_has_gone_is_told_again(self):
+        meant = waiting(PLAIN, ["a-1"])
+        builder = cluster(meant)
+        builder.fold(Observed(changed(meant, 0, nominated_node_name="gone")))
+        assert dealt(builder, meant) == [("p0", "a-1")]
+
+    def test_who_loses_its_place_to_an_equal_pod_gets_the_one_that_was_left(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        builder = cluster(meant)
+        builder.fold(Observed(changed(meant, 0, node_name="b-1")))
+        assert dealt(builder, meant) == [("p1", "a-1")]
+
+    def test_pods_that_have_gone_are_not_told(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        builder = cluster(meant[1:])
+        assert dealt(builder, meant) == [("p1", "b-1")]
+
+
+class TestSpreadPods:
+    def test_the_first_of_the_queue_get_places_in_different_domains(self):
+        """Whatever was planned for each: the scheduler would refuse the second one of a zone."""
+        plan = ["a-1", "a-2", "b-1", "b-1", "c-1", "c-1"]
+        meant = waiting(spread(ZONE, skew=2), plan)
+        told = dict(dealt(cluster(meant), meant))
+        zones = [NODES[told[f"p{n}"]] for n in range(6)]
+        assert set(zones[:3]) == set(zones[3:]) == {"zone-a", "zone-b", "zone-c"}
+        assert Counter(told.values()) == Counter(plan)
+
+    def test_a_domain_with_more_to_come_is_first(self):
+        """It has fewer pods now, since in the end all have as many."""
+        meant = waiting(spread(ZONE), ["b-1", "a-1", "a-2"])
+        assert NODES[dealt(cluster(meant), meant)[0][1]] == "zone-a"
+
+    def test_a_node_is_named_to_no_more_than_the_skew_allows(self):
+        """Nominated pods count on the node that is looked at and would refuse each other."""
+        meant = waiting(spread(ZONE), ["a-1", "a-1", "a-1", "b-1"])
+        builder = cluster(meant)
+        first = dealt(builder, meant)
+        assert sorted(name for _, name in first) == ["a-1", "b-1"]
+        index = next(int(pod_name[1:]) for pod_name, name in first if name == "a-1")
+        builder.fold(Observed(changed(meant, index, node_name="a-1")))
+        assert [name for _, name in dealt(builder, meant)].count("a-1") == 1
+
+    def test_pods_spread_over_hosts_alone_are_told_together(self):
+        meant = waiting(spread(HOSTNAME, skew=2), ["a-1", "a-1", "b-1", "b-1"])
+        assert len(dealt(cluster(meant), meant)) == 4
+
+    def test_a_wish_to_be_spread_holds_nobody_back(self):
+        meant = waiting(spread(ZONE, when="ScheduleAnyway"), ["a-1", "a-1"])
+        assert dealt(cluster(meant), meant) == [("p0", "a-1"), ("p1", "a-1")]
+
+    @given(
+        plan=st.lists(st.sampled_from(sorted(NODES)), min_size=1, max_size=12),
+        keys=st.sampled_from([(), (ZONE,), (HOSTNAME,), (ZONE, HOSTNAME)]),
+        bound=st.lists(st.sampled_from(sorted(NODES)), max_size=6),
+    )
+    def test_no_place_is_dealt_twice(self, plan, keys, bound):
+        """Places that were taken, by whomever of them, are not there any more."""
+        meant = waiting(spread(*keys), plan)
+        builder = cluster(meant)
+        for index, name in enumerate(bound[: len(meant)]):
+            builder.fold(Observed(changed(meant, index, node_name=name)))
+        told = dealt(builder, meant)
+        left = Counter(plan) - Counter(bound[: len(meant)])
+        assert Counter(name for _, name in told) <= left
+        assert len({name for name, _ in told}) == len(told)
+
+
+class TestWhoCompetes:
+    def test_equal_pods_do_not(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        assert not pods_compete(cluster(meant).snapshot())
+
+    def test_different_pods_do_wherever_they_stand(self):
+        meant = waiting(PLAIN, ["a-1"])
+        assert pods_compete(cluster(meant, pod("other", cpu="2")).snapshot())
+        told = msgspec.structs.replace(pod("other", cpu="2"), nominated_node_name="b-1")
+        assert pods_compete(cluster(meant, told).snapshot())
+
+    def test_bound_pods_do_not(self):
+        meant = waiting(PLAIN, ["a-1"])
+        bound = pod("other", cpu="2", node_name="b-1")
+        assert not pods_compete(cluster(meant, bound).snapshot())
+
+
+def test_pods_are_meant_for_the_claim_or_for_its_node():
+    plan = ["claim", "node", "elsewhere"]
+    meant = waiting(PLAIN, plan)
+    builder = cluster(meant)
+    placed = {item.uid: target for item, target in meant}
+    builder.fold(PodsDecided(placed=placed, at=EPOCH))
+    found = meant_pods(builder.snapshot(), claim="claim", node="node")
+    assert [item.name for item in found] == ["p0", "p1"]
+
+
+def test_hard_constraints_look_around_and_wishes_do_not():
+    assert looks_around(pod("a", shape=spread(ZONE)))
+    assert not looks_around(pod("a", shape=spread(ZONE, when="ScheduleAnyway")))
+    assert not looks_around(pod("a", shape=PLAIN))
