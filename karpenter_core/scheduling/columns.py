@@ -120,6 +120,12 @@ class OpenNodes:
             self._free[:, columns] = limit[:, None] - self._used[:, columns]
             self._worth[columns] = self._weights @ self._free[:, columns]
 
+    def measure(self, columns: Columns, row: int, limit: Amounts) -> None:
+        """Measure claims by another row, whose machine holds `limit`."""
+        self._row[columns] = row
+        self._free[:, columns] = limit[:, None] - self._used[:, columns]
+        self._worth[columns] = self._weights @ self._free[:, columns]
+
     def take(self, line: int, columns: Columns, amount: int) -> None:
         """Take some of one resource without a pod (a volume that pods share)."""
         self._free[line, columns] -= amount

@@ -11,6 +11,7 @@ constraints change with every pod, domain by domain in the order of their levels
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW, OpenNodes
 from karpenter_core.scheduling.counts import Counts
+from karpenter_core.scheduling.growing import Grower
 from karpenter_core.scheduling.holdings import Deferral, Holdings
 from karpenter_core.scheduling.opening import Measure, Opener
 from karpenter_core.scheduling.signatures import FLOATING, NO_MATCH, Pin
@@ -120,6 +122,7 @@ class Engine:
         )
         self.opener: Final = Opener(self)
         """Finds the claims to open next."""
+        self._grower: Final = Grower(self)
         self._tables: Final = dict[tuple[int, tuple[Pin, ...]], _Table]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
         self._present: Final = _present_volumes(compiled)
@@ -535,10 +538,36 @@ class Engine:
         placed = 0
         while placed < left:
             opening = self.opener.find(task, left - placed, pins, cap)
-            if opening is None:
+            grown = self._grow(task, left - placed, pins, opening.score if opening else inf)
+            if not grown and opening is None:
                 break
-            placed += self._execute(task, opening, left - placed, pins, count=opening.count)
+            placed += grown
+            if opening is not None and placed < left and not grown:
+                placed += self._execute(task, opening, left - placed, pins, count=opening.count)
             yield 1
+        return placed
+
+    def _grow(self, task: Task, left: int, pins: tuple[Pin, ...], most: float) -> int:
+        """Enlarge planned claims for pods, for less than `most` for what it is worth."""
+        nodes = self.nodes
+        if self.profile.measure is not Measure.DEMAND or task.pod_class.shared_volumes:
+            return 0
+        table, caps = self._table(task.ask, pins), self.counts.host_caps(task.ties, nodes.count)
+        same = table.met[nodes.signature] == nodes.signature
+        same &= nodes.row != NO_ROW
+        same[: nodes.existing] = False
+        if caps.open is not None:
+            same &= caps.open > 0
+        growth = self._grower.find(task, same.nonzero()[0], caps.open, most)
+        if growth is None:
+            return 0
+        total = np.cumsum(growth.rooms)
+        needed = int(np.searchsorted(total, left)) + 1
+        columns, counts = growth.columns[:needed], growth.rooms[:needed].copy()
+        placed = min(int(total[len(columns) - 1]), left)
+        counts[-1] -= int(total[len(columns) - 1]) - placed
+        nodes.measure(columns, growth.row, growth.limit)
+        self._place(task, columns, counts, pins)
         return placed
 
     def _execute(

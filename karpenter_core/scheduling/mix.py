@@ -54,6 +54,8 @@ class _Offer:
     pool: int
     shapes: Shapes
     signatures: tuple[int, ...]
+    zones_differ: bool
+    """Whether machines cost more in some zones than in others."""
 
 
 @final
@@ -65,6 +67,13 @@ class Mix:
     offers: tuple[_Offer, ...]
     guidance: Guidance
     weights: NDArray[np.float64]
+    forces_nodes: bool
+    """Whether pods that avoid each other need as many nodes as are bought."""
+
+    @property
+    def is_zonal(self) -> bool:
+        """Whether it matters in which zone what is bought."""
+        return any(offer.zones_differ for offer in self.offers)
 
     def openings(self, share: float) -> tuple[Opening, ...]:
         """Return the claims to open empty: a share of each count, rounded down."""
@@ -110,7 +119,8 @@ def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
     guidance = guide(problem)
     if guidance is None:
         return None
-    if guidance.counts.sum() < problem.nodes[0] * _NEARLY:
+    forces_nodes = bool(guidance.counts.sum() < problem.nodes[0] * _NEARLY)
+    if forces_nodes:
         load = problem.load.copy()
         load[1:] = _load(compiled, demands, int(problem.nodes[0]))
         guidance = guide(replace(problem, load=load)) or guidance
@@ -123,6 +133,7 @@ def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
         offers=offers,
         guidance=guidance,
         weights=guidance.unit_price + blind,
+        forces_nodes=forces_nodes,
     )
 
 
@@ -224,7 +235,13 @@ def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | 
     )
     if not len(shapes.row):
         return None
-    return _Offer(pool=number, shapes=shapes, signatures=tuple(domains))
+    sold = np.isfinite(prices).all(axis=0)
+    return _Offer(
+        pool=number,
+        shapes=shapes,
+        signatures=tuple(domains),
+        zones_differ=bool((prices[:, sold] != prices[:1, sold]).any()),
+    )
 
 
 def _problem(

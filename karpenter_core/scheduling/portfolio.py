@@ -3,10 +3,11 @@
 First-fit comes first: it is the yardstick, and what is left when nothing else is better. Then plans
 that buy room where it is cheapest, from the one that promises most:
 
-* *mixed* opens what the guidance LP would buy before anything is placed, and fills it. Best where
-  most pods are tied to domains or to nodes of their own: all of them need the same nodes.
-* *grown* opens a node when the class at hand needs one, and buys patterns for pods that mix freely.
-  Best where most do.
+* *grown* opens a node, or makes one larger, when the class at hand needs it, and buys patterns for
+  pods that mix freely.
+* *mixed* opens what the guidance LP would buy before anything is placed, and fills it. Better where
+  pods need nodes of their own (all others will share these) and zones differ in price: where they
+  stand has to be decided for all pods together.
 
 The second of these, and further ones, are made while work units remain.
 """
@@ -146,11 +147,9 @@ def _profiles(compiled: CompiledProblem, mix: Mix | None) -> tuple[Profile, ...]
         return (grown,)
     mixed = replace(grown, mix=mix.openings(1.0))
     cautious = replace(grown, mix=mix.openings(_CAUTIOUS_SHARE))
-    sizes = np.array([len(pod_class.members) for pod_class in compiled.classes])
-    free = sum(float(worth[index] * sizes[index]) for group in tail for index in group)
-    if 2 * free > float(worth @ sizes):
-        return (grown, mixed, cautious)
-    return (mixed, grown, cautious)
+    if mix.forces_nodes and mix.is_zonal:
+        return (mixed, grown, cautious)
+    return (grown, mixed, cautious)
 
 
 def _constrained_first(compiled: CompiledProblem, worth: NDArray[np.float64]) -> tuple[int, ...]:

@@ -1,0 +1,118 @@
+"""Make planned claims larger instead of adding more.
+
+When a class finds no room, the next larger machine for a claim that is planned already is often
+cheaper than one more machine: most of all where pods that avoid each other need so many nodes that
+these are small. Both are judged alike, by price for what the room gained is worth.
+
+A claim stays within its signature: what it is charged against limits, and where it may be, does not
+change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from karpenter_core.scheduling.columns import Amounts, Columns
+    from karpenter_core.scheduling.engine import Engine, Task
+
+__all__ = ["Grower", "Growth"]
+
+_FEW: Final = 3
+"""Steps that are tried for a class; the next ones are hardly cheaper than a new claim."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Growth:
+    """Claims to measure by another row of theirs, those that hold most pods then first."""
+
+    columns: Columns
+    rooms: Amounts
+    """How many pods of the class at hand each takes then."""
+    row: int
+    limit: Amounts
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Market:
+    """What claims of one signature and row could be instead: S shapes."""
+
+    gained: Amounts
+    """R x S."""
+    extra: NDArray[np.float64]
+    """S: per hour; not above 0: no step."""
+
+
+@final
+class Grower:
+    """Finds the claims to enlarge for one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self._markets: Final = dict[tuple[int, int], _Market]()
+
+    def find(self, task: Task, able: Columns, caps: Amounts | None, most: float) -> Growth | None:
+        """Return what to enlarge for pods that `able` claims may take, for less than `most`.
+
+        `able` are planned claims that are measured by a row; `caps` are for all open nodes.
+        """
+        nodes, signatures = self._engine.nodes, self._engine.compiled.signatures
+        numbers, rows = nodes.signature[able], nodes.row[able]
+        for _, signature, row, shape in self._steps(task, able, most)[:_FEW]:
+            columns = able[(numbers == signature) & (rows == row)]
+            shapes = signatures.claim(signature).shapes
+            limit = shapes.room[:, shape]
+            asked = list(task.asked)
+            spare = limit[:, None] - nodes.used[:, columns]
+            rooms = np.minimum.reduce(spare[asked] // task.request[asked, None], axis=0)
+            rooms[(spare < 0).any(axis=0)] = 0
+            if caps is not None:
+                np.minimum(rooms, caps[columns], out=rooms)
+            if task.ask.host_ports:
+                np.minimum(rooms, 1, out=rooms)
+            order = np.argsort(-rooms, kind="stable")[: int(np.count_nonzero(rooms > 0))]
+            if len(order):
+                measured_by = int(signatures.claim(signature).rows[shapes.row[shape]])
+                return Growth(
+                    columns=columns[order], rooms=rooms[order], row=measured_by, limit=limit
+                )
+        return None
+
+    def _steps(self, task: Task, able: Columns, most: float) -> list[tuple[float, int, int, int]]:
+        """Return score, signature, row and new shape of the steps below `most`, the best first."""
+        nodes, weights = self._engine.nodes, self._engine.weights
+        rest = np.maximum(self._engine.rest(), task.request)[:, None]
+        pairs = np.unique(np.stack((nodes.signature[able], nodes.row[able])), axis=1)
+        steps: list[tuple[float, int, int, int]] = []
+        for signature, row in pairs.T.tolist():
+            market = self._market(signature, row)
+            worth = weights @ np.minimum(market.gained, rest)
+            good = np.flatnonzero((worth > 0) & (market.extra > 0))
+            scores = market.extra[good] / worth[good]
+            cheap = scores < most
+            steps += [
+                (score, signature, row, shape)
+                for score, shape in zip(scores[cheap].tolist(), good[cheap].tolist(), strict=True)
+            ]
+        return sorted(steps)
+
+    def _market(self, signature: int, row: int) -> _Market:
+        known = self._markets.get((signature, row))
+        if known is None:
+            claim = self._engine.compiled.signatures.claim(signature)
+            shapes = claim.shapes
+            room = claim.free[:, int(np.flatnonzero(claim.rows == row)[0])][:, None]
+            now = shapes.robust_price[(shapes.room >= room).all(axis=0)].min()
+            extra = shapes.robust_price - now
+            if claim.has_min_values or claim.pool.reservations:
+                extra = np.zeros_like(extra)
+            known = _Market(gained=shapes.room - room, extra=extra)
+            self._markets[signature, row] = known
+        return known
