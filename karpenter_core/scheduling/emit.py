@@ -256,9 +256,7 @@ def _draft(machine: Machine, compiled: CompiledProblem) -> _Draft:
             price_per_hour=machine.price_per_hour,
         ),
         labels=_labels(claim),
-        capacity_max={
-            name: int(catalogue.capacity(name)[rows].max()) for name in catalogue.resources
-        },
+        capacity_max={name: int(pool.counted(name)[rows].max()) for name in catalogue.resources},
     )
 
 

@@ -215,7 +215,7 @@ def narrow_by_limits(question: Question, options: tuple[Option, ...]) -> Answer:
             question.remarks.append("limits of the nodepool rule out other instance types")
         return left
     rows = np.flatnonzero(catalogue.mask(question.union(options)))
-    over = np.stack([catalogue.capacity(name)[rows] - remaining[name] for name in pool.limited])
+    over = np.stack([pool.counted(name)[rows] - remaining[name] for name in pool.limited])
     share = np.maximum(over, 0) / np.maximum(
         np.array([[pool.limits[name]] for name in pool.limited]), 1
     )

@@ -386,8 +386,8 @@ def _order(opening: Opening) -> tuple[bool, float]:
 
 def _charge(claim: ClaimSignature, rows: Columns) -> dict[str, int]:
     """Return what a claim counts against limits: the largest of the rows it may become."""
-    capacity = claim.pool.catalogue.capacity
-    return {name: int(capacity(name)[rows].max()) for name in claim.pool.limited}
+    counted = claim.pool.counted
+    return {name: int(counted(name)[rows].max()) for name in claim.pool.limited}
 
 
 def _repetitions(pool: CompiledPool, name: str, remaining: int, opening: Opening) -> int:
@@ -395,7 +395,7 @@ def _repetitions(pool: CompiledPool, name: str, remaining: int, opening: Opening
     charge = opening.charge[name]
     if charge <= 0:
         return opening.count
-    largest = int(pool.catalogue.capacity(name).max())
+    largest = int(pool.counted(name).max())
     if opening.row != NO_ROW:
         return max(remaining // charge, 1)
     return 1 + max((remaining - largest) // charge, 0)

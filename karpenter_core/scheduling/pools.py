@@ -145,6 +145,7 @@ class CompiledPool:
             bits = 0
         self.bits: Final = bits
         """The rows this pool can make at all; empty when its requirements leave none."""
+        self._counted: Final = dict[str, "NDArray[np.int64]"]()
         self.daemons: Final = tuple(
             (daemon, daemon_bits)
             for daemon in daemons
@@ -213,15 +214,34 @@ class CompiledPool:
                 bits &= ~daemon_bits
         return bits
 
+    def counted(self, resource: str) -> NDArray[np.int64]:
+        """Return what each row counts against limits: the largest machine that its type may be.
+
+        Offerings of one type may give different machines, and which one a claim gets is up to the
+        provider.
+        """
+        known = self._counted.get(resource)
+        if known is None:
+            known = self.catalogue.capacity(resource)
+            if self.catalogue.has_twins:
+                rows = rows_of(self.bits, self.catalogue.size)
+                types = self.catalogue.type_numbers[rows]
+                largest = np.zeros(self.catalogue.size, dtype=np.int64)
+                np.maximum.at(largest, types, known[rows])
+                known = known.copy()
+                known[rows] = largest[types]
+            self._counted[resource] = known
+        return known
+
     @cached_property
     def largest(self) -> Mapping[str, int]:
         """The most that any machine of this pool takes of each limited resource."""
         rows = rows_of(self.bits, self.catalogue.size)
-        return {name: int(self.catalogue.capacity(name)[rows].max()) for name in self.limited}
+        return {name: int(self.counted(name)[rows].max()) for name in self.limited}
 
     def capacity_of(self, row: int) -> dict[str, int]:
         """Return what one machine takes of each limited resource."""
-        return {name: int(self.catalogue.capacity(name)[row]) for name in self.limited}
+        return {name: int(self.counted(name)[row]) for name in self.limited}
 
     def with_more(self, freed: Resources) -> CompiledPool:
         """Return the pool with limits that much further away: machines that count are going."""
@@ -241,7 +261,7 @@ class CompiledPool:
         """Return the rows whose whole capacity stays inside what is left of the limits."""
         mask = np.ones(self.catalogue.size, dtype=np.bool_)
         for name in self.limited:
-            mask &= self.catalogue.capacity(name) <= remaining[name]
+            mask &= self.counted(name) <= remaining[name]
         return bits_of_mask(mask)
 
 

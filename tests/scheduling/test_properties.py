@@ -167,10 +167,6 @@ def test_solving_in_steps_yields_work_units(asked):
     assert written(plan) == written(solve(asked))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="limits leave out an offering's larger machine, but the claim may still become it",
-)
 def test_limits_hold_for_an_offering_that_gives_a_larger_machine():
     """A claim that may become the larger one counts as that, or does not allow it."""
     larger = replace(offering(price=2.0), capacity_override={"memory": 16 * 2**30})

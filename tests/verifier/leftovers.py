@@ -21,6 +21,7 @@ from tests.verifier.rules import (
     HOSTNAME,
     ZONE,
     add,
+    asked_labels,
     hard_spreads,
     quantities,
     term_selects,
@@ -131,10 +132,9 @@ def _nodes(problem, plan, pod, replay):
 
 
 def _asks_hostname(problem, pod):
-    expressions = [e.key for term in pod.shape.required_node_terms for e in term.match_expressions]
     volumes = problem.volumes.get(pod.uid)
     mounted = [key for one in (volumes.alternatives if volumes else ()) for key in one]
-    return HOSTNAME in {*pod.shape.node_selector, *expressions, *mounted}
+    return HOSTNAME in asked_labels(pod.shape).union(mounted)
 
 
 def _machines(problem, plan, pools, pod, replay, *, reserved=False):
@@ -194,8 +194,7 @@ def _waits_for_claims(plan, pod):
 
     A custom label that a claim leaves open gets a value at the end only.
     """
-    terms = pod.shape.required_node_terms
-    asked = {*pod.shape.node_selector, *(e.key for term in terms for e in term.match_expressions)}
+    asked = asked_labels(pod.shape)
     return hard_spreads(pod.shape) and any(
         r.key in claim.labels and (r.complement or len(r.values) > 1)
         for claim in plan.claims

@@ -65,6 +65,12 @@ def term_matches(term, labels):
     )
 
 
+def asked_labels(shape):
+    """Collect the labels that node selector and required node affinity speak of."""
+    terms = shape.required_node_terms
+    return {*shape.node_selector, *(e.key for term in terms for e in term.match_expressions)}
+
+
 def label_of(labels, key):
     return labels.get(key, labels.get(DEPRECATED.get(key, key)))
 
