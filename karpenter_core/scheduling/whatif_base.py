@@ -42,10 +42,14 @@ _MOST_SHAPES: Final = 100_000
 
 @dataclass(slots=True)
 class Effects:
-    """What pods add to the counts: by group on their node, by cell in their domains."""
+    """What pods add to the counts: by group on their node, by cell in their domains.
+
+    `perhaps` are cells where they may turn out to be, of machines whose domain is not known yet.
+    """
 
     host: dict[int, int] = field(default_factory=dict[int, int])
     cells: dict[int, int] = field(default_factory=dict[int, int])
+    perhaps: dict[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,6 +94,8 @@ class Base:
         self.takers: Final = Takers(compiled, self.plans, self.host)
         self.cells: Final = array("q", bytes(8 * len(self.made)))
         """Pods counted in each cell."""
+        self.perhaps: Final = dict[int, int]()
+        """Pods that affinity asks for and that may turn out to be in a cell."""
         self.witnesses: Final = dict[int, int]()
         """Nodes that make any other cell's domain known."""
         self._usage: Final = {pool: dict(amounts) for pool, amounts in usage.items()}
@@ -284,25 +290,37 @@ class Base:
                 effects.host[group.index] = effects.host.get(group.index, 0) + 1
             for cell in cells:
                 effects.cells[cell] = effects.cells.get(cell, 0) + 1
+            for cell in self.perhaps_of(group, signature):
+                effects.perhaps[cell] = effects.perhaps.get(cell, 0) + 1
+
+    def perhaps_of(self, group: Group, signature: int) -> tuple[int, ...]:
+        """Return the cells in which pods that affinity asks for may turn out to be."""
+        if group.kind is not Kind.AFFINITY or group.is_host or self.cells_of(group, signature):
+            return ()
+        axis = self._axes[group.key]
+        domains = self.compiled.signatures.possible(axis, signature)
+        return tuple(self.cell(axis, group, domain) for domain in domains)
 
     def _count(self, slot: int, place: Place, sign: int) -> None:
         for effects in (place.staying, place.moving):
             for group, count in effects.host.items():
-                row = self.host.setdefault(group, {})
-                row[slot] = row.get(slot, 0) + sign * count
-                if not row[slot]:
-                    del row[slot]
+                _change(self.host.setdefault(group, {}), slot, sign * count)
             for cell, count in effects.cells.items():
                 self.cells[cell] += sign * count
+            for cell, count in effects.perhaps.items():
+                _change(self.perhaps, cell, sign * count)
         for cell in self.witnessed(place):
-            self.witnesses[cell] = self.witnesses.get(cell, 0) + sign
-            if not self.witnesses[cell]:
-                del self.witnesses[cell]
+            _change(self.witnesses, cell, sign)
 
     def witnessed(self, place: Place) -> tuple[int, ...]:
-        """Return the cells whose domain is known through nodes alone, this one among them."""
-        if place.node.closed or place.node.requirements is not None:
+        """Return the cells whose domain is known through nodes alone, this one among them.
+
+        Of one that takes nothing any more, through the pods that are still there.
+        """
+        if place.node.requirements is not None:
             return ()
+        if place.node.closed:
+            return tuple(cell for cell in place.staying.cells if not self.made[cell])
         known = self._witnessed.get(place.signature)
         if known is None:
             known = self._witnessed[place.signature] = self._find_witnessed(place.signature)
@@ -317,3 +335,12 @@ class Base:
                 if not self.made[cell] and counts_on(group, signature, self.compiled.signatures):
                     cells.append(cell)
         return tuple(cells)
+
+
+def _change(counts: dict[int, int], key: int, difference: int) -> None:
+    """Count, and forget what is nothing."""
+    count = counts.get(key, 0) + difference
+    if count:
+        counts[key] = count
+    else:
+        counts.pop(key, None)

@@ -32,14 +32,14 @@ class Cluster:
         self.usage: Final = {pool: dict(usage) for pool, usage in problem.pool_usage.items()}
         for node in problem.nodes:
             self.nodes[node.name] = node
-            self.movable[node.name] = frozenset(movable.get(node.name, ()))
+            self.movable[node.name] = _leaving(node, movable.get(node.name, ()))
 
     def put(self, node: ExistingNode, movable: Iterable[str]) -> None:
         """Add or replace a node; what it takes of its pool's limits with it."""
         if node.name in self.nodes:
             self.drop(node.name)
         self.nodes[node.name] = node
-        self.movable[node.name] = frozenset(movable)
+        self.movable[node.name] = _leaving(node, movable)
         self._hold(node, 1)
 
     def drop(self, name: str) -> ExistingNode:
@@ -60,7 +60,6 @@ class Cluster:
         movers = (
             pod
             for name, node in sorted(self.nodes.items())
-            if not node.closed
             for pod in node.pods
             if pod.uid in self.movable[name]
         )
@@ -118,3 +117,8 @@ def without_pod(node: ExistingNode, uid: str, volumes: Mapping[str, PodVolumes])
 
 def _requests(pod: PodView) -> tuple[tuple[str, int], ...]:
     return (*((n, max(a, 0)) for n, a in pod.shape.requests.items() if n != PODS), (PODS, 1))
+
+
+def _leaving(node: ExistingNode, movable: Iterable[str]) -> frozenset[str]:
+    """Say who leaves with a node; of one that is going already, that is decided elsewhere."""
+    return frozenset() if node.closed else frozenset(movable)

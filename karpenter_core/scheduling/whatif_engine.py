@@ -172,6 +172,7 @@ def _ask(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) ->
             first_counts=FirstCounts(
                 known=_known(base, overlay),
                 zonal=_zonal(base, overlay),
+                perhaps=_perhaps(base, overlay),
                 host={index: _row(row, columns) for index, row in counts.items() if row},
             ),
         ),
@@ -213,6 +214,21 @@ def _zonal(base: Base, overlay: Overlay) -> tuple[Amounts, ...]:
     for cell, difference in overlay.cells.items():
         cells[cell] += difference
     return tuple(_by_axis(base, cells))
+
+
+def _perhaps(base: Base, overlay: Overlay) -> dict[tuple[int, int], Amounts]:
+    """Return the pods that may turn out to be somewhere, by axis and line."""
+    if not base.perhaps and not overlay.perhaps:
+        return {}
+    counts = np.zeros(len(base.made), dtype=np.int64)
+    for cells in (base.perhaps, overlay.perhaps):
+        for cell, count in cells.items():
+            counts[cell] += count
+    return {
+        (axis, int(line)): table[line]
+        for axis, table in enumerate(_by_axis(base, counts))
+        for line in np.flatnonzero(table.any(axis=1))
+    }
 
 
 def _known(base: Base, overlay: Overlay) -> tuple[NDArray[np.bool_], ...]:

@@ -40,6 +40,8 @@ class Overlay:
         """By how much the count of a cell differs."""
         self.host: Final = dict[int, dict[int, int]]()
         """By how much the counts of a group differ, by slot."""
+        self.perhaps: Final = dict[int, int]()
+        """By how much the count of pods differs that may turn out to be in a cell."""
         self.known: Final = dict[int, bool]()
         """Cells whose domains have become known, or unknown."""
         self.guests: Final = dict[int, "tuple[tuple[int, tuple[PodView, ...]], ...]"]()
@@ -79,10 +81,15 @@ class Overlay:
         self._set(self.removed, slot, value=True)
         for cell, count in place.moving.cells.items():
             self._set(cells, cell, cells.get(cell, 0) - count)
+        for cell, count in place.moving.perhaps.items():
+            self._set(self.perhaps, cell, self.perhaps.get(cell, 0) - count)
         for number, pods in self.guests.get(slot, ()):
             for cell in base.effects_of(number, self.signature(slot))[1]:
                 self._set(cells, cell, cells.get(cell, 0) - len(pods))
+            self._may_be(slot, number, -len(pods))
         for cell in base.witnessed(place):
+            if cell in place.staying.cells:
+                continue  # the pods that are still there tell
             fewer = self._witnesses.get(cell, 0) - 1
             self._set(self._witnesses, cell, fewer)
             if base.witnesses.get(cell, 0) + fewer <= 0:
@@ -112,6 +119,13 @@ class Overlay:
     def lodge(self, slot: int, number: int, pods: tuple[PodView, ...]) -> None:
         """Note who was put on a node, for when it is taken away itself."""
         self._set(self.guests, slot, (*self.guests.get(slot, ()), (number, pods)))
+        self._may_be(slot, number, len(pods))
+
+    def _may_be(self, slot: int, number: int, count: int) -> None:
+        signature = self.signature(slot)
+        for group in self.base.plans[number].counted:
+            for cell in self.base.perhaps_of(group, signature):
+                self._set(self.perhaps, cell, self.perhaps.get(cell, 0) + count)
 
     def become(self, slot: int, signature: int) -> None:
         """Give a node the signature that it has with the pods that joined."""
@@ -154,6 +168,12 @@ class Overlay:
         if not self.known and not self.base.witnesses:
             return self.base.made_from(start, size)
         return tuple(self.is_known(cell) for cell in range(start, start + size))
+
+    def may_be_in(self, start: int, size: int) -> list[bool]:
+        """Return in which domains pods may turn out to be that the group there asks for."""
+        base, more = self.base.perhaps, self.perhaps
+        cells = range(start, start + size)
+        return [base.get(cell, 0) + more.get(cell, 0) > 0 for cell in cells]
 
     def counts(self, start: int, size: int) -> list[int]:
         """Return how many pods the group whose cells start there counts in each domain."""

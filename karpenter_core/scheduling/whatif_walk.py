@@ -238,18 +238,17 @@ class Walk:
         any_grows = first = False
         for start, group, is_counted in rules.groups:
             counts, usable = overlay.counts(start, size), overlay.usable(start, size)
-            if allowed is not None:
-                usable = tuple(a and b for a, b in zip(usable, allowed, strict=True))
+            usable = _both(usable, allowed)
             grows = is_counted
             if group.kind is Kind.SPREAD:
                 here = _spread_caps(group, counts, usable, grows=grows)
                 if grows and not levels:
                     levels = counts
             elif group.kind is Kind.AFFINITY:
-                there = [counts[d] > 0 and (allowed is None or allowed[d]) for d in range(size)]
+                there = _both([count > 0 for count in counts], allowed)
                 if any(there):
                     here, grows = [NO_CAP if it else 0 for it in there], False
-                elif grows:
+                elif grows and not any(_both(overlay.may_be_in(start, size), allowed)):
                     first = True
                     here = [NO_CAP if it else 0 for it in usable]
                 else:
@@ -260,6 +259,12 @@ class Walk:
             any_grows |= grows
             caps = list(map(min, caps, here)) if caps else here
         return caps, levels, any_grows, first
+
+
+def _both(flags: Sequence[bool], allowed: tuple[bool, ...] | None) -> Sequence[bool]:
+    if allowed is None:
+        return flags
+    return [a and b for a, b in zip(flags, allowed, strict=True)]
 
 
 def _spread_caps(

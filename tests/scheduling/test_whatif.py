@@ -1,0 +1,364 @@
+"""What comes of taking nodes away: as `solve` would say, within limits, and without a trace."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace as replaced
+
+from karpenter_core.api.labels import ZONE
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.whatif import Outcome, WhatIf
+from karpenter_core.testing.builders import (
+    catalogue,
+    existing_node,
+    instance_type,
+    node_pool,
+    pod,
+    pod_shape,
+    problem,
+)
+from tests.scheduling.hand_made import WEB, spread, term
+from tests.scheduling.whatif_cases import OPTIONS, asked, drawn_cluster, movable, plan_of, told
+from tests.verifier import violations
+
+EXAMPLES = max(int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "200")) // 16, 1)
+
+brief = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+randoms = st.randoms(use_true_random=False)
+
+SMALL = instance_type("small", cpu="4", memory="16Gi", price=1.0, spot_discount=0.0)
+LARGE = instance_type("large", cpu="8", memory="32Gi", price=1.9, spot_discount=0.0)
+TYPES = catalogue(SMALL, LARGE)
+
+
+def node(name, *bound, free="0", zone="zone-a", **more):
+    """Make a node of four CPUs on which pods run, with so many CPUs left."""
+    return existing_node(name, bound=bound, available={"cpu": free}, labels={ZONE: zone}, **more)
+
+
+def web(name, on="", cpu="1", **constraints):
+    """Make a pod of an app; on a node it runs."""
+    shape = replaced(pod_shape(cpu=cpu, labels={"app": "web"}), **constraints)
+    return pod(name, shape=shape, node_name=on, phase="Running" if on else "Pending")
+
+
+def ask(*nodes, waiting=(), leaving=None, **more):
+    """Make a `WhatIf` of nodes whose pods may all move, or `leaving` (names) only."""
+    facts = problem(waiting, nodes=nodes, catalogue=TYPES, **more)
+    uids = movable(facts)
+    if leaving is not None:
+        uids = {n.name: [p.uid for p in n.pods if p.name in leaving] for n in nodes}
+    return WhatIf(facts, uids, OPTIONS)
+
+
+def moves(verdict):
+    """Return where pods go, by names."""
+    return {name: [p.name for p in pods] for name, pods in verdict.moves.items()}
+
+
+# -- single nodes ----------------------------------------------------------------------------------
+
+
+def test_pods_go_to_the_first_nodes_with_room():
+    """Initialised nodes first, then by name."""
+    whatif = ask(
+        node("going", web("one", "going"), web("two", "going")),
+        node("a-new", free="2", initialized=False),
+        node("full"),
+        node("roomy", free="1"),
+        node("spare", free="4"),
+    )
+
+    verdict = whatif.evaluate(("going",))
+
+    assert verdict.outcome is Outcome.FITS
+    assert moves(verdict) == {"roomy": ["one"], "spare": ["two"]}
+    assert verdict.claims == ()
+    assert verdict.cost_per_hour == 0.0
+
+
+def test_an_empty_node_needs_nothing():
+    """Nothing moves."""
+    verdict = ask(node("empty", free="4"), node("other")).evaluate(("empty",))
+
+    assert verdict.fits
+    assert verdict.placements == ()
+
+
+def test_pods_without_room_elsewhere_need_a_claim_of_what_holds_them():
+    """With every type that would do, cheapest first."""
+    verdict = ask(node("going", web("one", "going", cpu="3")), node("full")).evaluate(("going",))
+
+    assert verdict.outcome is Outcome.CLAIMS
+    assert [claim.instance_types for claim in verdict.claims] == [("small", "large")]
+    assert verdict.cost_per_hour == 1.0
+
+
+def test_some_pods_go_to_nodes_and_the_others_to_a_claim():
+    """What fits is not bought."""
+    verdict = ask(
+        node("going", *(web(f"pod-{n}", "going") for n in range(3))), node("spare", free="2")
+    ).evaluate(("going",))
+
+    assert moves(verdict) == {"spare": ["pod-0", "pod-1"]}
+    assert [[p.name for p in claim.pods] for claim in verdict.claims] == [["pod-2"]]
+
+
+@pytest.mark.parametrize(
+    ("below_price", "outcome"), [(1.0, Outcome.TOO_DEAR), (1.01, Outcome.CLAIMS)]
+)
+def test_a_claim_has_to_cost_less_than_the_limit(below_price, outcome):
+    """The same price is no saving."""
+    whatif = ask(node("going", web("one", "going")), node("full"))
+
+    assert whatif.evaluate(("going",), below_price=below_price).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("most_claims", "outcome"),
+    [(0, Outcome.TOO_MANY), (1, Outcome.TOO_MANY), (2, Outcome.CLAIMS), (None, Outcome.CLAIMS)],
+)
+def test_there_may_be_no_more_claims_than_the_limit(most_claims, outcome):
+    """Pods that keep apart need one each."""
+    apart = {"pod_anti_affinity": term("kubernetes.io/hostname", WEB)}
+    whatif = ask(node("one", web("one", "one", **apart)), node("two", web("two", "two", **apart)))
+
+    verdict = whatif.evaluate(("one", "two"), most_claims=most_claims)
+
+    assert verdict.outcome is outcome
+
+
+def test_pods_that_no_machine_holds_are_left():
+    """Whoever asks is told which."""
+    verdict = ask(node("going", web("huge", "going", cpu="64"))).evaluate(("going",))
+
+    assert verdict.outcome is Outcome.LEFT
+    assert [p.name for p in verdict.left] == ["huge"]
+
+
+def test_pods_that_may_not_move_stay_and_still_count():
+    """A pod of a DaemonSet goes with its node; until then others keep away from it."""
+    apart = {"pod_anti_affinity": term(ZONE, WEB)}
+    keeps_away = web("keeps-away", "going", **apart)
+    staying = web("staying", "going")
+    whatif = ask(
+        node("going", keeps_away, staying),
+        node("same-zone", free="4"),
+        node("other-zone", free="4", zone="zone-b"),
+        leaving=("keeps-away",),
+    )
+
+    assert moves(whatif.evaluate(("going",))) == {"other-zone": ["keeps-away"]}
+
+
+def test_a_pod_of_a_zonal_spread_stays_in_the_zone_that_needs_it():
+    """Where the first node with room would break the spread."""
+    even = {"topology_spread": spread(ZONE, 1, WEB)}
+    whatif = ask(
+        node("a-zone-b", web("b", "a-zone-b", **even), zone="zone-b", free="4"),
+        node("going", web("a", "going", **even)),
+        node("spare", free="1"),
+        node("third", web("c", "third", **even), zone="zone-c"),
+    )
+
+    assert moves(whatif.evaluate(("going",))) == {"spare": ["a"]}
+
+
+def test_nobody_moves_to_a_node_that_is_barred():
+    """Until it is not any more."""
+    whatif = ask(node("going", web("one", "going")), node("a", free="4"), node("b", free="4"))
+
+    whatif.bar(("a",))
+    assert moves(whatif.evaluate(("going",))) == {"b": ["one"]}
+
+    whatif.bar(())
+    assert moves(whatif.evaluate(("going",))) == {"a": ["one"]}
+
+
+def test_a_node_that_nobody_knows_is_an_error():
+    """A caller mixed something up."""
+    with pytest.raises(KeyError):
+        ask(node("one")).evaluate(("two",))
+
+
+# -- sets ------------------------------------------------------------------------------------------
+
+
+def test_pods_do_not_go_to_nodes_that_go_too():
+    """All go at once."""
+    whatif = ask(
+        node("a", web("one", "a"), free="3"),
+        node("b", web("two", "b"), free="3"),
+        node("c", free="1"),
+    )
+
+    assert whatif.evaluate(("a",)).fits
+    assert whatif.evaluate(("b",)).fits
+    assert whatif.evaluate(("a", "b"), most_claims=0).outcome is Outcome.TOO_MANY
+
+
+def test_several_nodes_become_one_that_holds_their_pods():
+    """Two small machines for the price of one large."""
+    whatif = ask(
+        *(node(f"node-{n}", *(web(f"{n}-{m}", f"node-{n}") for m in range(3))) for n in range(2))
+    )
+
+    verdict = whatif.evaluate(("node-0", "node-1"), below_price=2.0, most_claims=1)
+
+    assert verdict.outcome is Outcome.CLAIMS
+    assert [claim.instance_types for claim in verdict.claims] == [("large",)]
+
+
+def test_nodes_that_go_free_their_part_of_the_limits():
+    """Or nothing could be replaced in a pool that is at its limit."""
+    pool = node_pool(limits={"cpu": "4"})
+    whatif = ask(
+        node("going", web("one", "going", cpu="3"), pool="default"),
+        pools=(pool,),
+        pool_usage={"default": {"cpu": 4000}},
+    )
+
+    assert whatif.evaluate(("going",)).outcome is Outcome.CLAIMS
+
+
+# -- pending pods ----------------------------------------------------------------------------------
+
+
+def test_the_place_that_a_pending_pod_will_take_is_not_given_away():
+    """Whoever waits comes first."""
+    going, spare = node("going", web("one", "going")), node("spare", free="1")
+
+    assert ask(going, spare).evaluate(("going",)).fits
+    assert not ask(going, spare, waiting=(web("waits"),)).evaluate(("going",)).fits
+
+
+def test_a_node_that_a_pending_pod_will_go_to_is_not_empty():
+    """The pod moves with the others."""
+    whatif = ask(node("a", free="1"), node("b", free="1"), waiting=(web("waits"),))
+
+    assert moves(whatif.evaluate(("a",))) == {"b": ["waits"]}
+    assert moves(whatif.evaluate(("b",))) == {}
+
+
+def test_pending_pods_that_need_a_claim_do_not_count_as_moved():
+    """They get one whatever happens to the nodes."""
+    whatif = ask(
+        node("going", web("one", "going")), node("b", free="1"), waiting=(web("big", cpu="3"),)
+    )
+
+    verdict = whatif.evaluate(("going",))
+
+    assert verdict.fits
+    assert moves(verdict) == {"b": ["one"]}
+
+
+# -- growing a set ---------------------------------------------------------------------------------
+
+
+def test_a_push_is_there_for_the_questions_that_follow_until_it_is_taken_back():
+    """Room that is taken is taken."""
+    whatif = ask(node("a", web("one", "a")), node("b", web("two", "b")), node("spare", free="1"))
+    before = told(whatif.evaluate(("b",)))
+
+    assert whatif.push(("a",)).fits
+    assert not whatif.push(("b",)).fits
+    assert not whatif.evaluate(("b",)).fits
+    whatif.pop()
+
+    assert told(whatif.evaluate(("b",))) == before
+
+
+def test_pods_that_were_moved_to_a_node_move_on_with_it():
+    """A push is only a plan."""
+    whatif = ask(
+        node("a", web("one", "a")), node("b", web("two", "b"), free="1"), node("c", free="2")
+    )
+
+    assert moves(whatif.push(("a",))) == {"b": ["one"]}
+    assert moves(whatif.push(("b",))) == {"c": ["one", "two"]}
+
+
+def test_there_is_nothing_to_take_back_before_a_push():
+    """Nor after the cluster has changed."""
+    whatif = ask(node("a", web("one", "a")), node("b", free="1"))
+    whatif.push(("a",))
+    whatif.put_node(node("c", free="1"), ())
+
+    with pytest.raises(IndexError):
+        whatif.pop()
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+def questions(random, whatif_of, most=3):
+    """Draw some sets of nodes, single ones among them."""
+    names = [n.name for n in whatif_of.nodes]
+    for _ in range(most if names else 0):
+        yield tuple(random.sample(names, random.choice((1, 1, random.randrange(len(names)) + 1))))
+
+
+@given(randoms)
+@brief
+def test_verdicts_agree_with_solving_the_same_problem(random):
+    """As many pods are left; claims are needed, or not; they are no dearer than first-fit's."""
+    facts = drawn_cluster(random)
+    whatif = asked(facts)
+    for names in questions(random, facts):
+        verdict = whatif.evaluate(names)
+        plan = solve(whatif.problem_without(names), OPTIONS)
+        assert len(verdict.left) == len(plan.unschedulable)
+        if not verdict.left:
+            assert verdict.fits == (not plan.claims)
+            assert verdict.cost_per_hour <= max(plan.cost.first_fit, plan.cost.hourly) + 1e-9
+
+
+@given(randoms)
+@brief
+def test_every_verdict_passes_the_verifier(random):
+    """Pods in the order of placing, on nodes and claims, also after pushes."""
+    facts = drawn_cluster(random)
+    whatif = asked(facts)
+    for names in questions(random, facts):
+        verdict = whatif.evaluate(names)
+        if verdict.is_possible:
+            without = whatif.problem_without(names)
+            assert violations(without, plan_of(verdict)) == []
+        whatif.push(names[:1])
+
+
+@given(randoms)
+@brief
+def test_answers_do_not_depend_on_what_was_asked_before(random):
+    """Nor on pushes that were taken back."""
+    facts = drawn_cluster(random)
+    asked_much = asked(facts)
+    sets = list(questions(random, facts))
+    pushed = [names for names in sets if asked_much.push(names).fits]
+    for names in sets:
+        asked_much.evaluate(names)
+    for _ in pushed:
+        asked_much.pop()
+
+    for names in reversed(sets):
+        assert told(asked_much.evaluate(names)) == told(asked(facts).evaluate(names))
+
+
+@given(randoms)
+@brief
+def test_limits_refuse_only_what_does_not_keep_them(random):
+    """What is accepted within limits keeps them; what fits without claims is never refused."""
+    facts = drawn_cluster(random)
+    whatif = asked(facts)
+    for names in questions(random, facts):
+        free = whatif.evaluate(names)
+        limited = whatif.evaluate(names, below_price=0.2, most_claims=1)
+        if free.fits:
+            assert told(limited) == told(free)
+        if limited.outcome is Outcome.CLAIMS:
+            assert len(limited.claims) == 1
+            assert limited.cost_per_hour < 0.2
