@@ -57,7 +57,8 @@ class FinishedPlan:
     """By column."""
     dropped: set[int] = field(default_factory=set[int])
     """Columns whose list of types, cut to its maximum, misses `minValues`."""
-    left: int = 0
+    left: dict[int, int] = field(default_factory=dict[int, int])
+    """How many pods of each class have no place."""
     cost_per_hour: float = 0.0
     """All claims, in the currencies as they are; for comparing plans of one problem."""
 
@@ -66,12 +67,18 @@ class FinishedPlan:
         """What makes a plan better: fewer pods left, then cheaper, then fewer machines."""
         fee = self.engine.compiled.options.node_fee_per_hour
         cost = round(self.cost_per_hour + fee * len(self.machines), 9)
-        return (self.left, cost, len(self.machines))
+        return (sum(self.left.values()), cost, len(self.machines))
 
     def is_no_worse_than(self, other: FinishedPlan) -> bool:
-        """Whether it leaves fewer pods, or as many at no higher price (fees aside)."""
+        """Whether it leaves no pod that the other places, and costs no more or leaves fewer.
+
+        Fees aside. Which pods wait for a limit to be raised is not a question of price: they are
+        those that the other plan leaves, or some of them.
+        """
+        if any(count > other.left.get(index, 0) for index, count in self.left.items()):
+            return False
         if self.left != other.left:
-            return self.left < other.left
+            return True
         return round(self.cost_per_hour, 9) <= round(other.cost_per_hour, 9)
 
     def reported_cost(self) -> float:
@@ -87,7 +94,7 @@ class FinishedPlan:
 def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
     """Right-size and price the planned claims of a filled table."""
     nodes, signatures = engine.nodes, engine.compiled.signatures
-    plan = FinishedPlan(engine=engine, left=sum(engine.left.values()))
+    plan = FinishedPlan(engine=engine, left=dict(engine.left))
     known: dict[tuple[int, bytes], Machine | None] = {}
     is_filled: NDArray[np.bool_] = np.any(nodes.used[:, nodes.existing :], axis=0)
     filled = np.flatnonzero(is_filled) + nodes.existing
@@ -107,12 +114,10 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
             plan.machines[column] = machine
             plan.cost_per_hour += machine.price_per_hour
     if plan.dropped:
-        plan.left += sum(
-            int(count)
-            for _, columns, counts in nodes.log
-            for column, count in zip(columns, counts, strict=True)
-            if int(column) in plan.dropped
-        )
+        for index, columns, counts in nodes.log:
+            for column, count in zip(columns, counts, strict=True):
+                if int(column) in plan.dropped:
+                    plan.left[index] = plan.left.get(index, 0) + int(count)
     return plan
 
 
