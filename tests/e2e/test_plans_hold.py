@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from karpenter_core.controllers.provisioning.claims import DECISION
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import EVENTS
 from karpenter_core.testing.runner import NODE_CLAIMS, World, wait_until
@@ -86,8 +87,18 @@ def _preferences(app: str) -> dict[str, Any]:
 
 TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "batch", "effect": "NoSchedule"}
 
+URGENT = "urgent"
+SIZES: dict[str, dict[str, str]] = {
+    "small": {"cpu": "150m", "memory": "200Mi"},
+    "large": {"cpu": "2600m", "memory": "5Gi"},
+}
+USUAL = {"cpu": "700m", "memory": "900Mi"}
+
 WORKLOADS: dict[str, tuple[int, dict[str, Any]]] = {
-    "plain": (70, {}),
+    "plain": (40, {}),
+    "small": (12, {}),
+    "large": (8, {}),
+    "urgent": (10, {"priorityClassName": URGENT}),
     "zonal": (30, {"topologySpreadConstraints": [_spread("zonal", ZONE)]}),
     "even": (
         18,
@@ -122,7 +133,7 @@ def _pod_spec(app: str, extra: dict[str, Any]) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": "main",
         "image": "registry.k8s.io/pause:3.10",
-        "resources": {"requests": {"cpu": "700m", "memory": "900Mi"}},
+        "resources": {"requests": SIZES.get(app, USUAL)},
     }
     if app == "listener":
         container["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
@@ -171,12 +182,32 @@ def _pool(name: str, **template: Any) -> dict[str, Any]:
                             "operator": "In",
                             "values": ["amd64", "arm64"],
                         },
+                        {
+                            "key": "karpenter.kwok.sh/instance-cpu",
+                            "operator": "Gt",
+                            "values": ["3"],
+                        },
                     ],
                     **template,
                 },
             },
         },
     }
+
+
+PRIORITY_CLASSES = resources.ResourceKind(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+
+
+def _priority_class() -> tuple[Any, dict[str, Any]]:
+    manifest = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": URGENT},
+        "value": 1000,
+    }
+    return PRIORITY_CLASSES, manifest
 
 
 def _given() -> list[dict[str, Any]]:
@@ -252,23 +283,24 @@ def _volume(number: int, zone: str) -> list[tuple[Any, dict[str, Any]]]:
 async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(real_bed: Bed, tmp_path: Path):
     assert sum(replicas for replicas, _ in WORKLOADS.values()) + VOLUMES == PODS
     async with World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+        volumes = [_volume(n, f"test-zone-{'abc'[n % 3]}") for n in range(VOLUMES)]
+        others = [_priority_class(), *(part for parts in volumes for part in parts)]
+        for kind, manifest in others:
+            await world.client.create(kind, manifest)
         for manifest in _given():
             await world.create(manifest)
-        volumes = [_volume(n, f"test-zone-{'abc'[n % 3]}") for n in range(VOLUMES)]
-        for kind, manifest in (part for parts in volumes for part in parts):
-            await world.client.create(kind, manifest)
         try:
             await _reach(world, lambda: _waiting(world), "wait", PLAN_SECONDS)
+            await wait_until(partial(_volumes_are_bound, world), seconds=PLAN_SECONDS)
             await world.add_controller(options={"providers": "kwok"}).start()
-            await wait_until(partial(_has_begun, world), seconds=PLAN_SECONDS)
-            planned = _claims(world)
             await _reach(world, lambda: len(_bound(world)), "are bound", BOUND_SECONDS)
             await asyncio.sleep(QUIET_SECONDS)
-            assert len(_claims(world)) == len(planned), _late(world, planned)
+            planned, late = _rounds(world)
+            assert not late, _about(world, planned, late)
             assert len(_bound(world)) == PODS
             await _leave(world)
         finally:
-            for kind, manifest in reversed([part for parts in volumes for part in parts]):
+            for kind, manifest in reversed(others):
                 await _delete(world, kind, manifest["metadata"])
 
 
@@ -286,9 +318,16 @@ def _waiting(world: World) -> int:
     )
 
 
-def _late(world: World, planned: set[str]) -> str:
+def _rounds(world: World) -> tuple[set[str], set[str]]:
+    """Part every claim that there ever was into those of the first plan and those after it."""
+    claims = [record.object["metadata"] for record in world.mirror.ever(NODE_CLAIMS)]
+    first = claims[0]["annotations"][DECISION]
+    planned = {each["name"] for each in claims if each["annotations"][DECISION] == first}
+    return planned, {each["name"] for each in claims} - planned
+
+
+def _about(world: World, planned: set[str], late: set[str]) -> str:
     """Say which pods are on nodes that were not of the first plan."""
-    late = _claims(world) - planned
     nodes = {
         node["metadata"]["name"]
         for node in world.mirror.objects(resources.NODES)
@@ -298,14 +337,9 @@ def _late(world: World, planned: set[str]) -> str:
     return f"{len(late)} claims beyond the {len(planned)} planned, for {pods}"
 
 
-def _claims(world: World) -> set[str]:
-    """Return every claim that there ever was."""
-    return {record.object["metadata"]["name"] for record in world.mirror.ever(NODE_CLAIMS)}
-
-
-async def _has_begun(world: World) -> bool:
-    """Whether the first pod is bound: the plan is made, and all its claims are there."""
-    return bool(_bound(world))
+async def _volumes_are_bound(world: World) -> bool:
+    claims = await world.client.list(resources.PERSISTENT_VOLUME_CLAIMS)
+    return len(claims) == VOLUMES and all(each["status"]["phase"] == "Bound" for each in claims)
 
 
 def _bound(world: World) -> list[str]:
