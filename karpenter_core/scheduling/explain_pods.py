@@ -32,7 +32,7 @@ _MOST_OWNERS: Final = 3
 def narrow_by_pods(question: Question, options: tuple[Option, ...]) -> Answer:
     """Keep the domains that topology groups allow."""
     axes = {axis.key: axis for axis in question.compiled.axes}
-    for group in sorted(question.rung.bound, key=lambda group: group.kind is not Kind.SPREAD):
+    for group in _in_order(question):
         if group.is_host:
             caps = _host_caps(question, group)
             if caps.new <= 0 and not caps.first:
@@ -45,6 +45,22 @@ def narrow_by_pods(question: Question, options: tuple[Option, ...]) -> Answer:
         if len(view.admitted) < len(view.reach):
             question.remarks.append(f"{view.title()} leaves {view.names(view.admitted)}")
     return options
+
+
+def _in_order(question: Question) -> list[Group]:
+    """Return the groups that restrict a pod: its own as it has them, then those of other pods."""
+    own = question.rung.owned
+
+    def place(group: Group) -> tuple[bool, int, str]:
+        position = own.index(group) if group in own else len(own)
+        namespaces = "" if group.namespaces is None else sorted(group.namespaces)
+        return (
+            group.kind is not Kind.SPREAD,
+            position,
+            f"{group.key} {namespaces} {group.selector}",
+        )
+
+    return sorted(question.rung.bound, key=place)
 
 
 def _host_caps(question: Question, group: Group) -> HostCaps:
@@ -210,15 +226,20 @@ def _pods(question: Question, group: Group) -> str:
 
 
 def _owners(question: Question, group: Group) -> str:
-    """Name pods that run, or were placed, and whose anti-affinity a group stands for."""
+    """Name pods that run, or were placed, and whose anti-affinity a group stands for.
+
+    If there is none: those that would.
+    """
     engine, compiled = question.engine, question.compiled
     names: list[str] = []
+    waiting: list[str] = []
     moving: set[str] = set()
     for index, pod_class in enumerate(compiled.classes):
         moving.update(pod.uid for pod in pod_class.members)
         if group in pod_class.counted:
             placed = len(pod_class.members) - engine.left.get(index, 0)
             names += (pod.key for pod in pod_class.members[:placed])
+            waiting += (pod.key for pod in pod_class.members[placed:])
     owns = dict[int, bool]()
     for node in compiled.nodes:
         for pod in node.pods:
@@ -228,7 +249,7 @@ def _owners(question: Question, group: Group) -> str:
                 owns[id(pod.shape)] = group in compiled.index.groups.inverse_of(pod.shape)
             if owns[id(pod.shape)]:
                 names.append(pod.key)
-    return f"pods {listed(sorted(names), _MOST_OWNERS)}"
+    return f"pods {listed(sorted(names or waiting), _MOST_OWNERS)}"
 
 
 def _selector_text(selector: Selector) -> str:
