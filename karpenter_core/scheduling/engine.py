@@ -151,7 +151,7 @@ class Engine:
             if not self._halt.requested:
                 yield from tail_steps(self, group, counts)
         yield from self._each_steps([index for index in order if index in last], counts)
-        yield from self._again_steps()
+        yield from self._again_steps(more_room=bool(self.left) and self.opener.close_empty())
         self.holdings.settle()
 
     def _each_steps(self, order: Iterable[int], counts: list[int]) -> Generator[int, None, None]:
@@ -167,13 +167,18 @@ class Engine:
             self.demand[:] -= self.compiled.requests[:, index] * counts[index]
             yield 1 + self.nodes.count // 1000
 
-    def _again_steps(self) -> Generator[int, None, None]:
-        """Try again those that may have waited for others, until that helps no more."""
-        for _ in range(_MOST_ROUNDS):
+    def _again_steps(self, *, more_room: bool) -> Generator[int, None, None]:
+        """Try again those that may have waited for others, until that helps no more.
+
+        At first all that are left, if there is `more_room` within limits than there was.
+        """
+        for number in range(_MOST_ROUNDS):
             waiting = [
                 i
                 for i in self.left
-                if i in self.deferred or any(t.host or t.zonal for t in self.compiled.ties[i])
+                if (more_room and not number)
+                or i in self.deferred
+                or any(t.host or t.zonal for t in self.compiled.ties[i])
             ]
             before = sum(self.left[index] for index in waiting)
             if self._halt.requested:

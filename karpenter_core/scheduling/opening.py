@@ -100,6 +100,8 @@ class Opener:
         pools = engine.compiled.pools
         ranks = groupby(range(len(pools)), key=lambda number: pools[number].weight)
         self._ranks: Final = tuple(tuple(numbers) for _, numbers in ranks)
+        self._opened: Final = list["tuple[Columns, Opening]"]()
+        """The claims that were opened before anything was on them."""
 
     def open_empty(self, opening: Opening) -> Columns:
         """Open claims before anything is on them, within limits and what they may hold."""
@@ -124,7 +126,27 @@ class Opener:
         engine.holdings.take(columns, opening.reservations, is_empty=True)
         for name in remaining:
             remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
+        self._opened.append((columns, opening))
         return columns
+
+    def close_empty(self) -> bool:
+        """Give up claims on which nothing is yet; return whether limits have more left by that.
+
+        Not those that hold reservations: others get these when they need them.
+        """
+        nodes, has_more = self._engine.nodes, False
+        for columns, opening in self._opened:
+            remaining = self._engine.remaining[opening.pool]
+            empty = columns[~nodes.used[:, columns].any(axis=0)]
+            if not remaining or opening.reservations or not len(empty):
+                continue
+            full = np.full(len(opening.limit), -1, dtype=np.int64)
+            nodes.become(empty, int(nodes.signature[empty[0]]), full)
+            for name in remaining:
+                remaining[name] += (1 if name == NODES else opening.charge[name]) * len(empty)
+            has_more = True
+        self._opened.clear()
+        return has_more
 
     def find(
         self, task: Task, left: int, pins: tuple[Pin, ...], cap: int, *, together: bool = False
