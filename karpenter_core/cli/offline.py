@@ -124,6 +124,9 @@ class ObjectReader:
             found = view_from_manifest(self._judged(entry), self.codecs)
         except BadInputError as error:
             raise BadInputError(f"{entry.where}: {_located(error, entry)}") from error
+        except RecursionError as error:
+            text = f"{entry.title}: is nested too deeply"
+            raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
         except (UnicodeEncodeError, OverflowError) as error:
             text = f"{entry.title}: {value_error(entry.manifest)}"
             raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error

@@ -74,39 +74,14 @@ def _next_token(text: str, position: int) -> int:
 def _yaml_documents(name: str, text: str) -> list[Any]:
     import yaml
 
+    from karpenter_core.cli.yaml_reader import UnfitError, load_all
+
     try:
-        return list(yaml.load_all(text, Loader=_yaml_loader()))
-    except RecursionError as error:
-        raise BadInputError(f"{name}: is nested too deeply") from error
+        return list(load_all(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" line {mark.line + 1}:"
         problem = " ".join((getattr(error, "problem", None) or str(error)).split())
-        if not problem.startswith("field "):
+        if not isinstance(error, UnfitError):
             problem = f"is not YAML: {problem}"
         raise BadInputError(f"{name}:{line} {problem}") from error
-
-
-def _yaml_loader() -> Any:
-    """Return a loader that knows no dates, and no key twice."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    left_alone = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag not in left_alone]
-        for first, found in base.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(loader: Any, node: Any, deep: bool = False) -> Any:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if len(set(keys)) < len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise yaml.constructor.ConstructorError(
-                problem=f'field "{twice}": is there twice in one object',
-                problem_mark=node.start_mark,
-            )
-        return base.construct_mapping(loader, node, deep)
-
-    members = {"yaml_implicit_resolvers": resolvers, "construct_mapping": construct_mapping}
-    return type("ManifestLoader", (base,), members)
