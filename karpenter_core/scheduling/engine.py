@@ -558,12 +558,13 @@ class Engine:
         if self.profile.measure is not Measure.DEMAND or task.pod_class.shared_volumes:
             return 0
         table, caps = self._table(task.ask, pins), self.counts.host_caps(task.ties, nodes.count)
-        same = table.met[nodes.signature] == nodes.signature
-        same &= nodes.row != NO_ROW
-        same[: nodes.existing] = False
+        able = table.good[nodes.signature] & (nodes.row != NO_ROW)
+        able[: nodes.existing] = False
         if caps.open is not None:
-            same &= caps.open > 0
-        growth = self._grower.find(task, same.nonzero()[0], caps.open, most)
+            able &= caps.open > 0
+        columns = able.nonzero()[0]
+        met = table.met[nodes.signature[columns]]
+        growth = self._grower.find(task, columns, met, caps.open, most) if len(columns) else None
         if growth is None:
             return 0
         total = np.cumsum(growth.rooms)

@@ -58,14 +58,17 @@ class Grower:
         self._engine: Final = engine
         self._markets: Final = dict[tuple[int, int], _Market]()
 
-    def find(self, task: Task, able: Columns, caps: Amounts | None, most: float) -> Growth | None:
+    def find(
+        self, task: Task, able: Columns, numbers: Columns, caps: Amounts | None, most: float
+    ) -> Growth | None:
         """Return what to enlarge for pods that `able` claims may take, for less than `most`.
 
-        `able` are planned claims that are measured by a row; `caps` are for all open nodes.
+        `able` are planned claims that are measured by a row, `numbers` their signatures with the
+        pods; `caps` are for all open nodes.
         """
         nodes, signatures = self._engine.nodes, self._engine.compiled.signatures
-        numbers, rows = nodes.signature[able], nodes.row[able]
-        for _, signature, row, shape in self._steps(task, able, most)[:_FEW]:
+        rows = nodes.row[able]
+        for _, signature, row, shape in self._steps(task, numbers, rows, most)[:_FEW]:
             columns = able[(numbers == signature) & (rows == row)]
             shapes = signatures.claim(signature).shapes
             limit = shapes.room[:, shape]
@@ -85,11 +88,13 @@ class Grower:
                 )
         return None
 
-    def _steps(self, task: Task, able: Columns, most: float) -> list[tuple[float, int, int, int]]:
+    def _steps(
+        self, task: Task, numbers: Columns, rows: Amounts, most: float
+    ) -> list[tuple[float, int, int, int]]:
         """Return score, signature, row and new shape of the steps below `most`, the best first."""
-        nodes, weights = self._engine.nodes, self._engine.weights
+        weights = self._engine.weights
         rest = np.maximum(self._engine.rest(), task.request)[:, None]
-        pairs = np.unique(np.stack((nodes.signature[able], nodes.row[able])), axis=1)
+        pairs = np.unique(np.stack((numbers, rows)), axis=1)
         steps: list[tuple[float, int, int, int]] = []
         for signature, row in pairs.T.tolist():
             market = self._market(signature, row)
@@ -108,11 +113,13 @@ class Grower:
         if known is None:
             claim = self._engine.compiled.signatures.claim(signature)
             shapes = claim.shapes
-            room = claim.free[:, int(np.flatnonzero(claim.rows == row)[0])][:, None]
-            now = shapes.robust_price[(shapes.room >= room).all(axis=0)].min()
-            extra = shapes.robust_price - now
-            if claim.has_min_values or claim.pool.reservations:
-                extra = np.zeros_like(extra)
-            known = _Market(gained=shapes.room - room, extra=extra)
+            place = np.flatnonzero(claim.rows == row)
+            room = claim.free[:, place]
+            extra = np.zeros_like(shapes.robust_price)
+            if len(place) and not claim.has_min_values and not claim.pool.reservations:
+                now = shapes.robust_price[(shapes.room >= room).all(axis=0)].min()
+                extra = shapes.robust_price - now
+            gained = shapes.room - (room if len(place) else shapes.room)
+            known = _Market(gained=gained, extra=extra)
             self._markets[signature, row] = known
         return known
