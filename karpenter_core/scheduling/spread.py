@@ -8,7 +8,7 @@ domain with the fewest, and where every domain can get new nodes all levels are 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["spread_steps", "water"]
+
+
+_ANY: Final = -1
+"""In place of a domain: all that are allowed."""
 
 
 def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, int]:
@@ -65,8 +69,7 @@ def _along(
     """Fill the domains of the one axis whose caps change; return how many pods went there."""
     fixed = tuple(_pin(other, caps[other]) for other in caps if other != axis)
     here = caps[axis]
-    apart = all(group.kind is not Kind.SPREAD for group in here.growing)
-    if here.first or (apart and engine.profile.late):
+    if here.first or _stays_open(engine, here):
         # Whoever comes first decides where all the others go: let it be where nodes are cheapest.
         pins = engine.pins(task, (_pin(axis, here), *fixed))
         return (yield from engine.put_steps(task, 1, pins))
@@ -96,6 +99,12 @@ def _along(
     if at_once:
         _interleave(engine, task.index, axis, levels, start)
     return total
+
+
+def _stays_open(engine: Engine, caps: DomainCaps) -> bool:
+    """Whether a pod need not be put in one domain for the sake of those that come after it."""
+    apart = all(group.kind is not Kind.SPREAD for group in caps.growing)
+    return apart and (caps.first or engine.profile.late)
 
 
 def _levels(engine: Engine, axis: int, growing: Sequence[Group]) -> list[int]:
@@ -146,18 +155,26 @@ def _one_by_one(
     caps: dict[int, DomainCaps],
     full: set[tuple[int, ...]],
 ) -> Generator[int, None, int]:
-    """Put one pod in the emptiest combination of domains that takes one; return 1 or 0."""
+    """Put one pod in the emptiest combination of domains that takes one; return 1 or 0.
+
+    Where no level is to be kept, all domains are one choice: the pod goes where there is room, or
+    where nodes are cheapest.
+    """
     del left
-    fixed = tuple(_pin(other, caps[other]) for other in caps if other not in growing)
+    is_open = {axis for axis in growing if _stays_open(engine, caps[axis])}
+    fixed = tuple(_pin(a, caps[a]) for a in caps if a not in growing or a in is_open)
     choices: list[list[int]] = []
     for axis in growing:
+        if axis in is_open:
+            choices.append([_ANY])
+            continue
         levels = _levels(engine, axis, caps[axis].growing)
         domains = [int(domain) for domain in np.flatnonzero(caps[axis].caps > 0)]
         choices.append(sorted(domains, key=lambda domain: (levels[domain], domain)))
     for combination in product(*choices):
         if combination in full:
             continue
-        chosen = tuple(Pin(a, (d,)) for a, d in zip(growing, combination, strict=True))
+        chosen = (Pin(a, (d,)) for a, d in zip(growing, combination, strict=True) if d != _ANY)
         pins = engine.pins(task, (*chosen, *fixed))
         if (yield from engine.put_steps(task, 1, pins)):
             return 1

@@ -1,0 +1,77 @@
+"""Pods whose constraints count over several labels at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
+from karpenter_core.scheduling.problem import Packing, SolveOptions
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.testing.builders import catalogue, existing_node, instance_type, problem
+from tests.scheduling.hand_made import DB, pod, spread, term
+from tests.verifier import violations
+
+ZONES = ("zone-a", "zone-b", "zone-c")
+CATALOGUE = catalogue(instance_type("m-4", cpu="4", memory="16Gi", zones=ZONES))
+NEITHER_NEAR = (*term(ZONE, DB), *term(CAPACITY_TYPE, DB))
+
+
+@pytest.fixture(params=list(Packing), ids=lambda packing: packing.value)
+def options(request):
+    """Each packing in turn."""
+    return SolveOptions(packing=request.param)
+
+
+def planned(asked, options):
+    """Solve, and have the plan judged."""
+    plan = solve(asked, options)
+    assert violations(asked, plan) == []
+    return plan
+
+
+def test_the_first_of_its_kind_goes_to_a_node_that_is_there(options):
+    """Who chooses the domain for all that follow prefers room that is paid for."""
+    first = pod("first", "db", pod_affinity=term(ZONE, DB), pod_anti_affinity=term(ARCH, DB))
+    node = existing_node("old", labels={ZONE: "zone-b"})
+
+    plan = planned(problem([first], catalogue=CATALOGUE, nodes=[node]), options)
+
+    assert list(plan.existing) == ["old"]
+    assert plan.claims == ()
+
+
+def test_first_fit_lets_a_pod_that_keeps_clear_of_others_be_anywhere():
+    """Another one of its kind waits until it is known where the first one went, as upstream."""
+    pods = [pod(f"db-{n}", "db", pod_anti_affinity=NEITHER_NEAR) for n in range(2)]
+
+    plan = solve(problem(pods, catalogue=CATALOGUE), SolveOptions(packing=Packing.FIRST_FIT))
+
+    assert len(plan.claims) == len(plan.unschedulable) == 1
+
+
+def test_value_packing_places_pods_that_keep_clear_of_each_other_at_once():
+    pods = [pod(f"db-{n}", "db", pod_anti_affinity=NEITHER_NEAR) for n in range(2)]
+
+    plan = planned(problem(pods, catalogue=CATALOGUE), SolveOptions())
+
+    assert not plan.unschedulable
+    assert {c.cheapest.capacity_type for c in plan.claims} == {SPOT, ON_DEMAND}
+    assert len({c.cheapest.zone for c in plan.claims}) == 2
+
+
+def test_pods_spread_over_one_label_and_stay_together_by_another(options):
+    pods = [
+        pod(
+            f"db-{n}",
+            "db",
+            topology_spread=spread(selector=DB),
+            pod_affinity=term(CAPACITY_TYPE, DB),
+        )
+        for n in range(6)
+    ]
+
+    plan = planned(problem(pods, catalogue=CATALOGUE), options)
+
+    assert not plan.unschedulable
+    assert sorted(c.cheapest.zone for c in plan.claims) == list(ZONES)
+    assert len({c.cheapest.capacity_type for c in plan.claims}) == 1
