@@ -124,11 +124,10 @@ def _with_names(made: Table, rows: Sequence[Sequence[str]], title: str, width: i
     room = width - taken
     if room >= _LEAST_NAMES:
         made.add_column(title, no_wrap=True)
-    for row in rows:
-        cells = [_plain(cell) for cell in row[: len(made.columns)]]
+    for *cells, name in rows:
         if room >= _LEAST_NAMES:
-            cells[-1].truncate(room, overflow="ellipsis")
-        made.add_row(*cells)
+            cells.append(name if len(name) <= room else f"{name[: room - 3]}...")
+        made.add_row(*map(_plain, cells))
     return made
 
 

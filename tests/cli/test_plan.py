@@ -206,6 +206,7 @@ def test_tables_keep_to_the_width_and_to_what_can_be_read(run, tmp_path, monkeyp
     ).out  # fmt: skip
 
     *lines, summary = shown.splitlines()
+    assert not [letter for letter in shown if not letter.isascii() and letter != "─"]
     assert max(map(len, lines)) <= width
     assert sum("large z1" in line for line in lines) == 1
     assert sum("30" in line.split() for line in lines) == 1
