@@ -1,0 +1,281 @@
+"""From the plan to the scheduler: pods are told their nodes, nodes of one plan come in together."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.controllers.provisioning.claims import DECISION
+from karpenter_core.errors import ApiError, ConflictError
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.test_adversity import WITHOUT_ELECTION, At, faults_file
+
+NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+TOLD = ("patch", "Pod", "status")
+SMALL = {
+    "requirements": [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+        {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]},
+    ]
+}
+
+
+def spread(app):
+    """Spread over zones, hard."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": app}},
+        }
+    ]
+
+
+def mixed():
+    """Pods of several sizes on machines of four cores."""
+    return [
+        NODE_CLASS,
+        node_pool(disruption=NEVER, template=SMALL),
+        deployment("large", 3, cpu="2500m"),
+        deployment("small", 6, cpu="500m"),
+        deployment("even", 3, topologySpreadConstraints=spread("even")),
+    ]
+
+
+PODS = 12
+
+
+class Listener:
+    """Hears what the scheduler is told; knows the plan as it was before the first word."""
+
+    def __init__(self):
+        self.running = None
+        self.plan = {}
+
+    async def __call__(self, op):
+        if (op.verb, op.kind.kind, op.subresource, op.stage) == (*TOLD, "request"):
+            placements = self.running.process.feed.snapshot().ledger.placements
+            self.plan = {uid: place.target for uid, place in placements.items()} | self.plan
+
+    def start(self, scene):
+        self.running = scene.start(faults=self)
+        return self.running
+
+
+def bound_claims(scene):
+    """The claim behind the node of each running pod, by the pod's UID."""
+    owners = {
+        node["metadata"]["name"]: node["metadata"]["ownerReferences"][0]["name"]
+        for node in scene.nodes()
+    }
+    return {
+        pod["metadata"]["uid"]: owners[pod["spec"]["nodeName"]] for pod in scene.pods("Running")
+    }
+
+
+def bound_nodes(scene):
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in scene.pods("Running")}
+
+
+async def all_run(scene, pods=PODS, *, seconds=60):
+    await scene.settle(lambda: len(scene.pods("Running")) == pods, seconds=seconds)
+
+
+def test_different_pods_are_bound_where_they_were_planned(tmp_path):
+    """Each is told once; those that must be spread may change places among each other."""
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        listener = Listener()
+        running = listener.start(scene)
+        await all_run(scene)
+
+        planned, bound = listener.plan, bound_claims(scene)
+        even = {
+            pod["metadata"]["uid"]
+            for pod in scene.pods()
+            if pod["metadata"]["labels"]["app"] == "even"
+        }
+        assert {uid: name for uid, name in bound.items() if uid not in even} == {
+            uid: name for uid, name in planned.items() if uid not in even
+        }
+        assert sorted(bound.values()) == sorted(planned.values())
+        assert running.process.writer.counts[TOLD] == PODS
+
+    play(tmp_path, story)
+
+
+def test_equal_pods_are_told_nothing(tmp_path):
+    """They may take each other's places, and the API server has less to do."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(template=SMALL), deployment("web", 10)])
+        running = scene.start()
+        await all_run(scene, 10)
+
+        assert running.process.writer.counts[TOLD] == 0
+
+    play(tmp_path, story)
+
+
+def registered_at(scene):
+    """When each claim was let in."""
+    return [
+        condition["lastTransitionTime"]
+        for claim in scene.claims()
+        for condition in claim.get("status", {}).get("conditions", ())
+        if (condition["type"], condition["status"]) == ("Registered", "True")
+    ]
+
+
+def test_nodes_of_one_plan_are_let_in_together(tmp_path):
+    """The one that comes two seconds after the others is waited for."""
+    slow = {"fault": "slow-reply", "operation": "launch", "delay": "2s", "count": 1}
+    option = faults_file(tmp_path, slow)
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        scene.start()
+        await all_run(scene)
+
+        assert len(registered_at(scene)) > 2
+        assert len(set(registered_at(scene))) == 1
+
+    play(tmp_path, story, arguments=[option])
+
+
+def test_a_node_that_never_comes_holds_up_nobody_for_long(tmp_path):
+    """The pods of the others run long before it is given up."""
+    lost = []
+
+    async def lose(op):
+        if (op.verb, op.kind.kind) == ("create", "Node") and op.name in (lost or [op.name]):
+            lost[:] = [op.name]
+            raise ApiError("no", status=403)
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        scene.start(faults=lose)
+        await scene.settle(lambda: len(scene.claims()) - len(registered_at(scene)) == 1, seconds=30)
+
+        assert registered_at(scene)
+        assert lost
+
+    play(tmp_path, story)
+
+
+def test_a_refused_nomination_stops_nobody(tmp_path):
+    """Somebody else wrote the pod, each time: it goes where the scheduler finds room."""
+
+    async def refuse(op):
+        if (op.verb, op.kind.kind, op.subresource) == TOLD:
+            raise ConflictError("the object has been modified", status=409)
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        scene.start(faults=refuse)
+        await all_run(scene)
+
+        assert len(scene.nodes()) == len(scene.claims())
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("stage", ["request", "reply"])
+@pytest.mark.parametrize("number", [1, 5, PODS])
+def test_killed_between_telling_and_letting_in(tmp_path, stage, number):
+    """The next process lets the same nodes in for the same pods and orders no more."""
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        first = None
+        claims = []
+
+        async def die():
+            claims.extend(claim["metadata"]["name"] for claim in scene.claims())
+            for cable in first._cables:
+                cable.is_cut = True
+            first._task.cancel()
+            raise ApiError("the process is dead", status=0)
+
+        at = At(*TOLD, stage=stage, number=number, act=die)
+        first = scene.start(WITHOUT_ELECTION, faults=at)
+        await scene.settle(lambda: at.struck, seconds=60)
+        await first.kill()
+        scene.start(WITHOUT_ELECTION)
+        await all_run(scene)
+        await scene.cluster.clock.sleep(60)
+
+        assert sorted(claims) == sorted(claim["metadata"]["name"] for claim in scene.claims())
+        assert len(scene.pods("Running")) == PODS
+
+    play(tmp_path, story)
+
+
+def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp_path):
+    """The nomination names a node that is not there any more: the pods are planned for again."""
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        lost = []
+
+        async def lose():
+            claim = scene.claims()[0]["metadata"]["name"]
+            lost.append(claim)
+            scene.cluster.delete(NODE_CLAIMS, claim)
+
+        at = At(*TOLD, number=PODS, act=lose)
+        scene.start(faults=at)
+        await all_run(scene, seconds=120)
+
+        assert lost
+        assert lost[0] not in {claim["metadata"]["name"] for claim in scene.claims()}
+
+    play(tmp_path, story)
+
+
+def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
+    """Without a scheduler that would take the nominations back."""
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        gone = []
+
+        async def vanish():
+            for node in scene.nodes():
+                gone.append(node["metadata"]["name"])
+                scene.cluster.server.registry.patch(
+                    NODES, {"metadata": {"finalizers": None}}, node["metadata"]["name"]
+                )
+                scene.cluster.delete(NODES, node["metadata"]["name"])
+
+        at = At(*TOLD, number=PODS, act=vanish)
+        scene.start(faults=at)
+        await all_run(scene, seconds=300)
+
+        assert not set(gone) & set(bound_nodes(scene).values())
+
+    play(tmp_path, story)
+
+
+def test_a_quiet_cluster_is_told_nothing_more(tmp_path):
+    """Once all pods are bound there is nothing to renew; later pods are told of later nodes."""
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        listener = Listener()
+        running = listener.start(scene)
+        await all_run(scene)
+        await scene.cluster.clock.sleep(120)
+        assert running.process.writer.counts[TOLD] == PODS
+
+        scene.cluster.scale(DEPLOYMENTS, "large", 5)
+        scene.cluster.scale(DEPLOYMENTS, "even", 9)
+        await all_run(scene, PODS + 8)
+        assert running.process.writer.counts[TOLD] > PODS
+        decisions = {claim["metadata"]["annotations"][DECISION] for claim in scene.claims()}
+        assert len(decisions) == 2
+
+    play(tmp_path, story)
