@@ -166,26 +166,37 @@ class Counts:
         for group in groups:
             if group.is_host:
                 self._record_host(group, columns, counts, nodes)
-                continue
-            axis = self._numbers[group.key]
-            for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
-                choices = None
-                if loose and group.kind is not Kind.SPREAD:
-                    choices = loose.get(column, {}).get(axis)
-                    if choices is not None and group.kind is Kind.AFFINITY:
-                        self._record_perhaps(group, axis, choices, count)
-                        continue
-                signature = int(nodes.signature[column])
-                if choices is None:
-                    choices = domains_of(group, axis, signature, self._signatures)
-                does, may = self._counts_at(group, signature, nodes.used[:, column])
+            else:
+                self._record_zonal(group, columns, counts, nodes, loose)
+
+    def _record_zonal(
+        self,
+        group: Group,
+        columns: Columns,
+        counts: Amounts,
+        nodes: OpenNodes,
+        loose: Mapping[int, Mapping[int, tuple[int, ...]]],
+    ) -> None:
+        axis = self._numbers[group.key]
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            choices = None
+            if loose and group.kind is not Kind.SPREAD:
+                choices = loose.get(column, {}).get(axis)
+                if choices is not None and group.kind is Kind.AFFINITY:
+                    self._record_perhaps(group, axis, choices, count)
+                    continue
+            signature = int(nodes.signature[column])
+            if choices is None:
+                choices = domains_of(group, axis, signature, self._signatures)
+            if group.node_filter is not None and not self._counts_on(group, signature):
+                does, may = self._counts_by_rows(group, signature, nodes.used[:, column])
                 if may and not does:
                     self._record_perhaps(group, axis, choices, count)
                 if not does:
                     continue
-                for domain in choices:
-                    self.zonal[axis][group.row, domain] += count
-                    self.known[axis][group.row, domain] = True
+            for domain in choices:
+                self.zonal[axis][group.row, domain] += count
+                self.known[axis][group.row, domain] = True
 
     def _record_perhaps(self, group: Group, axis: int, domains: Iterable[int], count: int) -> None:
         """Count pods on a claim that does not count, but will if later pods narrow it down."""
@@ -221,21 +232,19 @@ class Counts:
             self._filters[key] = known
         return known
 
-    def _counts_at(self, group: Group, signature: int, used: Amounts) -> tuple[bool, bool]:
-        """Say whether a group counts pods on a node, and whether it may: claims can be many things.
+    def _counts_by_rows(self, group: Group, signature: int, used: Amounts) -> tuple[bool, bool]:
+        """Say of a claim whose labels do not tell whether a group counts its pods, and may count.
 
-        Of a claim that does not show it by its labels, the rows that hold its pods tell.
+        The rows that hold them tell.
         """
-        chosen = group.node_filter
-        if chosen is None or self._counts_on(group, signature):
-            return True, True
-        if chosen.alternatives is None or not self._counts_on(group, signature, lenient=True):
+        alternatives = group.node_filter.alternatives if group.node_filter else None
+        if alternatives is None or not self._counts_on(group, signature, lenient=True):
             return False, False
         claim = self._signatures.claim(signature)
         bits, catalogue = claim.bits_of(claim.fitting(used)), claim.pool.catalogue
         return (
-            any(claim.ensures(one, bits) for one in chosen.alternatives),
-            any(bits & catalogue.matching(one) for one in chosen.alternatives),
+            any(claim.ensures(one, bits) for one in alternatives),
+            any(bits & catalogue.matching(one) for one in alternatives),
         )
 
     def _host_row(self, index: int, count: int) -> Amounts | None:
