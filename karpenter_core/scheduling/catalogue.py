@@ -208,27 +208,30 @@ def _price_table(
     An offering in a currency without a rate beside others that have one cannot be ranked and is
     left out.
     """
-    keys: dict[Requirements, OfferingGroup] = {}
-    for row in rows:
-        for offering in row.offerings:
-            if offering.requirements not in keys:
-                keys[offering.requirements] = OfferingGroup(
-                    requirements=offering.requirements,
-                    zone=offering.zone,
-                    capacity_type=offering.capacity_type,
-                )
-    groups = tuple(sorted(keys.values(), key=_group_order))
-    numbers = {group.requirements: number for number, group in enumerate(groups)}
-    prices = np.full((len(groups), len(rows)), inf, dtype=np.float64)
+    numbers: dict[Requirements, int] = {}
+    found: list[OfferingGroup] = []
+    sold: list[tuple[int, int, float]] = []
     for column, row in enumerate(rows):
         for offering in row.offerings:
+            number = numbers.setdefault(offering.requirements, len(found))
+            if number == len(found):
+                found.append(
+                    OfferingGroup(
+                        requirements=offering.requirements,
+                        zone=offering.zone,
+                        capacity_type=offering.capacity_type,
+                    )
+                )
             rate = rates.get(offering.price.currency)
             if rate is not None:
-                number = numbers[offering.requirements]
-                prices[number, column] = min(
-                    prices[number, column], round(offering.price.amount * rate, 12)
-                )
-    return groups, prices
+                sold.append((number, column, round(offering.price.amount * rate, 12)))
+    order = sorted(range(len(found)), key=lambda number: _group_order(found[number]))
+    line_of = {number: line for line, number in enumerate(order)}
+    prices = np.full((len(found), len(rows)), inf, dtype=np.float64)
+    for number, column, price in sold:
+        line = line_of[number]
+        prices[line, column] = min(prices[line, column], price)
+    return tuple(found[number] for number in order), prices
 
 
 def _reserved(
@@ -239,7 +242,7 @@ def _reserved(
     Of like offerings the least counts, whether it is on offer now or not.
     """
     reserved: dict[Requirements, int] = {}
-    plain: set[str] = set()
+    plain: dict[Requirements, None] = {}
     for instance_type in instance_types:
         for offering in instance_type.offerings:
             if offering.capacity_type == RESERVED:
@@ -247,9 +250,9 @@ def _reserved(
                 known = reserved.get(offering.requirements, count)
                 reserved[offering.requirements] = min(known, count)
             else:
-                labels = offering.requirements.values()
-                plain.update(r.key for r in labels if r.values and not r.complement)
-    return reserved, frozenset(plain)
+                plain[offering.requirements] = None
+    labels = (label for requirements in plain for label in requirements.values())
+    return reserved, frozenset(r.key for r in labels if r.values and not r.complement)
 
 
 def _group_order(group: OfferingGroup) -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, RESTRICTED_DOMAIN, WELL_KNOWN
@@ -342,7 +343,13 @@ class Requirements:
     def from_labels(
         cls, labels: Mapping[str, str], *, aliases: Mapping[str, str] = ALIASES
     ) -> Requirements:
-        """Require each label's very value."""
+        """Require each label's very value.
+
+        The same labels give the same object, mostly: a catalogue says those of a few offerings
+        thousands of times, and comparing an object with itself costs nothing.
+        """
+        if aliases is ALIASES:
+            return _of_labels(tuple(labels.items()))
         return cls(
             Requirement.of(key, "In", (value,), aliases=aliases) for key, value in labels.items()
         )
@@ -564,3 +571,8 @@ def _suggest(key: str, candidates: Sequence[str]) -> str:
         if key in candidate or (suffix and candidate.endswith(suffix)):
             return candidate
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _of_labels(labels: tuple[tuple[str, str], ...]) -> Requirements:
+    return Requirements(Requirement.of(key, "In", (value,)) for key, value in labels)
