@@ -276,6 +276,10 @@ class Base:
             self._made_from[start, size] = known
         return known
 
+    def axis_of(self, group: Group) -> int:
+        """Return the number of the axis that a group counts on."""
+        return self._axes[group.key]
+
     def cell(self, axis: int, group: Group, domain: int) -> int:
         """Return the cell of a group in a domain."""
         return self.offsets[axis] + group.row * len(self.compiled.axes[axis].names) + domain

@@ -19,13 +19,15 @@ from karpenter_core.scheduling.portfolio import FIRST_FIT, portfolio_steps
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.classes import PodClass
     from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.counts import Ties
     from karpenter_core.scheduling.emit import FinishedPlan
     from karpenter_core.scheduling.problem import PlannedNodeClaim
     from karpenter_core.scheduling.whatif_base import Base
@@ -109,13 +111,19 @@ class Outlook:
 
 
 def first_outlook(
-    base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool, most_claims: int | None
+    base: Base,
+    overlay: Overlay,
+    works: Sequence[Work],
+    *,
+    placed: Iterable[Work],
+    nodes: bool,
+    most_claims: int | None,
 ) -> Outlook | None:
-    """Place pods as the first-fit plan does; without `nodes` on new claims only.
+    """Place pods as the first-fit plan does, after those that are `placed`.
 
-    None as soon as there are more than `most_claims`.
+    Without `nodes` on new claims only. None as soon as there are more than `most_claims`.
     """
-    question = _ask(base, overlay, works, nodes=nodes)
+    question = _ask(base, overlay, works, placed=placed, nodes=nodes)
     engine = Engine(question.compiled, FIRST_FIT)
     most = inf if most_claims is None else len(question.slots) + most_claims
     for _ in engine.steps():
@@ -126,15 +134,18 @@ def first_outlook(
 
 def best_outlook(base: Base, overlay: Overlay, works: Sequence[Work]) -> Outlook:
     """Place pods as the best of the solver's plans does."""
-    question = _ask(base, overlay, works, nodes=True)
+    question = _ask(base, overlay, works, placed=(), nodes=True)
     return Outlook(question, run(portfolio_steps(question.compiled)).best)
 
 
-def _ask(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) -> _Question:
+def _ask(
+    base: Base, overlay: Overlay, works: Sequence[Work], *, placed: Iterable[Work], nodes: bool
+) -> _Question:
     compiled = base.compiled
     numbers = [number for number, _ in works]
     requests = compiled.requests[:, numbers]
-    ties = tuple(compiled.ties[number] for number in numbers)
+    in_play = frozenset[int]().union(*(base.plans[n].owned for n, _ in (*works, *placed)))
+    classes, ties = zip(*(_narrowed(base, work, in_play) for work in works), strict=True)
     host = {group.index: group for rungs in ties for rung in rungs for group in rung.host}
     counts = {index: overlay.host_counts(index) for index in host}
     slots = np.empty(0, dtype=np.int64)
@@ -157,9 +168,7 @@ def _ask(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) ->
         slots=tuple(chosen),
         compiled=replace(
             compiled,
-            classes=tuple(
-                replace(compiled.classes[number], members=list(pods)) for number, pods in works
-            ),
+            classes=classes,
             requests=requests,
             ties=ties,
             pools=tuple(
@@ -177,6 +186,23 @@ def _ask(base: Base, overlay: Overlay, works: Sequence[Work], *, nodes: bool) ->
             ),
         ),
     )
+
+
+def _narrowed(base: Base, work: Work, in_play: frozenset[int]) -> tuple[PodClass, tuple[Ties, ...]]:
+    """Return a class with these pods, counted only by groups that are looked at.
+
+    Others would only make it choose a domain where it need not have one.
+    """
+    (number, pods), compiled = work, base.compiled
+    pod_class, ties = compiled.classes[number], compiled.ties[number]
+    counted = tuple(g for g in pod_class.counted if g.index in in_play or g.kind is Kind.INVERSE)
+    if len(counted) < len(pod_class.counted):
+        axes = {base.axis_of(group) for group in counted if not group.is_host}
+        ties = tuple(
+            replace(one, counted_axes=tuple(axis for axis in one.counted_axes if axis in axes))
+            for one in ties
+        )
+    return replace(pod_class, members=list(pods), counted=counted), ties
 
 
 def _row(counts: Mapping[int, int], columns: Mapping[int, int]) -> Amounts:

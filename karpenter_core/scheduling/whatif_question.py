@@ -157,6 +157,7 @@ class Question:
             self._base,
             overlay,
             (*walk.left, *walk.rest),
+            placed=self._works,
             nodes=bool(walk.rest),
             most_claims=self._most,
         )

@@ -76,6 +76,8 @@ class ClassPlan:
     host: tuple[HostRule, ...]
     zonal: tuple[ZonalRules, ...]
     counted: tuple[Group, ...]
+    owned: frozenset[int]
+    """The groups of its own constraints, whatever it may still give up."""
 
 
 def class_plan(
@@ -113,6 +115,7 @@ def class_plan(
             for axis, groups in zonal.zonal.items()
         ),
         counted=pod_class.counted,
+        owned=frozenset(group.index for rung in pod_class.rungs for group in rung.owned),
     )
 
 
