@@ -135,8 +135,10 @@ def _unschedulable(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
             "message": ignored.reason,
             "pools": {name: dict(reason) for name in pools},
         }
+    settled = {pod.uid for pod in cluster.input.problem.pods}
+    settled.update(pod.uid for pods in cluster.input.waiting.values() for pod in pods)
     for pod in waiting_pods(cluster.snapshot):
-        reason = hold(pod)
+        reason = "" if pod.uid in settled else hold(pod)
         if reason:
             pending[pod.key] = {"message": reason, "pools": {}}
     return pending

@@ -136,7 +136,7 @@ def _fate(cluster: Cluster, pod: PodView, plan: SchedulingPlan, *, is_live: bool
     if target:
         return _Fate(
             state="existing",
-            message=going + _existing_message(cluster, target, is_live=is_live),
+            message=going + _existing_message(cluster, pod, target, is_live=is_live),
             placement=_existing(cluster, target),
         )
     return _fate_of_others(cluster, pod)
@@ -266,11 +266,13 @@ def _existing(cluster: Cluster, name: str) -> dict[str, Any]:
     }
 
 
-def _existing_message(cluster: Cluster, name: str, *, is_live: bool) -> str:
+def _existing_message(cluster: Cluster, pod: PodView, name: str, *, is_live: bool) -> str:
     machine = cluster.snapshot.state_node(name)
     if machine is not None and machine.claim is not None and not machine.initialized:
         return f'it waits for NodeClaim "{machine.claim.name}", which {_stage(cluster, name)}'
     message = f'node "{name}" has room for it'
+    if pod.nominated_node_name == name:
+        message = f'node "{name}" is kept for it (status.nominatedNodeName)'
     if is_live:
         message += "; the Kubernetes scheduler is expected to bind it there"
     return message

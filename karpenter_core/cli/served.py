@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["complete"]
 
+_NODE_POOL: Final = "karpenter.sh/nodepool"
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -85,6 +86,10 @@ class _Gaps:
         }
         self._claims: Final = {_key(entry) for entry in _of(entries, "", "PersistentVolumeClaim")}
         self._machines: Final = _Machines(entries)
+        self._node_class_refs: Final = {
+            entry.name: _template_spec(entry).get("nodeClassRef")
+            for entry in _of(entries, "karpenter.sh", "NodePool")
+        }
 
     def is_replaced(self, entry: Entry) -> bool:
         """Tell whether a DaemonSet is described by a pod of it, as the cluster runs it."""
@@ -100,7 +105,7 @@ class _Gaps:
             case "", "Node":
                 return self._machines.joined(_node(entry))
             case "karpenter.sh", "NodeClaim":
-                return self._machines.joined(entry)
+                return self._machines.joined(self._node_claim(entry))
             case "", "PersistentVolumeClaim":
                 return self._volume_claim(entry)
             case "", "Namespace":
@@ -134,6 +139,15 @@ class _Gaps:
                 {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
             )
         return _changed(entry, status={**kept, "phase": "Pending", "conditions": conditions})
+
+    def _node_claim(self, entry: Entry) -> Entry:
+        """Let a claim leave out requirements, and the NodeClass of its pool."""
+        spec = dict(_mapping(entry.manifest, "spec"))
+        pool = _mapping(entry.metadata, "labels").get(_NODE_POOL)
+        if not spec.get("nodeClassRef") and isinstance(pool, str):
+            spec["nodeClassRef"] = self._node_class_refs.get(pool)
+        spec["requirements"] = spec.get("requirements") or []
+        return _changed(entry, spec=spec, status=_with_amounts(entry))
 
     def _volume_claim(self, entry: Entry) -> Entry:
         spec = dict(_mapping(entry.manifest, "spec"))
@@ -206,15 +220,24 @@ class _Machines:
         return _changed(entry, **{part: {**fields, "providerID": self._ids[node]}})
 
 
+def _template_spec(pool: Entry) -> Mapping[str, Any]:
+    return _mapping(_mapping(_mapping(pool.manifest, "spec"), "template"), "spec")
+
+
 def _node(entry: Entry) -> Entry:
-    """Let one of capacity and allocatable stand for the other, and a cordon be a taint."""
-    spec, status = _mapping(entry.manifest, "spec"), _mapping(entry.manifest, "status")
-    capacity, allocatable = _mapping(status, "capacity"), _mapping(status, "allocatable")
-    status = {**status, "capacity": capacity or allocatable, "allocatable": allocatable or capacity}
+    """Fill in amounts, and let a cordon be a taint."""
+    spec, status = _mapping(entry.manifest, "spec"), _with_amounts(entry)
     taints = _objects(spec, "taints")
     if spec.get("unschedulable") is True and not any(t.get("key") == _CORDONED for t in taints):
         spec = {**spec, "taints": [*taints, {"key": _CORDONED, "effect": "NoSchedule"}]}
     return _changed(entry, spec=spec, status=status)
+
+
+def _with_amounts(entry: Entry) -> dict[str, Any]:
+    """Return the status of a machine, in which capacity and allocatable stand for each other."""
+    status = _mapping(entry.manifest, "status")
+    capacity, allocatable = _mapping(status, "capacity"), _mapping(status, "allocatable")
+    return {**status, "capacity": capacity or allocatable, "allocatable": allocatable or capacity}
 
 
 def _daemon_set(entry: Entry) -> Entry:

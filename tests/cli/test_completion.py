@@ -210,8 +210,8 @@ def test_every_pod_without_a_node_has_a_fate(plan):
     )  # fmt: skip
 
     assert placed(found) == ["shop/free", "shop/stale", "shop/strange"]
-    assert set(found["unschedulable"]) == {"shop/daemon", "shop/gated", "shop/nominated"}
-    assert 'node "old"' in found["unschedulable"]["shop/nominated"]["message"]
+    assert found["existingNodes"] == {"old": ["shop/nominated"]}
+    assert set(found["unschedulable"]) == {"shop/daemon", "shop/gated"}
     assert found["unschedulable"]["shop/daemon"]["pools"] == {}
 
 
@@ -428,6 +428,48 @@ def test_a_claim_that_names_its_node_is_that_node(plan):
 
     assert found["existingNodes"] == {"ours": ["shop/a", "shop/b"]}
     assert found["unschedulable"]["shop/c"]["pools"]["general"]["constraint"] == "limit"
+
+
+def test_a_claim_may_be_as_short_as_its_pool_allows(plan):
+    """What has no Node yet has room for what its types hold, or what its status says."""
+    claim = {
+        "metadata": {"name": "general-1", "labels": {"karpenter.sh/nodepool": "general"}},
+        "status": {
+            "providerID": "test://1",
+            "capacity": {"cpu": "2", "memory": "4Gi", "pods": "10"},
+            "conditions": None,
+        },
+    }
+    found, _ = plan(nodePools=[POOL], nodeClaims=[claim], pods=[pod("a"), pod("b", cpu="15")])
+
+    assert found["existingNodes"] == {"general-1": ["shop/a"]}
+    assert placed(found) == ["shop/b"]
+
+
+def test_a_claim_without_a_pool_must_be_whole(refusal):
+    """Nobody else knows its NodeClass."""
+    claim = {"metadata": {"name": "stray"}, "spec": {}}
+
+    said = refusal(nodePools=[POOL], nodeClaims=[claim])
+
+    assert said == 'nodeClaims[0]: NodeClaim "stray": spec.nodeClassRef: Required value'
+
+
+def test_absent_fields_may_be_null(plan):
+    """As Go writes what is empty."""
+    empty = json.loads(json.dumps(POOL))
+    empty["metadata"]["creationTimestamp"] = None
+    empty["spec"] |= {"limits": None, "weight": None, "disruption": {"budgets": None}}
+    empty["spec"]["template"]["spec"] |= {"requirements": None, "taints": None}
+    short = node("old", labels=None)
+    short["metadata"] |= {"creationTimestamp": None, "labels": None}
+    short["spec"]["taints"] = None
+    lone = pod("a", cpu="900m", tolerations=None, affinity={"nodeAffinity": None}, volumes=None)
+    found, said = plan(nodePools=[empty], nodes=[short], pods=[lone, pod("b")])
+
+    assert found["existingNodes"] == {"old": ["shop/a"]}
+    assert placed(found) == ["shop/b"]
+    assert said == ""
 
 
 def test_pods_of_nodes_that_go_are_planned_for(plan):
