@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.peer.draw import random_cluster
-from tests.peer.explained import THEY_LEAVE, WE_LEAVE, explanation
+from tests.peer.explained import THEY_LEAVE, WE_LEAVE, explanation, size_of, specs_of
 from tests.peer.ours import plan
 from tests.peer.reference import Reference
 from tests.peer.shrink import shrunk
@@ -66,12 +66,11 @@ def _judge(reference, cluster, types, counts):
     """Return what kind of difference there is; empty when there is none to worry about."""
     counts["clusters"] += 1
     counts["pods"] += len(cluster["pods"])
-    kind = difference(reference, cluster, types)
+    kind, theirs = difference(reference, cluster, types)
     if not kind:
         counts["agree"] += 1
         return ""
     if kind in {WE_LEAVE, THEY_LEAVE}:
-        theirs = reference.ask(cluster, types, runs=RUNS)
         why = explanation(
             cluster, types, theirs, kind, lambda *changed: difference(reference, *changed)
         )
@@ -83,30 +82,38 @@ def _judge(reference, cluster, types, counts):
 
 
 def difference(reference, cluster, types):
-    """Say which side leaves a pod that the other places whatever its luck; empty: none."""
+    """Say which side leaves a pod that the other places whatever its luck, and the other's plans.
+
+    Among pods of one size it does not matter which one waits.
+    """
     try:
         ours = plan(cluster, types, "first-fit")["unschedulable"]
         value = plan(cluster, types)["unschedulable"]
     except Exception as error:
-        return f"error: {type(error).__name__}: {error}"
+        return f"error: {type(error).__name__}: {error}", ()
     if not set(value) <= set(ours):
-        return "value packing leaves what first-fit places"
-    bare = sorted(pod for pod, why in ours.items() if not _is_explained(why, cluster))
-    if bare:
-        return "no constraint is named"
+        return "value packing leaves what first-fit places", ()
+    if not all(_is_explained(why, cluster) for why in ours.values()):
+        return "no constraint is named", ()
+    sizes = {pod: size_of(spec) for pod, spec in specs_of(cluster).items()}
     for runs in (RUNS, MORE_RUNS):
         theirs = reference.ask(cluster, types, runs=runs)
         errors = [run["error"] for run in theirs if "error" in run]
         if errors:
-            return f"reference: {errors[0].partition(chr(10))[0]}"
+            return f"reference: {errors[0].partition(chr(10))[0]}", ()
         verdicts = [frozenset(run["unschedulable"] or ()) for run in theirs]
-        if frozenset(ours) in verdicts:
-            return ""
+        if any(_are_alike(ours, verdict, sizes) for verdict in verdicts):
+            return "", theirs
     if set(ours) - frozenset.union(*verdicts):
-        return WE_LEAVE
+        return WE_LEAVE, theirs
     if frozenset.intersection(*verdicts) - set(ours):
-        return THEY_LEAVE
-    return ""
+        return THEY_LEAVE, theirs
+    return "", theirs
+
+
+def _are_alike(ours, theirs, sizes):
+    """Whether as many pods of each size are left."""
+    return sorted(sizes[pod] for pod in ours) == sorted(sizes[pod] for pod in theirs)
 
 
 def _is_explained(why, cluster):
@@ -119,7 +126,7 @@ def _is_explained(why, cluster):
 def _keep(reference, seed, cluster, types, kind, arguments):
     def shows(smaller, fewer):
         try:
-            return difference(reference, smaller, fewer) == kind
+            return difference(reference, smaller, fewer)[0] == kind
         except (KeyError, TypeError, ValueError):
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 from tests.peer.choices import ARCH, CAPACITY_TYPE, LEVEL, RACK, TEAM, ZONE
 
@@ -14,10 +15,11 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NONE = " DoesNotExist"
 
 
-def explanation(cluster, types, theirs, kind, differs):
+def explanation(cluster, types, theirs, kind, compare, *, is_closed=False):
     """Return why both sides differ; empty when nothing that is known explains it.
 
-    `differs(cluster, types)` says whether they still do, on a changed cluster.
+    `compare(cluster, types)` returns what kind of difference a changed cluster shows, and the
+    plans of the reference for it. `is_closed`: no pool sells more than one domain.
     """
     if any(_is_beside(run, cluster) for run in theirs):
         return "their plan puts a pod where it must not go"
@@ -25,11 +27,13 @@ def explanation(cluster, types, theirs, kind, differs):
         return "pods that want to be on one node choose one with room"
     for name, change in _CHANGES:
         changed = copy.deepcopy(cluster)
-        if change(changed) and not differs(changed, types):
+        if change(changed) and not compare(changed, types)[0]:
             return name
-    if _has_topology(cluster) and not any(
-        differs(changed, types) for changed in _closed_pools(cluster, types)
-    ):
+    if not is_closed and _has_topology(cluster):
+        for changed in _closed_pools(cluster, types):
+            still, plans = compare(changed, types)
+            if still and not explanation(changed, types, plans, still, compare, is_closed=True):
+                return ""
         return "pods are counted on machines whose domain is open"
     return ""
 
@@ -40,7 +44,7 @@ def _is_beside(run, cluster):
     Two demands that exclude each other end there as "must not exist", and a label that pods only
     say what it is not counts as being there.
     """
-    pods = {_key(pod): pod["spec"] for pod in cluster["pods"] + cluster["boundPods"]}
+    pods = specs_of(cluster)
     pools = {pool["metadata"]["name"]: _made(pool) for pool in cluster["nodePools"]}
     labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in cluster["nodes"]}
     for claim in run["nodeClaims"] or ():
@@ -55,8 +59,19 @@ def _is_beside(run, cluster):
     )
 
 
-def _key(pod):
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+def specs_of(cluster):
+    """Return the specs of all pods by name."""
+    return {
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod["spec"]
+        for pod in (*cluster["pods"], *cluster["boundPods"])
+    }
+
+
+def size_of(spec):
+    """Return what of a pod decides about its place in the queue, as text."""
+    containers = [*spec.get("initContainers", ()), *spec["containers"]]
+    parts = [[c.get("resources", {}), c.get("restartPolicy")] for c in containers]
+    return json.dumps([parts, spec.get("resources"), spec.get("overhead")], sort_keys=True)
 
 
 def _made(pool):
@@ -92,14 +107,9 @@ def _without_node_limits(cluster):
     return bool([limit for limit in limits if limit.pop("nodes", None)])
 
 
-def _without_soft_taints(cluster):
-    changed = False
-    for pool in cluster["nodePools"]:
-        spec = pool["spec"]["template"]["spec"]
-        hard = [t for t in spec.get("taints", ()) if t["effect"] != "PreferNoSchedule"]
-        changed |= len(hard) != len(spec.get("taints", ()))
-        spec["taints"] = hard
-    return changed
+def _without_taints(cluster):
+    specs = [pool["spec"]["template"]["spec"] for pool in cluster["nodePools"]]
+    return bool([spec for spec in specs if spec.pop("taints", None)])
 
 
 def _closed_pools(cluster, types):
@@ -131,5 +141,5 @@ def _has_topology(cluster):
 
 _CHANGES = (
     ("`nodes` limits count within a pass", _without_node_limits),
-    ("domains are known behind taints that are given up later", _without_soft_taints),
+    ("domains are known whatever taints are before them", _without_taints),
 )
