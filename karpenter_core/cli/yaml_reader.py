@@ -33,6 +33,7 @@ _TAGS: Final[dict[type[object], set[str | None]]] = {
 }
 _MERGE: Final = "<<"
 _NOTHING: Final = object()
+_YAML: Final[Any] = yaml
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -48,7 +49,7 @@ def load_all(text: str) -> Iterator[Any]:
         yaml.YAMLError: it is no YAML.
     """
     builder = _Builder()
-    for event in cast("Iterator[Any]", yaml.parse(text, Loader=_LOADER)):  # pyright: ignore[reportUnknownMemberType]
+    for event in _YAML.parse(text, Loader=_LOADER):
         document = builder.take(event)
         if document is not _NOTHING:
             yield document
