@@ -19,7 +19,7 @@ from karpenter_core.scheduling.portfolio import FIRST_FIT, portfolio_steps
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.whatif_overlay import Overlay
     from karpenter_core.scheduling.whatif_walk import Work
 
-__all__ = ["Outlook", "best_outlook", "first_outlook", "run"]
+__all__ = ["Outlook", "first_outlook", "plan_outlooks", "run"]
 
 _Result = TypeVar("_Result")
 
@@ -132,10 +132,13 @@ def first_outlook(
     return Outlook(question, run(finish_steps(engine)))
 
 
-def best_outlook(base: Base, overlay: Overlay, works: Sequence[Work]) -> Outlook:
-    """Place pods as the best of the solver's plans does."""
+def plan_outlooks(base: Base, overlay: Overlay, works: Sequence[Work]) -> tuple[Outlook, ...]:
+    """Place pods as the best of the solver's plans does, and as the first-fit plan."""
     question = _ask(base, overlay, works, placed=(), nodes=True)
-    return Outlook(question, run(portfolio_steps(question.compiled)).best)
+    plans = run(portfolio_steps(question.compiled))
+    if plans.best is plans.first_fit:
+        return (Outlook(question, plans.best),)
+    return Outlook(question, plans.best), Outlook(question, plans.first_fit)
 
 
 def _ask(
@@ -147,7 +150,6 @@ def _ask(
     in_play = frozenset[int]().union(*(base.plans[n].owned for n, _ in (*works, *placed)))
     classes, ties = zip(*(_narrowed(base, work, in_play) for work in works), strict=True)
     host = {group.index: group for rungs in ties for rung in rungs for group in rung.host}
-    counts = {index: overlay.host_counts(index) for index in host}
     slots = np.empty(0, dtype=np.int64)
     free = np.empty((len(compiled.resources), 0), dtype=np.int64)
     if nodes:
@@ -155,14 +157,13 @@ def _ask(
             slot
             for index, group in host.items()
             if group.kind is Kind.AFFINITY
-            for slot in counts[index]
+            for slot in overlay.counted_slots(index)
         }
         slots, free = _columns(base, overlay, requests, near)
     chosen: list[int] = slots.tolist()
     signatures = base.takers.signature[slots]
     for slot, signature in overlay.signatures.items():
         signatures[slots == slot] = signature
-    columns = {slot: column for column, slot in enumerate(chosen)} if counts else {}
     return _Question(
         classes=tuple(numbers),
         slots=tuple(chosen),
@@ -182,7 +183,11 @@ def _ask(
                 known=_known(base, overlay),
                 zonal=_zonal(base, overlay),
                 perhaps=_perhaps(base, overlay),
-                host={index: _row(row, columns) for index, row in counts.items() if row},
+                host={
+                    index: np.array(overlay.host_counts(index, chosen), dtype=np.int64)
+                    for index in host
+                    if chosen
+                },
             ),
         ),
     )
@@ -203,15 +208,6 @@ def _narrowed(base: Base, work: Work, in_play: frozenset[int]) -> tuple[PodClass
             for one in ties
         )
     return replace(pod_class, members=list(pods), counted=counted), ties
-
-
-def _row(counts: Mapping[int, int], columns: Mapping[int, int]) -> Amounts:
-    """Return the counts of a host name group by column."""
-    row = np.zeros(len(columns), dtype=np.int64)
-    for slot, count in counts.items():
-        if slot in columns:
-            row[columns[slot]] = count
-    return row
 
 
 def _columns(

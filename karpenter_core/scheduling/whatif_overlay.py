@@ -13,7 +13,7 @@ from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.whatif_takers import TakersKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from karpenter_core.api.records import PodView, Resources
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
@@ -185,14 +185,21 @@ class Overlay:
                     found[domain] += cells[start + domain]
         return found
 
-    def host_counts(self, group: int) -> dict[int, int]:
-        """Return how many pods a host name group counts, by slot; removed nodes keep who stays."""
-        counts = dict(self.base.host.get(group, {}))
-        for slot, count in self.host.get(group, {}).items():
-            counts[slot] = counts.get(slot, 0) + count
-        for slot in self.removed.keys() & counts.keys():
-            counts[slot] = self.base.places[slot].staying.host.get(group, 0)
+    def host_counts(self, group: int, slots: Sequence[int]) -> list[int]:
+        """Return how many pods a host name group counts on nodes; where one is gone, who stays."""
+        row, more = self.base.host.get(group, {}), self.host.get(group, {})
+        counts = [row.get(slot, 0) for slot in slots]
+        if more or self.removed:
+            for position, slot in enumerate(slots):
+                if slot in self.removed:
+                    counts[position] = self.base.places[slot].staying.host.get(group, 0)
+                elif slot in more:
+                    counts[position] += more[slot]
         return counts
+
+    def counted_slots(self, group: int) -> set[int]:
+        """Return the slots on which a host name group may count any."""
+        return {*self.base.host.get(group, ()), *self.host.get(group, ())}
 
     def freed(self, pool: str, resources: Iterable[str]) -> Resources:
         """Return what the nodes that are gone leave of the limits of a pool."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.scheduling.problem import Packing
-from karpenter_core.scheduling.whatif_engine import best_outlook, first_outlook
+from karpenter_core.scheduling.whatif_engine import first_outlook, plan_outlooks
 from karpenter_core.scheduling.whatif_walk import Walk
 
 if TYPE_CHECKING:
@@ -153,6 +153,9 @@ class Question:
         refusal = self._refusal(walk)
         if refusal is not None:
             return self._verdict(refusal, walk.moves, None)
+        has_plans = self._base.compiled.options.packing is Packing.VALUE
+        if has_plans and self._most not in {0, 1}:
+            return self._planned(mark)
         found = first_outlook(
             self._base,
             overlay,
@@ -163,17 +166,21 @@ class Question:
         )
         if found is None:
             return self._verdict(Outcome.TOO_MANY, walk.moves, None)
-        outcome = self._judge(found)
-        if self._may_be_better(found, outcome):
-            overlay.undo(mark)
-            best = best_outlook(self._base, overlay, self._works)
-            if self._rank(best) < self._rank(found):
-                self._moves, self._kept = (), best
-                return self._verdict(self._judge(best), (), best)
-            walk = Walk(self._base, overlay)
-            walk.place(self._works)
+        if found.left and has_plans:
+            return self._planned(mark)
         self._kept = found
-        return self._verdict(outcome, walk.moves, found)
+        return self._verdict(self._judge(found), walk.moves, found)
+
+    def _planned(self, mark: int) -> Verdict:
+        """Make the plans of a pass, as the solver does when something is to be bought.
+
+        Not for a single claim: it may become any machine, so it costs what it must.
+        """
+        self._overlay.undo(mark)
+        outlooks = plan_outlooks(self._base, self._overlay, self._works)
+        found = min(outlooks, key=self._rank)
+        self._moves, self._kept = (), found
+        return self._verdict(self._judge(found), (), found)
 
     def _verdict(
         self,
@@ -195,10 +202,14 @@ class Question:
         left = walk.left
         if self._most == 0 and (left or walk.is_short):
             return Outcome.TOO_MANY
-        if not left or (self._most is None and self._below == inf):
+        if self._most is None and self._below == inf:
             return None
-        numbers = [number for number, _ in left]
-        counts = np.array([len(pods) for _, pods in left], dtype=np.int64)
+        short = [*((number, len(pods)) for number, pods in left)]
+        short += ((work[0], walk.shortage(work)) for work in walk.rest)
+        numbers = [number for number, count in short if count]
+        if not numbers:
+            return None
+        counts = np.array([count for _, count in short if count], dtype=np.int64)
         amounts = self._base.compiled.requests[:, numbers] @ counts
         if self._most == 1:
             price = self._bounds.of_one(amounts)
@@ -216,15 +227,6 @@ class Question:
         if self._most is not None and found.claims > self._most:
             return Outcome.TOO_MANY
         return Outcome.TOO_DEAR if found.cost_per_hour >= self._below else Outcome.CLAIMS
-
-    def _may_be_better(self, found: Outlook, outcome: Outcome) -> bool:
-        """Whether to make the other plans: they are, as in a pass, when something is bought.
-
-        Not to save on a single claim: it may become any machine, and so costs what it must.
-        """
-        if self._base.compiled.options.packing is not Packing.VALUE or not found.claims:
-            return False
-        return self._most is None or self._most > 1 or outcome is Outcome.LEFT
 
     def _rank(self, found: Outlook) -> tuple[bool, int, float]:
         """Sort answers: those within the limits, then fewest pods left, then cheapest."""

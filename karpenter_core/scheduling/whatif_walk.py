@@ -31,6 +31,9 @@ Work = tuple[int, "tuple[PodView, ...]"]
 
 _ANYWHERE: Final = (-1, -1)
 
+_FEW: Final = 32
+"""Nodes that are looked at to tell that pods find no place."""
+
 _Caps = tuple[list[int], "list[int]", bool, bool]
 """Pods that each domain takes now; the counts to level, if some group's grow and spread; whether
 any group's grow; whether affinity has no target yet (as `counts.DomainCaps`)."""
@@ -126,6 +129,22 @@ class Walk:
     def _is_within(self, slot: int, within: Sequence[tuple[int, frozenset[int]]]) -> bool:
         signatures, signature = self._base.compiled.signatures, self._base.places[slot].signature
         return all(signatures.domain(axis, signature) in domains for axis, domains in within)
+
+    def shortage(self, work: Work) -> int:
+        """Return how many pods that were not tried surely find no place on any node."""
+        number, pods = work
+        plan, overlay = self._base.plans[number], self._overlay
+        if not plan.is_plain or plan.has_wishes:
+            return 0
+        left = len(pods)
+        for looked_at, slot in enumerate(self._base.takers.of((number, *_ANYWHERE))):
+            if looked_at > _FEW:
+                return 0
+            if slot not in overlay.removed:
+                left -= self._room(plan, slot, overlay.room(slot), left)
+                if not left:
+                    return 0
+        return left
 
     def skip_full(self) -> None:
         """Note, for the next walk, where the lists that were looked at begin to have room.
