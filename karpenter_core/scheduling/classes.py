@@ -359,4 +359,5 @@ def _unsupported(shape: PodShape) -> PoolRejection | None:
         constraint=Constraint.RESOURCE,
         detail="pod has Dynamic Resource Allocation requirements that are not yet supported "
         f"(resource claim {', '.join(shape.resource_claims)})",
+        remedy="take the resource claims out of the pod",
     )

@@ -54,6 +54,7 @@ def cluster(tmp_path):
                 pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"}),
                 pod("daemon", metadata={"ownerReferences": [DAEMON_SET]}),
                 pod("web-5d8f-a", cpu="100"),
+                pod("device", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
                 pod("web-5d8f-b", cpu="100"),
             ],
         },
@@ -139,6 +140,14 @@ def test_a_pod_whose_volume_is_missing_is_kept_out_by_that(answer):
     assert found["state"] == "unschedulable"
     assert {pool["constraint"] for pool in found["pools"].values()} == {"volume"}
     assert 'persistentvolumeclaim "shop/data" not found' in found["message"]
+
+
+def test_a_pod_with_resource_claims_is_told_that_they_keep_it(answer):
+    """Asking for less would not help it."""
+    found = answer("shop/device")
+
+    assert found["state"] == "unschedulable"
+    assert found["pools"]["general"]["remedy"] == "take the resource claims out of the pod"
 
 
 def test_the_table_shows_verdict_closest_type_and_remedy(explain):
