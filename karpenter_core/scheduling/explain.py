@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.scheduling.explain_last import last_obstacle
+from karpenter_core.scheduling.explain_last import last_obstacle, taken_reservations
 from karpenter_core.scheduling.explain_machines import (
     narrow_by_limits,
     narrow_by_min_values,
@@ -25,7 +25,7 @@ from karpenter_core.scheduling.explain_machines import (
 )
 from karpenter_core.scheduling.explain_options import Machines, Option, Question
 from karpenter_core.scheduling.explain_pods import narrow_by_pods
-from karpenter_core.scheduling.problem import Constraint, PoolRejection, Unschedulable
+from karpenter_core.scheduling.problem import PoolRejection, Unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -64,31 +64,22 @@ class Explainer:
             return Unschedulable(
                 message=blocked.detail if blocked else "no dynamic nodepools found"
             )
-        rung = self._last_rung(index)
         pools: dict[str, PoolRejection] = {}
         for machines in self._pools:
-            pools[machines.pool.name] = self._answer(machines, index, rung)
+            pools[machines.pool.name] = self._answer(machines, index)
             yield 1
         return Unschedulable(message=_message(pools), pools=pools)
 
-    def _last_rung(self, index: int) -> int:
-        """Return the last rung that was tried; pods that wait for reservations give up no more."""
-        pod_class = self._engine.compiled.classes[index]
-        deferral = self._engine.deferred.get(index)
-        if deferral is not None:
-            machines = self._pools[deferral.pool]
-            for rung in range(len(pod_class.rungs)):
-                if self._answer(machines, index, rung).constraint is Constraint.RESERVATION:
-                    return rung
-        return pod_class.last_rung
-
-    def _answer(self, machines: Machines, index: int, rung: int) -> PoolRejection:
+    def _answer(self, machines: Machines, index: int) -> PoolRejection:
         pod_class, pool = self._engine.compiled.classes[index], machines.pool
         if pod_class.blocked is not None and not pod_class.rungs:
             return pod_class.blocked
         if not pool.bits:
             return unusable(pool)
-        question = Question(self._engine, machines, index, rung)
+        deferral = self._engine.deferred.get(index)
+        if deferral is not None and deferral.pool == machines.number:
+            return taken_reservations(deferral.taken)
+        question = Question(self._engine, machines, index)
         rejection = untolerated_taint(question) or unmet_requirements(question)
         if rejection is not None:
             return rejection

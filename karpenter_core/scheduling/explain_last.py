@@ -18,24 +18,21 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.explain_options import Option, Question
     from karpenter_core.scheduling.reservations import Reservation
 
-__all__ = ["last_obstacle"]
+__all__ = ["last_obstacle", "taken_reservations"]
 
 
 def last_obstacle(question: Question, options: tuple[Option, ...]) -> PoolRejection:
     """Say what keeps a pod from machines that are large enough and on sale."""
     claims, taken = _claims(question, options)
     if not claims:
-        return _taken(taken)
-    deferral = question.engine.deferred.get(question.index)
-    if deferral is not None and deferral.pool == question.machines.number:
-        return _taken(deferral.taken)
+        return taken_reservations(taken)
     rejection = None
     if question.compiled.options.min_values is MinValuesPolicy.STRICT:
         rejection = _few_values(question, options, claims)
+    deferral = question.engine.deferred.get(question.index)
     if rejection is None and deferral is not None:
-        other = question.compiled.pools[deferral.pool]
-        if other.weight >= question.pool.weight:
-            return _taken(deferral.taken, pool=other.name)
+        pool = question.compiled.pools[deferral.pool]
+        return taken_reservations(deferral.taken, pool=pool.name)
     return rejection or _short_list(question, claims) or _not_tried_again(question)
 
 
@@ -61,8 +58,11 @@ def _claims(
     return tuple(claims), taken
 
 
-def _taken(reservations: Iterable[Reservation], *, pool: str = "") -> PoolRejection:
-    """Say which reserved machines would do; the next pass knows whether any is left."""
+def taken_reservations(reservations: Iterable[Reservation], *, pool: str = "") -> PoolRejection:
+    """Say which reserved machines would do; the next pass knows whether any is left.
+
+    While pods wait for them they give up nothing and are asked of no other `pool`.
+    """
     names = "; ".join(
         ", ".join(f"{key}={value}" for key, value in reservation) for reservation in reservations
     )

@@ -67,9 +67,9 @@ class Machines:
 
 @final
 class Question:
-    """One class at one rung, and one pool that does not take it."""
+    """One class, as it is when it has given up all it can, and one pool that does not take it."""
 
-    def __init__(self, engine: Engine, machines: Machines, index: int, rung: int) -> None:
+    def __init__(self, engine: Engine, machines: Machines, index: int) -> None:
         compiled = engine.compiled
         self.engine: Final = engine
         self.compiled: Final = compiled
@@ -77,6 +77,7 @@ class Question:
         self.pool: Final = machines.pool
         self.index: Final = index
         self.pod_class: Final[PodClass] = compiled.classes[index]
+        rung = self.pod_class.last_rung
         self.rung: Final[Rung] = self.pod_class.rungs[rung]
         self.ties: Final[Ties] = compiled.ties[index][rung]
         self.request: Final[Amounts] = compiled.requests[:, index]

@@ -358,6 +358,26 @@ def test_lighter_pools_wait_for_the_reservations_of_heavier_ones(options):
     assert left.pools["bought"].detail == f'all reserved machines of nodepool "paid" {taken}'
 
 
+def test_a_wish_that_is_kept_while_waiting_for_reservations_is_no_reason():
+    """The heavier pool would do, were it not for what the pod only wishes for."""
+    wish = preferred_node_term(1, (ZONE, "In", "zone-a"))
+    plan = solve(
+        problem(
+            [make_pod(f"web-{n}", cpu="3", preferred=[wish]) for n in range(2)],
+            pools=[node_pool("paid"), node_pool("bought", weight=10)],
+            catalogues={
+                "paid": catalogue(reserved_type("reserved", 1)),
+                "bought": catalogue(instance_type("large", cpu="16", zones=("zone-b",))),
+            },
+            well_known=[RESERVATION],
+        )
+    )
+    (left,) = plan.unschedulable.values()
+
+    assert {r.constraint for r in left.pools.values()} == {Constraint.RESERVATION}
+    assert 'of nodepool "paid"' in left.pools["bought"].detail
+
+
 def test_reservations_that_are_used_up_are_no_reason_to_wait():
     """Nothing is going to be free in the next pass."""
     sold = [replace(offering("zone-a", RESERVED), reservation_capacity=0), offering("zone-b")]

@@ -18,7 +18,7 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import offering
 from karpenter_core.testing.problem_choices import TEAM, ZONES
-from karpenter_core.testing.problems import ALL_FEATURES, Feature
+from karpenter_core.testing.problems import ALL_FEATURES, Feature, seeded_problem
 from karpenter_core.testing.strategies import problems
 from tests.scheduling.plan_checks import FIRST_FIT
 from tests.verifier.first_failing import ORDER, Trial
@@ -89,6 +89,18 @@ def test_every_pool_has_a_reason_and_nobody_is_put_off_without_one(asked, option
             assert reason.constraint in Constraint
             assert reason.detail
             assert "tried again" not in reason.detail
+
+
+@pytest.mark.parametrize("seed", range(608, 616))
+def test_a_limit_on_nodes_that_is_named_is_reached(seed):
+    """By machines that are there or planned, not by what nobody needs after all."""
+    asked = seeded_problem(seed, LIFTED)
+    plan = solve(asked)
+    for _, pool, reason in _reasons(asked, plan):
+        if "(nodes: " in reason.detail:
+            used = asked.pool_usage[pool.name].get("nodes", 0)
+            used += sum(claim.pool == pool.name for claim in plan.claims)
+            assert used >= int(pool.spec.limits["nodes"].raw)
 
 
 # -- which reasons are looked at ---------------------------------------------------------------------
