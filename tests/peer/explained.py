@@ -10,6 +10,7 @@ from tests.peer.choices import ARCH, CAPACITY_TYPE, LEVEL, RACK, TEAM, ZONE
 WE_LEAVE = "we leave a pod"
 THEY_LEAVE = "the reference leaves a pod"
 CUSTOM = (LEVEL, RACK, TEAM, "example.com/unheard")
+POOL_TAINTS = ("dedicated", "example.com/size", "soft")
 ALIASES = {"failure-domain.beta.kubernetes.io/zone": ZONE}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NONE = " DoesNotExist"
@@ -25,14 +26,17 @@ def explanation(cluster, types, theirs, kind, compare, *, is_closed=False):
         return "their plan puts a pod where it must not go"
     if kind == THEY_LEAVE and all(_leaves_companions(run) for run in theirs):
         return "pods that want to be on one node choose one with room"
+    changed = copy.deepcopy(cluster)
+    names = []
     for name, change in _CHANGES:
-        changed = copy.deepcopy(cluster)
-        if change(changed) and not compare(changed, types)[0]:
-            return name
+        if change(changed):
+            names.append(name)
+            if not compare(changed, types)[0]:
+                return " and ".join(names)
     if not is_closed and _has_topology(cluster):
-        for changed in _closed_pools(cluster, types):
-            still, plans = compare(changed, types)
-            if still and not explanation(changed, types, plans, still, compare, is_closed=True):
+        for closed in _closed_pools(changed, types):
+            still, plans = compare(closed, types)
+            if still and not explanation(closed, types, plans, still, compare, is_closed=True):
                 return ""
         return "pods are counted on machines whose domain is open"
     return ""
@@ -108,8 +112,13 @@ def _without_node_limits(cluster):
 
 
 def _without_taints(cluster):
+    """Take the taints of pools away, also from their machines."""
     specs = [pool["spec"]["template"]["spec"] for pool in cluster["nodePools"]]
-    return bool([spec for spec in specs if spec.pop("taints", None)])
+    found = [spec for spec in specs if spec.pop("taints", None)]
+    for spec in (machine["spec"] for machine in (*cluster["nodes"], *cluster["nodeClaims"])):
+        if "taints" in spec:
+            spec["taints"] = [t for t in spec["taints"] if t["key"] not in POOL_TAINTS]
+    return bool(found)
 
 
 def _closed_pools(cluster, types):
@@ -122,6 +131,8 @@ def _closed_pools(cluster, types):
     }
     for zone, capacity_type, arch in sorted(sold):
         changed = copy.deepcopy(cluster)
+        # They do not know the domains of machines on their way that no pool sells any more.
+        changed["nodeClaims"] = [c for c in changed["nodeClaims"] if "nodeName" in c["status"]]
         for pool in changed["nodePools"]:
             pool["spec"]["template"]["spec"]["requirements"] += [
                 {"key": ZONE, "operator": "In", "values": [zone]},
