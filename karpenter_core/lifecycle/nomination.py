@@ -7,6 +7,7 @@ keeps that node's room from other pods of the same or of lower priority.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import HOSTNAME
@@ -29,12 +30,9 @@ _HARD: Final = "DoNotSchedule"
 
 def pods_compete(snapshot: Snapshot) -> bool:
     """Tell whether the pods that wait differ: equal ones may take each other's places."""
-    shapes = {id(pod.shape) for pod in snapshot.nominated_pods.values()}
-    for pod in snapshot.pending_pods.values():
-        shapes.add(id(pod.shape))
-        if len(shapes) > 1:
-            return True
-    return len(shapes) > 1
+    waiting = chain(snapshot.pending_pods.values(), snapshot.nominated_pods.values())
+    first = next(waiting, None)
+    return first is not None and any(pod.shape is not first.shape for pod in waiting)
 
 
 def looks_around(pod: PodView) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
@@ -64,7 +65,7 @@ class NodeIndex:
 
     __slots__ = (
         "_by_claim", "_by_node", "_claims_by_id", "_joined", "_key_of_claim", "_key_of_node",
-        "_machines", "_managed_kinds", "_nodes_by_id", "_position", "_sorted", "_stale",
+        "_machines", "_managed_kinds", "_nodes_by_id", "_order", "_ordered", "_sorted", "_stale",
     )  # fmt: skip
 
     def __init__(self, managed_kinds: frozenset[tuple[str, str]]) -> None:
@@ -78,8 +79,9 @@ class NodeIndex:
         self._by_claim: Table[str, StateNode] = Table()
         self._nodes_by_id: Table[str, tuple[str, ...]] = Table()
         self._claims_by_id: Table[str, tuple[str, ...]] = Table()
+        self._order: list[tuple[str, str, str]] = []
+        self._ordered: list[StateNode] = []
         self._sorted: tuple[StateNode, ...] = ()
-        self._position: dict[str, int] = {}
 
     def put_node(self, new: NodeView | None, old: NodeView | None) -> tuple[str, ...]:
         """Replace what is known of a node; return the claims whose machine changed."""
@@ -149,17 +151,23 @@ class NodeIndex:
         )
 
     def _sort(self, before: Mapping[str, StateNode | None]) -> None:
-        """Bring the sorted list up to date; only a new or changed name makes it be sorted."""
-        if all(_same_place(old, self._joined.get(key)) for key, old in before.items()):
-            machines = list(self._sorted)
-            for key, old in before.items():
-                if old is not None:
-                    machines[self._position[key]] = self._joined[key]
-            self._sorted = tuple(machines)
-            return
-        ordered = sorted(self._joined.items(), key=lambda item: _name_order(item[1]))
-        self._position = {key: index for index, (key, _) in enumerate(ordered)}
-        self._sorted = tuple(machine for _, machine in ordered)
+        """Bring the sorted list up to date: of a thousand machines mostly one has changed."""
+        for key, old in before.items():
+            new = self._joined.get(key)
+            old_place = None if old is None else _place(key, old)
+            new_place = None if new is None else _place(key, new)
+            if old_place is not None:
+                index = bisect_left(self._order, old_place)
+                if new is not None and new_place == old_place:
+                    self._ordered[index] = new
+                    continue
+                del self._order[index], self._ordered[index]
+            if new is not None and new_place is not None:
+                index = bisect_left(self._order, new_place)
+                self._order.insert(index, new_place)
+                self._ordered.insert(index, new)
+        if before:
+            self._sorted = tuple(self._ordered)
 
     def _join(
         self, key: str, pods_by_node: Mapping[str, tuple[PodView, ...]], ledger: LedgerView
@@ -195,14 +203,8 @@ class NodeIndex:
         return (ref.group, ref.kind) in self._managed_kinds
 
 
-def _name_order(machine: StateNode) -> tuple[str, str]:
-    return machine.name, machine.provider_id
-
-
-def _same_place(old: StateNode | None, new: StateNode | None) -> bool:
-    if old is None or new is None:
-        return old is new
-    return _name_order(old) == _name_order(new)
+def _place(key: str, machine: StateNode) -> tuple[str, str, str]:
+    return machine.name, machine.provider_id, key
 
 
 def _list(table: Table[str, tuple[str, ...]], provider_id: str, name: str) -> None:

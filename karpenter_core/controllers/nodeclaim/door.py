@@ -53,6 +53,8 @@ LOOK_SECONDS: Final = 0.1
 RENEWAL_SECONDS: Final = 10.0
 """How long pods of an open node are told again: the scheduler's longest back-off."""
 ROUNDS: Final = 2
+RENEWAL_SECONDS_A_POD: Final = 0.0002
+"""How seldom a large group is looked at: a twentieth of the loop's time is enough."""
 TELLINGS: Final = 8
 """How often one pod is told in all."""
 BUDGET_PER_SECOND: Final = 50.0
@@ -72,7 +74,7 @@ class _Guest:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Group:
     """Nodes that were let in together, and the pods they were planned for."""
 
@@ -80,6 +82,7 @@ class _Group:
     claims: Mapping[str, str]
     """By node."""
     meant: tuple[tuple[PodView, str], ...]
+    renewed: float = 0.0
 
     def waits(self, snapshot: Snapshot) -> bool:
         """Tell whether some of the pods have no node yet."""
@@ -131,13 +134,17 @@ class Door:
             self._tellings.clear()
 
     def _is_group_complete(self) -> bool:
-        """Tell whether every node of the same plans is here, or has been waited for long enough."""
+        """Tell whether every node of the same plans is here, or has been waited for long enough.
+
+        Nobody waits for pods that do not care where others are, and nobody when there are more
+        pods than can be told.
+        """
         now = self._clock.monotonic()
         came = [guest.came for guest in self._outside.values()]
         if now >= min(max(came) + IDLE_SECONDS, min(came) + MAXIMUM_SECONDS):
             return True
         snapshot = self._feed.snapshot()
-        if not any(
+        if len(snapshot.pending_pods) > BUDGET_AT_ONCE or not any(
             looks_around(pod)
             for guest in self._outside.values()
             for pod in meant_pods(snapshot, claim=guest.claim.name, node=guest.node)
@@ -187,7 +194,9 @@ class Door:
             if now < group.opened + RENEWAL_SECONDS and group.waits(snapshot)
         ]
         for group in self._groups:
-            await self._nominate(group)
+            if now >= group.renewed + len(group.meant) * RENEWAL_SECONDS_A_POD:
+                group.renewed = now
+                await self._nominate(group)
         self._renewed = snapshot.version
 
     async def _nominate(self, group: _Group) -> int:
