@@ -137,7 +137,7 @@ class Replay:
         A node takes part when the constraint's policies let it, and when it has the key, whether it
         has those of the pod's other constraints or not. A claim takes part when all of its machines
         would, and a machine that was ordered before when it is known which domain it will be in;
-        but by those alone no domain is known.
+        but by those no domain is known before it counts a pod.
         """
         counts, known = {}, set()
         for place in {*self.places, host}:
@@ -151,7 +151,7 @@ class Replay:
             domains = place.domains(spread.topology_key)
             if place.planned or len(domains) == 1:
                 counts |= {domain: counts.get(domain, 0) + count for domain in domains}
-                known |= set() if place.ordered else domains
+                known |= domains if count or not (place.ordered or place.planned) else set()
         return counts, known
 
     def _spread_selects(self, spread, owner, shape):
