@@ -104,9 +104,10 @@ class WhatIf:
             below_price=below_price,
             most_claims=most_claims,
         )
-        verdict = question.answer()
-        compiled.overlay.undo(mark)
-        return verdict
+        try:
+            return question.answer()
+        finally:
+            compiled.overlay.undo(mark)
 
     def push(self, removed: Iterable[str]) -> Verdict:
         """Take nodes away for the questions that follow, if their pods find places on others.
@@ -268,7 +269,9 @@ class WhatIf:
                     members.setdefault(number, []).append(pod)
             works = [(number, tuple(pods)) for number, pods in members.items()]
             compiled.base.bar(())  # pending pods may go anywhere
-            question = Question(compiled.overlay, compiled.bounds, (), works=works)
+            question = Question(
+                compiled.overlay, compiled.bounds, (), works=works, first_fit_only=True
+            )
             question.answer()
             question.keep(self._cluster.volumes)
             compiled.base.bar(self._barred)

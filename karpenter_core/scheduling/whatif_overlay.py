@@ -79,8 +79,11 @@ class Overlay:
         base, cells = self.base, self.cells
         place = base.places[slot]
         self._set(self.removed, slot, value=True)
+        journal = self._journal
         for cell, count in place.moving.cells.items():
-            self._set(cells, cell, cells.get(cell, 0) - count)
+            before = cells.get(cell)
+            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
+            cells[cell] = -count if before is None else before - count
         for cell, count in place.moving.perhaps.items():
             self._set(self.perhaps, cell, self.perhaps.get(cell, 0) - count)
         for number, pods in self.guests.get(slot, ()):

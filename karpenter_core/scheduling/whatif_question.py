@@ -101,7 +101,8 @@ class Verdict:
 class Question:
     """Asks what comes of taking `slots` away; `answer` leaves the overlay changed.
 
-    `works` are pods that look for places beside those of the nodes.
+    `works` are pods that look for places beside those of the nodes. `first_fit_only`: make no
+    other plan, whatever is to be bought.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Question:
         below_price: float = inf,
         most_claims: int | None = None,
         works: Iterable[Work] = (),
+        first_fit_only: bool = False,
     ) -> None:
         self._overlay: Final = overlay
         self._base: Final = overlay.base
@@ -121,6 +123,8 @@ class Question:
         self._below: Final = below_price
         self._most: Final = most_claims
         self._works: Final = self._collect(works)
+        packing = overlay.base.compiled.options.packing
+        self._has_plans: Final = packing is Packing.VALUE and not first_fit_only
         self._moves: Sequence[tuple[int, int, tuple[PodView, ...]]] = ()
         self._walk: Walk | None = None
         self._kept: Outlook | None = None
@@ -153,8 +157,7 @@ class Question:
         refusal = self._refusal(walk)
         if refusal is not None:
             return self._verdict(refusal, walk.moves, None)
-        has_plans = self._base.compiled.options.packing is Packing.VALUE
-        if has_plans and self._most not in {0, 1}:
+        if self._has_plans and self._most not in {0, 1}:
             return self._planned(mark)
         found = first_outlook(
             self._base,
@@ -166,7 +169,7 @@ class Question:
         )
         if found is None:
             return self._verdict(Outcome.TOO_MANY, walk.moves, None)
-        if found.left and has_plans:
+        if found.left and self._has_plans:
             return self._planned(mark)
         self._kept = found
         return self._verdict(self._judge(found), walk.moves, found)
