@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+
+import pytest
 
 from karpenter_core.controllers.provisioning.planner import InlinePlanner, ThreadPlanner
 from karpenter_core.operator.clock import SystemClock
@@ -61,3 +64,16 @@ async def test_a_closed_planner_gives_a_partial_plan():
 
     assert plan.partial
     assert plan.claims == ()
+
+
+async def test_what_a_pass_needs_is_computed_where_passes_are():
+    """The loop turns meanwhile; a failure is the caller's to hear."""
+    threaded = ThreadPlanner(SystemClock())
+    loop_thread = threading.get_ident()
+    try:
+        assert await threaded.prepare(threading.get_ident) != loop_thread
+        with pytest.raises(ZeroDivisionError):
+            await threaded.prepare(lambda: 1 // 0)
+    finally:
+        threaded.close()
+    assert await InlinePlanner().prepare(threading.get_ident) == loop_thread

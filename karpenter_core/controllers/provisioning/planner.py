@@ -13,14 +13,19 @@ import asyncio
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Protocol, final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
     from karpenter_core.clock import Clock
     from karpenter_core.scheduling.catalogue import CatalogueCache
     from karpenter_core.scheduling.problem import Problem, SchedulingPlan, SolveOptions
 
 __all__ = ["InlinePlanner", "Planner", "ThreadPlanner"]
+
+T = TypeVar("T")
 
 PASS_LIMIT_SECONDS: Final = 60.0  # upstream default; what a pass has placed by then is its plan
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
@@ -31,6 +36,10 @@ class Planner(Protocol):
 
     async def warm(self) -> None:
         """Load what a pass needs, so that the first one does not wait for it."""
+        ...
+
+    async def prepare(self, make: Callable[[], T]) -> T:
+        """Compute something else that a pass needs, where passes are computed."""
         ...
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
@@ -52,6 +61,10 @@ class InlinePlanner:
     async def warm(self) -> None:
         """Load the solver."""
         _load()
+
+    async def prepare(self, make: Callable[[], T]) -> T:
+        """Compute it here and now."""
+        return make()
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
@@ -85,7 +98,11 @@ class ThreadPlanner:
 
     async def warm(self) -> None:
         """Load the solver in the thread that will run it."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, _load)
+        await self.prepare(_load)
+
+    async def prepare(self, make: Callable[[], T]) -> T:
+        """Compute it in the thread: the question for a large cluster takes half a second."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _in_turns, make)
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
@@ -111,10 +128,8 @@ class ThreadPlanner:
         from karpenter_core.scheduling.solve import solve_steps
 
         halt = Halt()
-        before = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         started = self._clock.monotonic()
-        try:
+        with _giving_way():
             steps = solve_steps(problem, options, cache=self._cache(), halt=halt)
             while True:
                 try:
@@ -125,12 +140,26 @@ class ThreadPlanner:
                 if cancelled.is_set() or self._closed.is_set():
                     steps.close()
                     return SchedulingPlan(partial=True)
-        finally:
-            sys.setswitchinterval(before)
 
     def _cache(self) -> CatalogueCache:
         self._columns = self._columns or _new_cache()
         return self._columns
+
+
+@contextmanager
+def _giving_way() -> Generator[None]:
+    """Let the interpreter change threads often meanwhile."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _in_turns(make: Callable[[], T]) -> T:
+    with _giving_way():
+        return make()
 
 
 def _load() -> None:

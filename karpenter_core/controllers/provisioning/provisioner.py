@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -141,14 +142,17 @@ class Provisioner:
         )
         self._feed.tick()
         snapshot = self._feed.snapshot()
-        asked = scheduling_problem(
-            snapshot,
-            now=self._runtime.clock.now(),
-            well_known=self._options.well_known,
-            aliases=self._options.aliases,
-            default_spread=self._options.default_spread,
-            unsupported_volumes=self._options.unsupported_volumes,
-            nomination_window=self._options.nomination_window,
+        asked = await self._planner.prepare(
+            partial(
+                scheduling_problem,
+                snapshot,
+                now=self._runtime.clock.now(),
+                well_known=self._options.well_known,
+                aliases=self._options.aliases,
+                default_spread=self._options.default_spread,
+                unsupported_volumes=self._options.unsupported_volumes,
+                nomination_window=self._options.nomination_window,
+            )
         )
         self._recorder.ignore(asked.ignored, snapshot)
         is_settled = not asked.waiting  # places run out with time, which changes no object
