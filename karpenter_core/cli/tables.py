@@ -66,24 +66,32 @@ def print_explanation(document: Mapping[str, Any]) -> None:
         return
     placement: dict[str, Any] | None = document["placement"]
     chosen = "" if placement is None else placement["nodePool"]
-    made = _table("NodePool", "verdict")
-    for name, pool in pools.items():
-        made.add_row(_plain(name), _plain(_verdict(pool, is_chosen=name == chosen)))
-    for name, why in unusable.items():
-        made.add_row(_plain(name), _plain(f"not used: {why}"))
-    console.print()
-    console.print(made)
+    verdicts = {name: _verdict(pool, is_chosen=name == chosen) for name, pool in pools.items()}
+    verdicts.update({name: (f"not used: {why}",) for name, why in unusable.items()})
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, verdict in verdicts.items():
+        groups.setdefault(verdict, []).append(name)
+    for verdict, names in groups.items():
+        console.print()
+        _print_block(console, ", ".join(names), verdict)
 
 
-def _verdict(pool: Mapping[str, Any], *, is_chosen: bool) -> str:
+def _verdict(pool: Mapping[str, Any], *, is_chosen: bool) -> tuple[str, ...]:
     """Write what a pool says of a pod: what it would launch, or what to change."""
     if pool["fits"]:
         verdict = "takes it" if is_chosen else "could take it as the only NodePool"
-        return f"{verdict}: {_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
+        offer = f"{_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
+        return (f"{verdict}: {offer}",)
     lines = [f"{pool['constraint']}: {pool['detail']}"]
     if pool["closest"]:
         lines.append(f"closest: {pool['closest']}")
-    return "\n".join([*lines, f"would help: {pool['remedy']}"])
+    return (*lines, f"would help: {pool['remedy']}")
+
+
+def _print_block(console: Console, title: str, lines: Sequence[str]) -> None:
+    console.print(_plain(title))
+    for line in lines:
+        console.print(Padding(_plain(line), (0, 0, 0, 2), expand=False))
 
 
 def _offering(cheapest: Mapping[str, Any]) -> str:
@@ -212,9 +220,7 @@ def _print_pending(console: Console, pending: dict[str, Any]) -> None:
     for pod, why in pending.items():
         groups.setdefault(tuple(_reasons(why)), []).append(pod)
     for lines, pods in list(groups.items())[:_SHOWN_REASONS]:
-        console.print(_plain(_some(pods, _SHOWN_PODS)))
-        for line in lines:
-            console.print(Padding(_plain(line), (0, 0, 0, 2), expand=False))
+        _print_block(console, _some(pods, _SHOWN_PODS), lines)
         console.print()
     rest = list(groups.values())[_SHOWN_REASONS:]
     if rest:

@@ -150,15 +150,27 @@ def test_a_pod_with_resource_claims_is_told_that_they_keep_it(answer):
     assert found["pools"]["general"]["remedy"] == "take the resource claims out of the pod"
 
 
-def test_the_table_shows_verdict_closest_type_and_remedy(explain):
-    """For people, one block for each pool."""
-    shown = explain("shop/huge").out
+def test_people_are_shown_verdict_closest_type_and_remedy(explain, monkeypatch):
+    """One block for all pools of which the same is to be said."""
+    monkeypatch.setenv("COLUMNS", "120")
+    head, *blocks = explain("shop/huge").out.split("\n\n")
 
-    assert "shop/huge: stays pending" in shown
-    assert 'did not tolerate taint "dedicated:NoSchedule"' in shown
-    assert "closest: large" in shown
-    assert "would help: " in shown
-    assert "not used: it is static" in shown
+    assert head == "shop/huge: stays pending"
+    assert [block.splitlines()[0] for block in blocks] == ["limited, general", "tainted", "static"]
+    assert blocks[0].splitlines()[2] == "  closest: large"
+    assert blocks[1].splitlines()[1:] == [
+        '  taint: did not tolerate taint "dedicated:NoSchedule"',
+        '  would help: add a toleration for "dedicated:NoSchedule"',
+    ]
+    assert blocks[2].splitlines()[1].startswith("  not used: it is static")
+
+
+def test_people_are_shown_which_pool_takes_a_pod(explain):
+    """And what the others would cost, or why they are none."""
+    shown = explain("shop/new").out
+
+    assert "general\n  takes it: medium z1 on-demand at 0.1800 per hour" in shown
+    assert "limited\n  limit: " in shown
 
 
 @pytest.mark.parametrize(
