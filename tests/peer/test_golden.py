@@ -1,0 +1,52 @@
+"""Pods stay pending exactly when Karpenter's own scheduler leaves them, and are told why.
+
+The clusters and its answers are those of `golden.py`; `compare.py` asks it anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from karpenter_core.scheduling.problem import Constraint
+from tests.peer.ours import plan
+
+FILE = Path(__file__).parent / "data" / "clusters.jsonl"
+CASES = [json.loads(line) for line in FILE.read_text().splitlines()]
+PARTS = 8
+
+
+@pytest.fixture(scope="module", params=range(PARTS))
+def answers(request):
+    """Some of the clusters, with our plans in both packings."""
+    return [
+        (
+            case,
+            plan(case["cluster"], case["types"], "first-fit"),
+            plan(case["cluster"], case["types"]),
+        )
+        for case in CASES[request.param :: PARTS]
+    ]
+
+
+def test_first_fit_leaves_the_pods_that_the_reference_leaves(answers):
+    for case, first_fit, _ in answers:
+        assert sorted(first_fit["unschedulable"]) == case["unschedulable"]
+
+
+def test_the_default_packing_leaves_no_other_pods(answers):
+    for case, _, value in answers:
+        assert set(value["unschedulable"]) <= set(case["unschedulable"])
+
+
+def test_every_pod_that_stays_pending_is_told_a_constraint_for_each_pool(answers):
+    known = {constraint.value for constraint in Constraint}
+    for case, first_fit, value in answers:
+        pools = {pool["metadata"]["name"] for pool in case["cluster"]["nodePools"]}
+        for why in (*first_fit["unschedulable"].values(), *value["unschedulable"].values()):
+            assert why["message"]
+            assert set(why["pools"]) == pools
+            assert all(pool["constraint"] in known for pool in why["pools"].values())
+            assert all(pool["detail"] for pool in why["pools"].values())
