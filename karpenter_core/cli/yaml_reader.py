@@ -22,6 +22,8 @@ __all__ = ["UnfitError", "load_all"]
 _Collection: TypeAlias = "dict[str, Any] | list[Any] | None"
 
 _DEEPEST: Final = 200
+_MOST_REPEATED: Final = 10_000_000
+"""Values that aliases may stand for in one document: a few lines can stand for billions."""
 _STRING: Final = "tag:yaml.org,2002:str"
 _TAGS: Final[dict[type[object], set[str | None]]] = {
     kind: {None, "!", *(f"tag:yaml.org,2002:{name}" for name in names)}
@@ -61,9 +63,12 @@ class _Builder:
 
     def __init__(self) -> None:
         self._scalars: Final = _Scalars()
-        self._anchors = dict[str, Any]()
-        self._open = list[tuple[_Collection, Any, Any]]()
-        """Each collection, the start of it, and the key that waits for its value."""
+        self._anchors = dict[str, tuple[Any, int]]()
+        """Values by anchor, and how many values are in each."""
+        self._open = list[tuple[_Collection, Any, Any, int]]()
+        """Each collection, the start of it, the key that waits for its value, and the count then."""
+        self._count = 0
+        self._repeated = 0
         self._here: _Collection = None
         self._key: Any = _NOTHING
 
@@ -71,7 +76,7 @@ class _Builder:
         """Take one event; returns a document when it is whole."""
         kind = cast("type[object]", type(event))
         if kind is yaml.ScalarEvent:
-            value = self._scalars.value(event)
+            value, size = self._scalars.value(event), 1
             if self._key is _NOTHING and isinstance(self._here, dict):
                 self._key = self._new_key(event, value, self._here)
                 return _NOTHING
@@ -79,32 +84,40 @@ class _Builder:
             self._start(event, {} if kind is yaml.MappingStartEvent else [])
             return _NOTHING
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            value, event = self._end()
+            value, event, before = self._end()
+            size = self._count - before + 1
         elif kind is yaml.AliasEvent:
             if event.anchor not in self._anchors:
                 raise _error(event, f'alias "{event.anchor}" names no anchor before it')
-            return self._add(event, self._anchors[event.anchor])
+            value, size = self._anchors[event.anchor]
+            self._count += size
+            self._repeated += size
+            if self._repeated > _MOST_REPEATED:
+                raise _error(event, "aliases stand for too much")
+            return self._add(event, value)
         else:
             if kind is yaml.DocumentStartEvent:
                 self._anchors.clear()
+                self._repeated = 0
             return _NOTHING
         if event.anchor is not None:
-            self._anchors[event.anchor] = value
+            self._anchors[event.anchor] = value, size
+        self._count += 1
         return self._add(event, value)
 
     def _start(self, event: Any, empty: dict[str, Any] | list[Any]) -> None:
         _check_tag(event, dict if isinstance(empty, dict) else list)
         if len(self._open) == _DEEPEST:
             raise _error(event, "is nested too deeply")
-        self._open.append((self._here, event, self._key))
+        self._open.append((self._here, event, self._key, self._count))
         self._here, self._key = empty, _NOTHING
 
-    def _end(self) -> tuple[Any, Any]:
+    def _end(self) -> tuple[Any, Any, int]:
         value = self._here
         if isinstance(value, dict) and _MERGE in value:
             value = _merged(value)
-        self._here, event, self._key = self._open.pop()
-        return value, event
+        self._here, event, self._key, before = self._open.pop()
+        return value, event, before
 
     def _add(self, event: Any, value: Any) -> Any:
         """Put a value into the collection that is open; without one it is a document."""
@@ -124,7 +137,7 @@ class _Builder:
 
     def _new_key(self, event: Any, value: Any, here: dict[str, Any]) -> str:
         if event.anchor is not None:
-            self._anchors[event.anchor] = value
+            self._anchors[event.anchor] = value, 1
         if type(value) is str:
             key = value
         elif type(value) is bool:

@@ -60,3 +60,15 @@ def test_anchors_end_with_their_document():
     """What one document names, no other knows."""
     with pytest.raises(UnfitError):
         list(load_all("a: &x 1\n---\nb: *x\n"))
+
+
+def test_a_few_lines_cannot_stand_for_billions_of_values():
+    """Nested aliases multiply; ordinary repetition is no matter."""
+    lines = [
+        "a0: &a0 [x]",
+        *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)),
+    ]
+
+    with pytest.raises(UnfitError):
+        list(load_all("\n".join(lines)))
+    assert len(next(load_all("a: &a {b: [1, 2]}\nc: [" + "*a, " * 20_000 + "]"))["c"]) == 20_000
