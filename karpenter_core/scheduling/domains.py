@@ -174,7 +174,7 @@ def count_pods(  # noqa: C901 - one pass over all pods that run; calls would dou
                 axis = numbers[group.key]
                 certain = list(domains_of(group, axis, signature, signatures))
                 zonal[axis][group.row, certain] += count
-                known[axis][group.row, certain] = True
+                known[axis][group.row, certain] |= node.requirements is None
                 if group.kind is Kind.AFFINITY and not certain:
                     row = perhaps.setdefault(
                         (axis, group.row), np.zeros(len(axes[axis].names), dtype=np.int64)

@@ -137,7 +137,7 @@ class Replay:
         A node takes part when the constraint's policies let it, and when it has the key, whether it
         has those of the pod's other constraints or not. A claim takes part when all of its machines
         would, and a machine that was ordered before when it is known which domain it will be in;
-        but by those no domain is known before it counts a pod.
+        but by that one no domain is known, and by a claim none before it counts a pod.
         """
         counts, known = {}, set()
         for place in {*self.places, host}:
@@ -151,7 +151,8 @@ class Replay:
             domains = place.domains(spread.topology_key)
             if place.planned or len(domains) == 1:
                 counts |= {domain: counts.get(domain, 0) + count for domain in domains}
-                known |= domains if count or not (place.ordered or place.planned) else set()
+                is_known = not place.ordered and (count or not place.planned)
+                known |= domains if is_known else set()
         return counts, known
 
     def _spread_selects(self, spread, owner, shape):
@@ -191,12 +192,7 @@ class Replay:
             if spread.node_taints_policy != "Honor"
             or any(tolerates_all(shape, taints, ALL_EFFECTS) for taints in behind)
         }
-        terms = [
-            term
-            for term in shape.required_node_terms
-            if all(term_matches(term, labels) for labels in place.options)
-        ] or [None]
-        for term in terms:
+        for term in _terms_met(shape, place):
             yield [value for value in known | reachable if _may_select(shape, term, key, value)]
 
     @staticmethod
@@ -228,25 +224,15 @@ class Replay:
         fixed = [other for other in matching if len(other.domains(key)) == 1]
         if here <= {next(iter(other.domains(key))) for other in fixed}:
             return
-        is_first = self._term_selects(term, pod.shape, pod.shape) and not any(
-            self._reachable(pod.shape, other, key) for other in matching
+        is_first = self._term_selects(term, pod.shape, pod.shape) and any(
+            not any(_may_go(pod.shape, by, key, other) for other in matching)
+            for by in _terms_met(pod.shape, place)
         )
         if not is_first:
             yield (
                 f"affinity over {key}: no matching pod in its domain, "
                 f"they are on {[other.name for other in matching]}"
             )
-
-    @staticmethod
-    def _reachable(shape, place, key):
-        """Whether a pod's node selector lets it into a domain of this place, as far as one knows."""
-        return any(
-            value is not None
-            and any(
-                _may_select(shape, term, key, value) for term in shape.required_node_terms or [None]
-            )
-            for value in place.domains(key)
-        )
 
     # -- pod anti-affinity -------------------------------------------------------------------------
 
@@ -290,6 +276,22 @@ class Replay:
         if question not in self._known:
             self._known[question] = answer()
         return self._known[question]
+
+
+def _terms_met(shape, place):
+    """Return the required terms that let a pod be here (None: there are none)."""
+    return [
+        term
+        for term in shape.required_node_terms
+        if all(term_matches(term, labels) for labels in place.options)
+    ] or [None]
+
+
+def _may_go(shape, term, key, place):
+    """Whether selector and term let a pod into a domain of a place, as far as one knows."""
+    return any(
+        value is not None and _may_select(shape, term, key, value) for value in place.domains(key)
+    )
 
 
 def _may_select(shape, term, key, value):
