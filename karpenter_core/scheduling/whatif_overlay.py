@@ -101,8 +101,10 @@ class Overlay:
     def put(self, slot: int, number: int, count: int, free: list[int]) -> None:
         """Put pods of a class on a node, which then has so much free."""
         journal, cells, host = self._journal, self.cells, self.host
+        place = self.base.places[slot]
+        signature = self.signatures.get(slot, place.signature)
+        groups, counted = self.base.effects_of(number, signature)
         self._set(self.free, slot, free)
-        groups, counted = self.base.effects_of(number, self.signature(slot))
         for group in groups:
             row = host.get(group)
             if row is None:
@@ -114,7 +116,7 @@ class Overlay:
             before = cells.get(cell)
             journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
             cells[cell] = count if before is None else before + count
-        if counted and self.base.places[slot].node.requirements is not None:
+        if counted and place.node.requirements is not None:
             for cell in counted:
                 if not self.is_known(cell):  # of what is not there yet only pods tell the domain
                     self._set(self.known, cell, value=True)

@@ -191,13 +191,13 @@ class Walk:
         """Place a class with zonal constraints; less than all where that takes more than nodes."""
         placed = 0
         while placed < len(pods):
-            caps = {rules.axis: self._caps(rules) for rules in plan.zonal}
+            caps = [self._caps(rules) for rules in plan.zonal]
             growing = -1
-            for axis, (of_axis, _, grows, _) in caps.items():
-                if max(of_axis, default=0) <= 0 or (grows and growing >= 0):
+            for number, (tops, _, grows, _) in enumerate(caps):
+                if max(tops, default=0) <= 0 or (grows and growing >= 0):
                     return 0
                 if grows:
-                    growing = axis
+                    growing = number
             here = pods[placed:] if placed else pods
             if growing >= 0:
                 wanted = self._along(plan, here, growing, caps)
@@ -209,22 +209,23 @@ class Walk:
         return placed
 
     def _along(
-        self, plan: ClassPlan, pods: tuple[PodView, ...], axis: int, caps: dict[int, _Caps]
+        self, plan: ClassPlan, pods: tuple[PodView, ...], growing: int, caps: Sequence[_Caps]
     ) -> int:
         """Fill the domains of the axis whose caps change; 0 where one did not take its pods."""
-        tops, levels, _, first = caps[axis]
+        tops, levels, _, first = caps[growing]
         if first or not levels:
             return int(self._put_within(plan, pods[:1], caps))
         domains = [domain for domain, cap in enumerate(tops) if cap > 0]
         if len(pods) == 1:
             domain = min(domains, key=levels.__getitem__)
-            return int(self._put_within(plan, pods, caps, (axis, domain)))
+            return int(self._put_within(plan, pods, caps, (growing, domain)))
         quotas = water([levels[d] for d in domains], [tops[d] for d in domains], len(pods))
         start = 0
         for _, domain, quota in sorted(
             (levels[d], d, quota) for d, quota in zip(domains, quotas, strict=True) if quota
         ):
-            if not self._put_within(plan, pods[start : start + quota], caps, (axis, domain)):
+            here = pods[start : start + quota]
+            if not self._put_within(plan, here, caps, (growing, domain)):
                 return 0
             start += quota
         return start
@@ -233,21 +234,23 @@ class Walk:
         self,
         plan: ClassPlan,
         pods: tuple[PodView, ...],
-        caps: dict[int, _Caps],
+        caps: Sequence[_Caps],
         fixed: tuple[int, int] | None = None,
     ) -> bool:
-        """Put pods in domains that take some, on one axis in one only; whether all found a place."""
+        """Put pods in domains that take some, by one rule in one only; whether all found a place."""
+        if fixed is not None and len(caps) == 1:
+            return self._put(plan, pods, (plan.zonal[0].axis, fixed[1])) == len(pods)
         within: list[tuple[int, frozenset[int]]] = []
-        chosen = fixed
-        if fixed is None or len(caps) > 1:
-            for axis, (of_axis, _, _, _) in caps.items():
-                if fixed is None or axis != fixed[0]:
-                    open_ones = frozenset(d for d, cap in enumerate(of_axis) if cap > 0)
-                    if chosen is None and len(open_ones) == 1:
-                        chosen = (axis, next(iter(open_ones)))
-                    else:
-                        within.append((axis, open_ones))
-        return self._put(plan, pods, chosen or _ANYWHERE, within) == len(pods)
+        chosen = _ANYWHERE
+        for number, (rules, (tops, _, _, _)) in enumerate(zip(plan.zonal, caps, strict=True)):
+            if fixed is not None and number == fixed[0]:
+                chosen = (rules.axis, fixed[1])
+            else:
+                within.append((rules.axis, frozenset(d for d, cap in enumerate(tops) if cap > 0)))
+        if chosen is _ANYWHERE and len(within[0][1]) == 1:
+            axis, (domain,) = within.pop(0)
+            chosen = (axis, domain)
+        return self._put(plan, pods, chosen, within) == len(pods)
 
     def _caps(self, rules: ZonalRules) -> _Caps:
         """Say how many pods each domain takes (the rules of `Counts.domain_caps`)."""
@@ -289,9 +292,12 @@ def _both(flags: Sequence[bool], allowed: tuple[bool, ...] | None) -> Sequence[b
 def _spread_caps(
     group: Group, counts: list[int], usable: Sequence[bool], *, grows: bool
 ) -> list[int]:
-    eligible = [count for count, it in zip(counts, usable, strict=True) if it]
+    all_usable = False not in usable
+    eligible = counts if all_usable else [n for n, it in zip(counts, usable, strict=True) if it]
     least = min(eligible) if eligible and len(eligible) >= group.min_domains else 0
     highest = least + group.max_skew
+    if grows and all_usable:
+        return [highest - count for count in counts]
     if grows:
         return [highest - n if it else 0 for n, it in zip(counts, usable, strict=True)]
     return [NO_CAP if it and highest >= n else 0 for n, it in zip(counts, usable, strict=True)]
