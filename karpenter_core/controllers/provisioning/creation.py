@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClaimCreator"]
 
+AT_ONCE: Final = 32
+"""Far more than it takes to use up our requests a second."""
 ATTEMPTS: Final = 6
 RETRY_SECONDS: Final = 0.5
 _SERVER_ERROR: Final = 500
@@ -53,10 +55,19 @@ class ClaimCreator:
     async def create(
         self, planned: Sequence[PlannedNodeClaim], *, decided: Decided, reason: str
     ) -> tuple[str | None, ...]:
-        """Create all of them at once; return the name of each, None where that failed."""
+        """Create all of them, some at a time; return the name of each, None where that failed.
+
+        The claims of a plan for ten thousand pods would keep the event loop for seconds if they
+        were all written down before the first one is sent, and the lease would be lost meanwhile.
+        """
         over = self._over_limits({item.pool for item in planned})
-        tasks = [self._create_one(item, over, decided=decided, reason=reason) for item in planned]
-        return tuple(await asyncio.gather(*tasks))
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def in_turn(item: PlannedNodeClaim) -> str | None:
+            async with turns:
+                return await self._create_one(item, over, decided=decided, reason=reason)
+
+        return tuple(await asyncio.gather(*map(in_turn, planned)))
 
     def _over_limits(self, pools: set[str]) -> Mapping[str, str]:
         """Return why pools may get nothing more, as the state is at this moment."""
