@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from tests.verifier.places import universe
 from tests.verifier.rules import (
+    HARD_EFFECTS,
     HOSTNAME,
     hard_spreads,
     holds,
@@ -31,7 +32,8 @@ class Replay:
     """The cluster as it fills up.
 
     A `cautious` one refuses also what only upstream's way to count forbids: it counts empty nodes
-    that are going, and on machines that are not decided yet whatever may count.
+    that are going, on machines that are not decided yet whatever may count, and as known what is
+    behind taints that are preferences.
     """
 
     def __init__(self, problem, places, *, cautious=False):
@@ -186,11 +188,12 @@ class Replay:
         there: its own selector and term decide, whatever nodeAffinityPolicy says.
         """
         key, shape = spread.topology_key, pod.shape
+        effects = HARD_EFFECTS if self.cautious else ALL_EFFECTS
         reachable = {
             value
             for value, behind in self._universe.get(key, {}).items()
             if spread.node_taints_policy != "Honor"
-            or any(tolerates_all(shape, taints, ALL_EFFECTS) for taints in behind)
+            or any(tolerates_all(shape, taints, effects) for taints in behind)
         }
         for term in _terms_met(shape, place):
             yield [value for value in known | reachable if _may_select(shape, term, key, value)]
