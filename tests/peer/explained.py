@@ -6,6 +6,7 @@ import copy
 import json
 
 from tests.peer.choices import ARCH, CAPACITY_TYPE, LEVEL, RACK, TEAM, ZONE
+from tests.peer.ours import faults, plan
 
 WE_LEAVE = "we leave a pod"
 THEY_LEAVE = "the reference leaves a pod"
@@ -26,6 +27,15 @@ def explanation(cluster, types, theirs, kind, compare, *, is_closed=False):
         return "their plan puts a pod where it must not go"
     if kind == THEY_LEAVE and all(_leaves_companions(run) for run in theirs):
         return "pods that want to be on one node choose one with room"
+    why = _by_changes(cluster, types, compare, is_closed=is_closed)
+    if not why and kind == THEY_LEAVE and not faults(cluster, types, "first-fit"):
+        return "more pods are placed, and the plan holds"
+    if not why and kind == WE_LEAVE and _misses_companions(cluster, types, theirs):
+        return "pods that follow others find room by how those were packed"
+    return why
+
+
+def _by_changes(cluster, types, compare, *, is_closed):
     changed = copy.deepcopy(cluster)
     names = []
     for name, change in _CHANGES:
@@ -101,6 +111,15 @@ def _wanted(spec):
     return {ALIASES.get(key, key) for key in keys}
 
 
+def _misses_companions(cluster, types, theirs):
+    """Whether all that we leave beyond them are pods that follow others to their nodes."""
+    ours = plan(cluster, types, "first-fit")["unschedulable"]
+    left = set(ours) - {pod for run in theirs for pod in run["unschedulable"]}
+    return all(
+        "without room for it, and never on a new node" in ours[pod]["message"] for pod in left
+    )
+
+
 def _leaves_companions(run):
     text = "pod affinity, key=kubernetes.io/hostname"
     return any(text in why for why in run["unschedulable"].values())
@@ -150,7 +169,20 @@ def _has_topology(cluster):
     )
 
 
+def _with_one_term(cluster):
+    """Leave pods the last one of their node affinity terms."""
+    changed = False
+    for spec in specs_of(cluster).values():
+        required = spec.get("affinity", {}).get("nodeAffinity", {}).get(_REQUIRED, {})
+        terms = required.get("nodeSelectorTerms", ())
+        if len(terms) > 1:
+            required["nodeSelectorTerms"] = terms[-1:]
+            changed = True
+    return changed
+
+
 _CHANGES = (
     ("`nodes` limits count within a pass", _without_node_limits),
     ("domains are known whatever taints are before them", _without_taints),
+    ("constraints count pods placed before, also after giving up a term", _with_one_term),
 )

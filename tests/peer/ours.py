@@ -14,6 +14,19 @@ from karpenter_core.cli.source import PackingMode, Source
 
 def plan(cluster, types, packing="value"):
     """Return the JSON document of the plan, without timings."""
+    read = _read(cluster, types, packing)
+    return plan_document(read, solved(read))
+
+
+def faults(cluster, types, packing="value"):
+    """Return what the verifier of plans finds wrong with ours."""
+    from tests.verifier import violations
+
+    read = _read(cluster, types, packing)
+    return violations(read.input.problem, solved(read))
+
+
+def _read(cluster, types, packing):
     with tempfile.TemporaryDirectory(prefix="karpenter-peer-") as folder:
         files = Path(folder) / "cluster.json", Path(folder) / "types.json"
         for file, content in zip(files, (cluster, types), strict=True):
@@ -24,5 +37,4 @@ def plan(cluster, types, packing="value"):
             instance_types_file=files[1],
             packing=PackingMode(packing),
         )
-        question = asyncio.run(source.read())
-    return plan_document(question.cluster, solved(question.cluster))
+        return asyncio.run(source.read()).cluster
