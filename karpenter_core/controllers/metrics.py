@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
+from karpenter_core.controllers.object_series import ObjectSeries
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -125,17 +127,17 @@ class Metrics:
             LIFETIME_BUCKETS,
         )
         amount = (*NODE_LABELS, "resource_type")
-        self.nodes_allocatable = self._gauge("nodes_allocatable", "Allocatable of Nodes.", amount)
-        self.nodes_total_pod_requests = self._gauge(
+        self.nodes_allocatable = self._series("nodes_allocatable", "Allocatable of Nodes.", amount)
+        self.nodes_total_pod_requests = self._series(
             "nodes_total_pod_requests", "Requests of the pods on Nodes, daemons included.", amount
         )
-        self.nodes_total_daemon_requests = self._gauge(
+        self.nodes_total_daemon_requests = self._series(
             "nodes_total_daemon_requests", "Requests of the daemons on Nodes.", amount
         )
-        self.nodes_system_overhead = self._gauge(
+        self.nodes_system_overhead = self._series(
             "nodes_system_overhead", "Capacity less allocatable of Nodes.", amount
         )
-        self.nodes_current_lifetime = self._gauge(
+        self.nodes_current_lifetime = self._series(
             "nodes_current_lifetime_seconds", "Age of Nodes.", NODE_LABELS
         )
         self.cluster_utilization = self._gauge(
@@ -154,19 +156,19 @@ class Metrics:
             "pods_eviction_requests_total", "Evictions asked for, by answer.", ("code",)
         )
         self.pods_drained = self._counter("pods_drained_total", "Pods drained.", ("reason",))
-        self.pods_state = self._gauge("pods_state", "1 for every pod.", POD_LABELS)
+        self.pods_state = self._series("pods_state", "1 for every pod.", POD_LABELS)
         self.pods_startup_duration = self._summary(
             "pods_startup_duration_seconds", "From the creation of pods until they are Ready.", ()
         )
         self.pods_bound_duration = self._histogram(
             "pods_bound_duration_seconds", "From the creation of pods until they are bound.", ()
         )
-        self.pods_unstarted_time = self._gauge(
+        self.pods_unstarted_time = self._series(
             "pods_unstarted_time_seconds",
             "How long pods wait to become Ready.",
             ("name", "namespace"),
         )
-        self.pods_unbound_time = self._gauge(
+        self.pods_unbound_time = self._series(
             "pods_unbound_time_seconds", "How long pods wait to be bound.", ("name", "namespace")
         )
         self.pods_scheduling_decision_duration = self._histogram(
@@ -291,6 +293,10 @@ class Metrics:
     def _gauge(self, name: str, text: str, labels: Sequence[str]) -> Gauge:
         full = self._declare(name, "gauge", text, labels)
         return Gauge(full, text, labels, registry=self.registry)
+
+    def _series(self, name: str, text: str, labels: Sequence[str]) -> ObjectSeries:
+        full = self._declare(name, "gauge", text, labels)
+        return ObjectSeries(full, text, labels, registry=self.registry)
 
     def _summary(self, name: str, text: str, labels: Sequence[str]) -> Summary:
         full = self._declare(name, "summary", text, labels)

@@ -6,7 +6,7 @@ longer there loses its series with the next look.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.labels import (
     ARCH,
@@ -20,6 +20,7 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.controllers.metrics import NODE_LABELS, POD_LABELS
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.objects import Kind
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["Observability"]
+
+Row: TypeAlias = "tuple[tuple[str, ...], float]"
+"""Label values and the value of a series."""
 
 PERIOD_SECONDS: Final = 10.0
 
@@ -107,8 +111,7 @@ class Observability:
             metrics.nodes_total_daemon_requests,
             metrics.nodes_system_overhead,
         )
-        for gauge in gauges:
-            gauge.clear()
+        rows: tuple[list[Row], ...] = ([], [], [], [])
         shown = [machine for machine in snapshot.state_nodes if machine.node is not None]
         for machine in shown:
             labels = _node_labels(machine)
@@ -117,8 +120,13 @@ class Observability:
                 for name, amount in machine.allocatable.items()
             }
             amounts = (machine.allocatable, machine.requests, machine.daemon_requests, overhead)
-            for gauge, values in zip(gauges, amounts, strict=True):
-                _set_amounts(gauge, values, labels)
+            for column, values in zip(rows, amounts, strict=True):
+                column.extend(
+                    ((*labels, _snake(name)), _amount(name, amount))
+                    for name, amount in values.items()
+                )
+        for gauge, column in zip(gauges, rows, strict=True):
+            gauge.replace(column)
         self._utilization(shown)
 
     def _utilization(self, machines: list[StateNode]) -> None:
@@ -130,18 +138,16 @@ class Observability:
                 self._metrics.cluster_utilization.labels(resource_type=_snake(name)).set(share)
 
     def _lifetimes(self, snapshot: Snapshot, now: datetime) -> None:
-        gauge = self._metrics.nodes_current_lifetime
-        gauge.clear()
-        for machine in snapshot.state_nodes:
-            if machine.node is not None and machine.node.created is not None:
-                age = (now - machine.node.created).total_seconds()
-                gauge.labels(**_node_labels(machine)).set(max(age, 0.0))
+        self._metrics.nodes_current_lifetime.replace(
+            (_node_labels(machine), max((now - machine.node.created).total_seconds(), 0.0))
+            for machine in snapshot.state_nodes
+            if machine.node is not None and machine.node.created is not None
+        )
 
     def _pods(self, snapshot: Snapshot) -> None:
-        gauge = self._metrics.pods_state
-        gauge.clear()
-        for pod in snapshot.pods.values():
-            gauge.labels(**_pod_labels(pod, snapshot)).set(1)
+        self._metrics.pods_state.replace(
+            (_pod_labels(pod, snapshot), 1.0) for pod in snapshot.pods.values()
+        )
 
     def _waits(self, snapshot: Snapshot, now: datetime) -> None:
         """Measure how long pods waited to be bound and to become Ready, once each."""
@@ -158,17 +164,17 @@ class Observability:
             if before is not None and pod.node_name and not before.node_name:
                 self._observe_bound(pod)
             self._waiting[uid] = pod
-        unbound, unstarted = self._metrics.pods_unbound_time, self._metrics.pods_unstarted_time
-        unbound.clear()
-        unstarted.clear()
+        unbound: list[Row] = []
+        unstarted: list[Row] = []
         for pod in self._waiting.values():
             if pod.created is None or pod.phase != "Pending":
                 continue
             seconds = (now - pod.created).total_seconds()
-            labels = {"name": pod.name, "namespace": pod.namespace}
-            unstarted.labels(**labels).set(seconds)
+            unstarted.append(((pod.name, pod.namespace), seconds))
             if not pod.node_name:
-                unbound.labels(**labels).set(seconds)
+                unbound.append(unstarted[-1])
+        self._metrics.pods_unbound_time.replace(unbound)
+        self._metrics.pods_unstarted_time.replace(unstarted)
 
     def _observe_start(self, pod: PodView) -> None:
         if pod.created is not None and pod.ready_time is not None:
@@ -188,18 +194,21 @@ class Observability:
 
 def _set_amounts(gauge: Gauge, amounts: Mapping[str, int], labels: Mapping[str, str]) -> None:
     for name, amount in amounts.items():
-        value = amount / 1000 if name == CPU else amount
-        gauge.labels(**labels, resource_type=_snake(name)).set(value)
+        gauge.labels(**labels, resource_type=_snake(name)).set(_amount(name, amount))
+
+
+def _amount(resource: str, amount: int) -> float:
+    return amount / 1000 if resource == CPU else float(amount)
 
 
 def _snake(resource: str) -> str:
     return resource.lower().replace("-", "_").replace("/", "_").replace(".", "_")
 
 
-def _node_labels(machine: StateNode) -> dict[str, str]:
+def _node_labels(machine: StateNode) -> tuple[str, ...]:
     node = machine.node
     labels = machine.labels
-    return {
+    values = {
         "node_name": machine.name if node is None else node.name,
         "phase": "" if node is None else ("Terminating" if node.is_deleting else ""),
         "managed": str(machine.managed).lower(),
@@ -212,16 +221,17 @@ def _node_labels(machine: StateNode) -> dict[str, str]:
         "capacity_type": labels.get(CAPACITY_TYPE, ""),
         "windows_build": labels.get(WINDOWS_BUILD, ""),
     }
+    return tuple(values[name] for name in NODE_LABELS)
 
 
-def _pod_labels(pod: PodView, snapshot: Snapshot) -> dict[str, str]:
+def _pod_labels(pod: PodView, snapshot: Snapshot) -> tuple[str, ...]:
     machine = snapshot.state_nodes_by_node.get(pod.node_name)
     labels: Mapping[str, str] = {} if machine is None else machine.labels
     owner = ""
     if pod.owner_name:
         api, kind = pod.shape.owner_api_version, pod.shape.owner_kind.lower()
         owner = f"/apis/{api}/namespaces/{pod.namespace}/{kind}s/{pod.owner_name}"
-    return {
+    values = {
         "name": pod.name,
         "namespace": pod.namespace,
         "owner": owner,
@@ -236,3 +246,4 @@ def _pod_labels(pod: PodView, snapshot: Snapshot) -> dict[str, str]:
         "ready": str(pod.ready is True).lower(),
         "managed": str(machine is not None and machine.managed).lower(),
     }
+    return tuple(values[name] for name in POD_LABELS)

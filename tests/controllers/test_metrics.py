@@ -6,7 +6,9 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
-from karpenter_core.controllers.metrics import Metrics, markdown_table
+from karpenter_core.controllers.metrics import NAMESPACE, Metrics, markdown_table
+from karpenter_core.kube.resources import DEPLOYMENTS
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -23,3 +25,54 @@ def test_metrics_are_exposed_under_the_names_they_are_declared_with():
 
     for name in metrics.declared:
         assert f"# TYPE {name} " in exposed
+
+
+def test_series_of_objects_are_replaced_all_together():
+    """What is not there any more loses its series."""
+    metrics = Metrics()
+    name = f"{NAMESPACE}_pods_unbound_time_seconds"
+
+    def exposed():
+        lines = generate_latest(metrics.registry).decode().splitlines()
+        return [line for line in lines if line.startswith(f"{name}{{")]
+
+    metrics.pods_unbound_time.replace([(("a", "default"), 3.0), (("b", "default"), 4.0)])
+    both = exposed()
+    metrics.pods_unbound_time.replace([(("b", "default"), 5.0)])
+
+    assert both == [
+        f'{name}{{name="a",namespace="default"}} 3.0',
+        f'{name}{{name="b",namespace="default"}} 4.0',
+    ]
+    assert exposed() == [f'{name}{{name="b",namespace="default"}} 5.0']
+
+
+def test_pods_and_nodes_have_series_while_they_are_there(tmp_path):
+    """One state a pod, an amount of every resource a node."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 2)])
+        running = scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        await scene.cluster.clock.sleep(20)
+        there, nodes = series(running), len(scene.nodes())
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes(), seconds=120)
+        await scene.cluster.clock.sleep(20)
+        gone = series(running)
+
+        assert there["pods_state"] == 2
+        assert there["nodes_current_lifetime_seconds"] == nodes > 0
+        assert there["nodes_allocatable"] > 2 * nodes
+        assert gone == {
+            "pods_state": 0,
+            "nodes_current_lifetime_seconds": 0,
+            "nodes_allocatable": 0,
+        }
+
+    def series(running):
+        text = generate_latest(running.process.metrics.registry).decode()
+        names = ("pods_state", "nodes_current_lifetime_seconds", "nodes_allocatable")
+        return {name: text.count(f"\n{NAMESPACE}_{name}{{") for name in names}
+
+    play(tmp_path, story)
