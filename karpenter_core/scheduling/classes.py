@@ -329,9 +329,10 @@ class _Reader:
 
 
 def _distinct(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
+    """Return one of each kind, where it comes first: the one that asks for the least."""
     kept: dict[object, Rung] = {}
     for rung in rungs:
-        kept.setdefault(_like(rung), rung)
+        kept[_like(rung)] = rung
     return tuple(kept.values())
 
 

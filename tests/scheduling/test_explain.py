@@ -198,6 +198,16 @@ def test_volumes_say_where_they_are_and_what_the_pod_asks_for():
     )
 
 
+def test_a_volume_out_of_reach_is_the_reason_also_for_a_pod_with_wishes():
+    """What it only wishes for is left aside."""
+    wish = preferred_node_term(1, (INSTANCE_TYPE, "NotIn", "large"))
+    asking = make_pod("web-0", node_selector={ZONE: "zone-b"}, preferred=[wish])
+    places = (Requirements.from_labels({ZONE: "zone-a"}),)
+    reason = why(asking, volumes={asking.uid: PodVolumes(alternatives=places)})
+
+    assert reason.constraint is Constraint.VOLUME
+
+
 def test_a_new_node_attaches_any_volume():
     """Limits of nodes that are there are not a lack of resources in a pool."""
     asking = make_pod("web-0", cpu="100")
