@@ -20,6 +20,7 @@ from karpenter_core.scheduling.domains import (
     domains_of,
     known_domains,
 )
+from karpenter_core.scheduling.signatures import NO_MATCH, Pin
 from karpenter_core.scheduling.topology import Kind
 from karpenter_core.scheduling.whatif_takers import Takers, class_plan
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["Base", "Effects", "Place"]
+
+_AMPLE: Final = 1000
+"""New nodes for which limits leave room where it does not matter how many a question takes."""
 
 _MOST_SHAPES: Final = 100_000
 """Shapes whose groups are remembered."""
@@ -111,6 +115,7 @@ class Base:
         self._cells_of: Final = dict[tuple[int, int], "tuple[int, ...] | None"]()
         self._effects: Final = dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]()
         self._made_from: Final = dict[tuple[int, int], tuple[bool, ...]]()
+        self._can_open: Final = dict[tuple[int, int, int], bool]()
         self._witnessed: Final = dict[int, tuple[int, ...]]()
         self._spare: Final = list[int]()
         for node in compiled.nodes:
@@ -161,6 +166,7 @@ class Base:
     def usage_differs(self, usage: Mapping[str, Resources]) -> None:
         """Tell what the nodes of every pool hold now."""
         self.freed = {}
+        self._can_open.clear()
         for pool in usage.keys() | self._usage.keys():
             now, before = usage.get(pool, {}), self._usage.get(pool, {})
             self.freed[pool] = {
@@ -275,6 +281,33 @@ class Base:
             known = tuple(bool(it) for it in self.made[start : start + size])
             self._made_from[start, size] = known
         return known
+
+    def can_open(self, number: int, axis: int, domain: int) -> bool:
+        """Whether a pool makes nodes for a class in a domain, whatever the rest of a pass takes."""
+        key = (number, axis, domain)
+        known = self._can_open.get(key)
+        if known is None:
+            known = self._can_open[key] = any(
+                self._can_make(pool, number, Pin(axis, (domain,)))
+                for pool in range(len(self.compiled.pools))
+            )
+        return known
+
+    def _can_make(self, pool: int, number: int, pin: Pin) -> bool:
+        compiled, signature = self.compiled, self.compiled.pool_signatures[pool]
+        made = compiled.pools[pool]
+        if signature == NO_MATCH or made.reservations:
+            return False
+        made = made.with_more(self.freed.get(made.name, {}))
+        if not made.is_ample(made.remaining, _AMPLE):
+            return False
+        ask = compiled.classes[number].rungs[0].ask
+        met = compiled.signatures.meet(signature, ask, (pin,))
+        if met == NO_MATCH:
+            return False
+        claim = compiled.signatures.claim(met)
+        fits = claim.fitting(compiled.requests[:, number])
+        return bool(fits.any()) and not claim.has_min_values
 
     def axis_of(self, group: Group) -> int:
         """Return the number of the axis that a group counts on."""

@@ -121,6 +121,10 @@ class Overlay:
                 if not self.is_known(cell):  # of what is not there yet only pods tell the domain
                     self._set(self.known, cell, value=True)
 
+    def count(self, cell: int, count: int) -> None:
+        """Count pods in a domain that are on no node."""
+        self._set(self.cells, cell, self.cells.get(cell, 0) + count)
+
     def lodge(self, slot: int, number: int, pods: tuple[PodView, ...]) -> None:
         """Note who was put on a node, for when it is taken away itself."""
         self._set(self.guests, slot, (*self.guests.get(slot, ()), (number, pods)))

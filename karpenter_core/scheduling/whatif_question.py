@@ -207,12 +207,13 @@ class Question:
             return Outcome.TOO_MANY
         if self._most is None and self._below == inf:
             return None
-        short = [*((number, len(pods)) for number, pods in left)]
-        short += ((work[0], walk.shortage(work)) for work in walk.rest)
-        numbers = [number for number, count in short if count]
-        if not numbers:
+        mark = self._overlay.mark()
+        short = [one for one in Walk(self._base, self._overlay).foresee(walk) if one[1]]
+        self._overlay.undo(mark)
+        if not short:
             return None
-        counts = np.array([count for _, count in short if count], dtype=np.int64)
+        numbers = [number for number, _ in short]
+        counts = np.array([count for _, count in short], dtype=np.int64)
         amounts = self._base.compiled.requests[:, numbers] @ counts
         if self._most == 1:
             price = self._bounds.of_one(amounts)

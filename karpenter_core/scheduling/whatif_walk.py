@@ -56,6 +56,8 @@ class Walk:
         self.rest: Final = list[Work]()
         self.is_short = False
         """Whether the first of the rest found too little room where it has to go."""
+        self._short: Final = list[tuple[int, int]]()
+        self._in_play: frozenset[int] | None = None
         self._keys: Final = list["TakersKey"]()
 
     def place(self, works: Sequence[Work]) -> None:
@@ -130,7 +132,52 @@ class Walk:
         signatures, signature = self._base.compiled.signatures, self._base.places[slot].signature
         return all(signatures.domain(axis, signature) in domains for axis, domains in within)
 
-    def shortage(self, work: Work) -> int:
+    def foresee(self, walk: Walk) -> list[tuple[int, int]]:
+        """Return how many pods of which classes need new claims, as far as that is clear.
+
+        Goes on where another walk ended, by what the engine would do. It counts pods in domains
+        where there is no node for them yet: for a refusal, then to be undone.
+        """
+        short, overlay = self._short, self._overlay
+        self.left.extend(walk.left)
+        short.extend((number, len(pods)) for number, pods in walk.left)
+        plans = self._base.plans
+        self._in_play = frozenset[int]().union(
+            *(plans[number].owned for number, _ in (*walk.left, *walk.rest))
+        )
+        for position, (number, pods) in enumerate(walk.rest):
+            plan, mark, before = plans[number], overlay.mark(), len(short)
+            is_clear = plan.is_plain and not plan.has_wishes
+            if is_clear and plan.zonal:
+                is_clear = not self._disturbed(plan) and self._spread(plan, pods) == len(pods)
+            elif is_clear:
+                placed = self._put(plan, pods)
+                if placed < len(pods):
+                    self.left.append((number, pods[placed:]))
+                    short.append((number, len(pods) - placed))
+            if not is_clear:
+                overlay.undo(mark)
+                del short[before:]
+                short.extend((work[0], self._shortage(work)) for work in walk.rest[position:])
+                break
+        return short
+
+    def _opens(self, plan: ClassPlan, axis: int, domain: int, count: int) -> bool:
+        """Whether the engine opens claims in a domain for pods without room there; count them."""
+        if self._in_play is None or not self._base.can_open(plan.number, axis, domain):
+            return False
+        for group in plan.counted:
+            if group.is_host or group.index not in self._in_play:
+                continue
+            if group.node_filter is not None or self._base.axis_of(group) != axis:
+                return False
+        for group in plan.counted:
+            if not group.is_host and group.index in self._in_play:
+                self._overlay.count(self._base.cell(axis, group, domain), count)
+        self._short.append((plan.number, count))
+        return True
+
+    def _shortage(self, work: Work) -> int:
         """Return how many pods that were not tried surely find no place on any node."""
         number, pods = work
         plan, overlay = self._base.plans[number], self._overlay
@@ -239,7 +286,9 @@ class Walk:
     ) -> bool:
         """Put pods in domains that take some, by one rule in one only; whether all found a place."""
         if fixed is not None and len(caps) == 1:
-            return self._put(plan, pods, (plan.zonal[0].axis, fixed[1])) == len(pods)
+            axis, domain = plan.zonal[0].axis, fixed[1]
+            missing = len(pods) - self._put(plan, pods, (axis, domain))
+            return not missing or self._opens(plan, axis, domain, missing)
         within: list[tuple[int, frozenset[int]]] = []
         chosen = _ANYWHERE
         for number, (rules, (tops, _, _, _)) in enumerate(zip(plan.zonal, caps, strict=True)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
 from karpenter_core.api.labels import ZONE
+from karpenter_core.scheduling.problem import Packing
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif import Outcome, WhatIf
 from karpenter_core.testing.builders import (
@@ -362,3 +364,18 @@ def test_limits_refuse_only_what_does_not_keep_them(random):
         if limited.outcome is Outcome.CLAIMS:
             assert len(limited.claims) == 1
             assert limited.cost_per_hour < 0.2
+
+
+@given(randoms)
+@brief
+def test_first_fit_is_refused_exactly_when_it_does_not_keep_the_limits(random):
+    """However early the refusal is found."""
+    facts = drawn_cluster(random)
+    options = replace(OPTIONS, packing=Packing.FIRST_FIT)
+    whatif = WhatIf(facts, movable(facts), options)
+    for names in questions(random, facts, most=8):
+        free = whatif.evaluate(names)
+        below = random.choice((0.05, 0.1, 0.2, 0.4, 1.0))
+        keeps = free.is_possible and len(free.claims) <= 1 and free.cost_per_hour < below
+        limited = whatif.evaluate(names, below_price=below, most_claims=1)
+        assert limited.is_possible == keeps
