@@ -82,8 +82,6 @@ class Holdings:
         self._nodes: Final = nodes
         self._is_strict: Final = compiled.options.reservations is ReservationPolicy.STRICT
         self._pessimistic: Final = pessimistic
-        self._empty: Final = dict[int, None]()
-        """Claims that hold something and have no pods yet."""
         self._shrinking: Final = dict[int, bool]()
         """Claims that may give something back, and whether they may do without any."""
 
@@ -125,48 +123,24 @@ class Holdings:
 
     def available(self, reservations: Iterable[Reservation]) -> int:
         """Return how many more claims could hold all of some reservations."""
-        return min(
-            self._manager.left(reservation) + len(self._without_pods(reservation))
-            for reservation in reservations
-        )
+        return min(self._manager.left(reservation) for reservation in reservations)
 
-    def _without_pods(self, reservation: Reservation) -> list[int]:
-        """Return the claims that hold a reservation for nobody yet."""
-        return [column for column in self._empty if reservation in self._manager.held(column)]
-
-    def take(
-        self, columns: Columns, reservations: frozenset[Reservation], *, is_empty: bool = False
-    ) -> None:
-        """Have new claims hold reservations; `is_empty`: before they have any pods."""
+    def take(self, columns: Columns, reservations: frozenset[Reservation]) -> None:
+        """Have new claims hold reservations."""
         if not reservations:
             return
         for column in columns.tolist():
-            for reservation in sorted(reservations):
-                if not self._manager.can_reserve(column, reservation):
-                    self._close(self._without_pods(reservation)[0])
-                self._manager.reserve(column, reservation)
-            if is_empty:
-                self._empty[column] = None
+            self._manager.reserve(column, *sorted(reservations))
             claim = self._signatures.claim(int(self._nodes.signature[column]))
             may_drop = not self._is_strict and self._pessimistic and not claim.has_min_values
             if may_drop or len(reservations) > 1:
                 self._shrinking[column] = may_drop
 
-    def _close(self, column: int) -> None:
-        """Give back what a claim without pods holds; none comes any more."""
-        del self._empty[column]
-        self._shrinking.pop(column, None)
-        self._manager.release(column, *self._manager.held(column))
-        full = np.full(self._nodes.free.shape[0], -1, dtype=np.int64)
-        signature = int(self._nodes.signature[column])
-        self._nodes.become(np.array([column], dtype=np.intp), signature, full)
-
     def keep(self, columns: Columns) -> None:
         """Give back what the claims that pods have joined cannot use any more."""
-        if not self._empty and not self._shrinking:
+        if not self._shrinking:
             return
         for column in columns.tolist():
-            self._empty.pop(column, None)
             if column in self._shrinking:
                 self._shrink(column)
 

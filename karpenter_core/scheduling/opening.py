@@ -104,10 +104,10 @@ class Opener:
         """The claims that were opened before anything was on them."""
 
     def open_empty(self, opening: Opening) -> Columns:
-        """Open claims before anything is on them, within limits and what they may hold."""
+        """Open claims before anything is on them, within limits; they are no reserved machines."""
         engine, remaining = self._engine, self._engine.remaining[opening.pool]
         signatures = self._compiled.signatures
-        signature = signatures.holding(opening.signature, opening.reservations)
+        signature = signatures.holding(opening.signature, NOTHING)
         if signature == NO_MATCH or not signatures.claim(signature).bits >> opening.row & 1:
             return _NO_COLUMNS
         count = min(opening.count, max(remaining.get(NODES, opening.count), 0))
@@ -116,29 +116,23 @@ class Opener:
             charge = opening.charge[name]
             if charge > 0:
                 count = min(count, max(remaining[name] // charge, 0))
-        if opening.reservations:
-            count = min(count, engine.holdings.available(opening.reservations))
         if count <= 0:
             return _NO_COLUMNS
         columns = engine.nodes.open(
             count, signature=signature, limit=opening.limit, row=opening.row
         )
-        engine.holdings.take(columns, opening.reservations, is_empty=True)
         for name in remaining:
             remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
         self._opened.append((columns, opening))
         return columns
 
     def close_empty(self) -> bool:
-        """Give up claims on which nothing is yet; return whether limits have more left by that.
-
-        Not those that hold reservations: others get these when they need them.
-        """
+        """Give up claims on which nothing is yet; return whether limits have more left by that."""
         nodes, has_more = self._engine.nodes, False
         for columns, opening in self._opened:
             remaining = self._engine.remaining[opening.pool]
             empty = columns[~nodes.used[:, columns].any(axis=0)]
-            if not remaining or opening.reservations or not len(empty):
+            if not remaining or not len(empty):
                 continue
             full = np.full(len(opening.limit), -1, dtype=np.int64)
             nodes.become(empty, int(nodes.signature[empty[0]]), full)
