@@ -206,8 +206,9 @@ def sets(asked: WhatIf, over: Cluster, size: int) -> list[float]:
     for _ in range(SETS):
         chosen = draw.sample(names, size)
         price = over.price(chosen)
-        _, seconds = timed(lambda c=chosen, p=price: asked.evaluate(c, below_price=p))
-        took.append(seconds)
+        started = time.thread_time()
+        asked.evaluate(chosen, below_price=price)
+        took.append(time.thread_time() - started)
     return took
 
 
