@@ -43,7 +43,7 @@ _REMEDIES: Final = {
     Constraint.AFFINITY: "relax the pod's affinity to other pods",
     Constraint.LIMIT: "raise the limits of the NodePool",
     Constraint.MIN_VALUES: "lower minValues of the NodePool, or let it use more instance types",
-    Constraint.RESERVATION: "wait until a reservation is free, or allow other capacity types",
+    Constraint.RESERVATION: "wait for the next pass, or ask for other capacity types than reserved",
     Constraint.OFFERING: "allow more zones or capacity types, or wait for stock",
     Constraint.DAEMON: "let DaemonSets ask for less, or the NodePool use larger instance types",
 }
