@@ -29,14 +29,14 @@ from karpenter_core.scheduling.topology import Kind
 from karpenter_core.scheduling.volumes import is_attach_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from karpenter_core.scheduling.classes import Ask, PodClass, Rung
     from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.counts import HostCaps, Ties
+    from karpenter_core.scheduling.counts import DomainCaps, HostCaps, Ties
     from karpenter_core.scheduling.opening import Opening, Profile
     from karpenter_core.scheduling.signatures import ClaimSignature
 
@@ -294,6 +294,29 @@ class Engine:
         """Put as many pods as go on open nodes, wherever; return how many went."""
         caps = self.counts.host_caps(task.ties, self.nodes.count)
         return self._fill(task, left, self.pins(task), caps)
+
+    def fill_there(
+        self, task: Task, left: int, pins: tuple[Pin, ...], domains: Mapping[int, DomainCaps]
+    ) -> int:
+        """Put pods on the first node that is there and takes some; return how many went.
+
+        No more than the domains of the node take now (by axis).
+        """
+        nodes = self.nodes
+        caps = self.counts.host_caps(task.ties, nodes.count)
+        if not nodes.existing or caps.first:
+            return 0
+        columns, rooms = self._rooms(task, left, pins, caps)
+        if not len(columns) or int(columns[0]) >= nodes.existing:
+            return 0
+        met = int(self._table(task.ask, pins).met[nodes.signature[columns[0]]])
+        most = min(left, int(rooms[0]))
+        for axis, of_axis in domains.items():
+            domain = self.compiled.signatures.domain(axis, met)
+            most = min(most, int(of_axis.caps[domain]) if domain >= 0 else 0)
+        if most > 0:
+            self._place(task, columns[:1], _one(most), pins)
+        return most
 
     def _fill(self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps) -> int:
         """Put as many pods as go on open nodes; return how many went."""

@@ -3,6 +3,7 @@
 What the groups allow is a cap for every domain. If placing the class changes none of them, it goes
 as one. If it does, the domains are filled in the order of their levels: each next pod goes to the
 domain with the fewest, and where every domain can get new nodes all levels are filled at once.
+Nodes that are there come before: in whatever domain, as long as it may take one more.
 """
 
 from __future__ import annotations
@@ -38,11 +39,15 @@ def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
         caps = {axis: engine.counts.domain_caps(task.ties, axis) for axis in task.ties.zonal}
         if any(not (of_axis.caps > 0).any() for of_axis in caps.values()):
             break
+        everywhere = engine.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
+        there = engine.fill_there(task, left - placed, everywhere, caps)
+        if there:
+            placed += there
+            continue
         tried = len(full)
         growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
         if not growing:
-            pins = engine.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
-            placed += yield from engine.put_steps(task, left - placed, pins)
+            placed += yield from engine.put_steps(task, left - placed, everywhere)
             break
         if len(growing) == 1 and not (full and caps[growing[0]].first):
             here = yield from _along(engine, task, left - placed, growing[0], caps, full)

@@ -75,3 +75,25 @@ def test_pods_spread_over_one_label_and_stay_together_by_another(options):
     assert not plan.unschedulable
     assert sorted(c.cheapest.zone for c in plan.claims) == list(ZONES)
     assert len({c.cheapest.capacity_type for c in plan.claims}) == 1
+
+
+@pytest.mark.parametrize("max_skew", [1, 2])
+def test_a_node_that_is_there_comes_before_an_empty_domain(options, max_skew):
+    """A spread may do without a new node: no domain has fewer pods than the others."""
+    pods = [pod("db", "db", topology_spread=spread(max_skew=max_skew, selector=DB))]
+    node = existing_node("old", labels={ZONE: "zone-b"})
+
+    plan = planned(problem(pods, catalogue=CATALOGUE, nodes=[node]), options)
+
+    assert list(plan.existing) == ["old"]
+    assert plan.claims == ()
+
+
+def test_nodes_that_are_there_are_filled_no_further_than_the_skew_allows(options):
+    pods = [pod(f"db-{n}", "db", topology_spread=spread(max_skew=2, selector=DB)) for n in range(4)]
+    node = existing_node("old", labels={ZONE: "zone-b"})
+
+    plan = planned(problem(pods, catalogue=CATALOGUE, nodes=[node]), options)
+
+    assert len(plan.existing["old"]) == 2
+    assert not plan.unschedulable
