@@ -228,7 +228,11 @@ def _given() -> list[dict[str, Any]]:
 
 
 def _volume(number: int, zone: str) -> list[tuple[Any, dict[str, Any]]]:
-    """Return a volume in a zone, bound to its claim, and the pod that mounts it."""
+    """Return a volume in a zone, bound to its claim, and the Deployment of a pod that mounts it.
+
+    No bare pod: Kubernetes' own taint eviction may look at a stale node and delete a pod that was
+    bound just after the taint of nodes that are not registered had gone.
+    """
     name = f"data-{number}"
     expression = {"key": ZONE, "operator": "In", "values": [zone]}
     return [
@@ -266,16 +270,10 @@ def _volume(number: int, zone: str) -> list[tuple[Any, dict[str, Any]]]:
             },
         ),
         (
-            resources.PODS,
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default", "labels": {"app": "data"}},
-                "spec": {
-                    **_pod_spec("data", {}),
-                    "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}],
-                },
-            },
+            resources.DEPLOYMENTS,
+            _deployment(
+                name, 1, {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
+            ),
         ),
     ]
 
