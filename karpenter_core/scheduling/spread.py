@@ -43,6 +43,7 @@ def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
         there = engine.fill_there(task, left - placed, everywhere, caps)
         if there:
             placed += there
+            yield 1
             continue
         tried = len(full)
         growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
