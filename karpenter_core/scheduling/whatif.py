@@ -185,7 +185,8 @@ class WhatIf:
         self._cluster.drop(name)
         if self._compiled is not None:
             self._compiled.base.usage_differs(self._cluster.usage)
-            self._compiled.base.drop(name)
+            if not self._compiled.base.drop(name):
+                self._compiled = None
 
     def bind(
         self, pod: PodView, node: str, *, movable: bool = True, volumes: PodVolumes | None = None
@@ -228,7 +229,8 @@ class WhatIf:
             KeyError: it did not.
         """
         self._unsettle()
-        del self._cluster.pending[uid]
+        if self._cluster.pending.pop(uid).shape.pod_anti_affinity:
+            self._compiled = None  # perhaps nobody else kept others away
 
     def bar(self, names: Iterable[str]) -> None:
         """Let no pods go to these nodes (and to any other again): they are to be left in peace."""

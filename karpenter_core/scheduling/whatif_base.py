@@ -69,6 +69,8 @@ class Place:
     movers: tuple[tuple[int, tuple[PodView, ...]], ...]
     staying: Effects
     moving: Effects
+    owners: dict[int, int]
+    """How many pods keep others away, by group."""
 
 
 @final
@@ -115,6 +117,7 @@ class Base:
         self._cells_of: Final = dict[tuple[int, int], "tuple[int, ...] | None"]()
         self._effects: Final = dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]()
         self._made_from: Final = dict[tuple[int, int], tuple[bool, ...]]()
+        self._owners: Final = dict[int, int]()
         self._can_open: Final = dict[tuple[int, int, int], bool]()
         self._witnessed: Final = dict[int, tuple[int, ...]]()
         self._spare: Final = list[int]()
@@ -136,12 +139,14 @@ class Base:
     def put(self, node: ExistingNode, uids: Collection[str]) -> bool:
         """Add a node, or replace what is known of it.
 
-        False when that takes compiling anew: its labels, or pods on it, are of a kind not seen yet.
+        False when that takes compiling anew: its labels, or pods on it, are of a kind not seen yet,
+        or nobody is left of those who keep others away.
         """
         place = self._read(node, frozenset(uids))
         if place is None:
             return False
         slot = self.slots.get(node.name)
+        owners = {} if slot is None else self.places[slot].owners
         if slot is None:
             slot = self._spare.pop() if self._spare else len(self.slots)
             self.slots[node.name] = slot
@@ -150,14 +155,16 @@ class Base:
         self.places[slot] = place
         self.takers.put(slot, (not node.initialized, node.name), place.signature, place.free)
         self._count(slot, place, 1)
-        return True
+        return all(group in self._owners for group in owners)
 
-    def drop(self, name: str) -> None:
-        """Forget a node."""
+    def drop(self, name: str) -> bool:
+        """Forget a node; False when that takes compiling anew, as for `put`."""
         slot = self.slots.pop(name)
-        self._count(slot, self.places.pop(slot), -1)
+        place = self.places.pop(slot)
+        self._count(slot, place, -1)
         self.takers.drop(slot)
         self._spare.append(slot)
+        return all(group in self._owners for group in place.owners)
 
     def bar(self, names: Iterable[str]) -> None:
         """Let no pods go to these nodes, and to any other again."""
@@ -181,6 +188,7 @@ class Base:
         signature = compiled.signatures.of_node(described)
         effects = {True: Effects(), False: Effects()}
         movers: dict[int, list[PodView]] = {}
+        owners: dict[int, int] = {}
         for pod in node.pods:
             groups, moves = self._groups(pod.shape), pod.uid in uids
             number = self.class_number(pod) if moves else -1
@@ -189,6 +197,9 @@ class Base:
             if moves:
                 movers.setdefault(number, []).append(pod)
             self._add(effects[moves], groups, pod, signature)
+            for group in groups if pod.shape.pod_anti_affinity else ():
+                if group.kind is Kind.INVERSE:
+                    _change(owners, group.index, 1)
         return Place(
             node=node,
             signature=signature,
@@ -196,6 +207,7 @@ class Base:
             movers=self.work(movers.items()),
             staying=effects[False],
             moving=effects[True],
+            owners=owners,
         )
 
     def _knows(self, described: NodeSignature) -> bool:
@@ -348,6 +360,8 @@ class Base:
                 _change(self.perhaps, cell, sign * count)
         for cell in self.witnessed(place):
             _change(self.witnesses, cell, sign)
+        for group, count in place.owners.items():
+            _change(self._owners, group, sign * count)
 
     def witnessed(self, place: Place) -> tuple[int, ...]:
         """Return the cells whose domain is known through nodes alone, this one among them.
