@@ -50,6 +50,8 @@ LIMIT_SECONDS: Final = 900.0
 SETTLE_SECONDS: Final = 15.0
 """How long memory is watched after the last claim: launches, nodes and nominations follow it."""
 NEVER: Final = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+LARGE: Final = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "Gt", "values": ["31"]}
+"""Machines of a size that clusters of so many pods have."""
 ZONE: Final = "topology.kubernetes.io/zone"
 
 _SIZES: Final = (
@@ -128,7 +130,8 @@ async def measure(pods: int, kubernetes: str) -> Startup:
         bed = await stack.enter_async_context(RealBed(kubernetes))
         client = await stack.enter_async_context(ClusterClient(bed.kubeconfig))
         await install(client, [ROOT / "crds"])
-        for manifest in Given(node_pools=[NodePool(name="general", disruption=NEVER)]).objects():
+        pool = NodePool(name="general", disruption=NEVER, requirements=[LARGE])
+        for manifest in Given(node_pools=[pool]).objects():
             await create(client, manifest)
         await waiting_pods(client, pods)
         mirror = await stack.enter_async_context(Mirror(client, [NODE_CLAIMS]))
