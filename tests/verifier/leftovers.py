@@ -47,9 +47,9 @@ def untaken(problem, plan, replay):
             asked = _as_asked(pod)
             kept.append(asked)  # the replay knows shapes by identity
             found = (
-                _reserved(problem, plan, asked, replay, waits_in)
+                _reserved(problem, plan, pod, asked, replay, waits_in)
                 if waits_in
-                else _nodes_and_machines(problem, plan, asked[-1], replay)
+                else _nodes_and_machines(problem, plan, pod, asked[-1], replay)
             )
             seen[question] = next(found, None)
         if seen[question] is not None:
@@ -68,36 +68,36 @@ def _as_asked(pod):
     ]
 
 
-def _nodes_and_machines(problem, plan, pod, replay):
-    """Say what would take a pod."""
+def _nodes_and_machines(problem, plan, pod, asked, replay):
+    """Say what would take a pod that asks for less; what others think of it stays as it is."""
     taken = chain(
-        _nodes(problem, plan, pod, replay),
-        (name for name, _ in _machines(problem, plan, problem.pools, pod, replay)),
+        _nodes(problem, plan, pod, asked, replay),
+        (name for name, _ in _machines(problem, plan, problem.pools, pod, asked, replay)),
     )
     yield from (f"{name} would take it" for name in taken)
 
 
-def _reserved(problem, plan, asked, replay, waits_in):
+def _reserved(problem, plan, pod, asked, replay, waits_in):
     """Say why a pod need not have waited for the reserved machines of some pools."""
     supply, held = reservation_supply(problem), _held(problem, plan)
     weight = max(pool.spec.weight or 0 for pool in problem.pools if pool.name in waits_in)
     pools = [pool for pool in problem.pools if (pool.spec.weight or 0) >= weight]
-    asked_of_nodes = [r for pool in pools for r in pool.spec.template.spec.requirements]
+    asked_of_nodes = [r for pool in problem.pools for r in pool.spec.template.spec.requirements]
     if any(r.min_values or r.operator not in {"In", "NotIn"} for r in asked_of_nodes):
         return  # nor are values made up here for labels that pools leave open
     is_plain = len(asked) == 1 and not _has_wishes(asked[0].shape, problem.pools)
     would_do = False
-    for pod in asked:
-        for name, machine in _machines(problem, plan, pools, pod, replay, reserved=True):
+    for one in asked:
+        for name, machine in _machines(problem, plan, pools, pod, one, replay, reserved=True):
             reservation = reservation_of(machine.offering)
             if is_plain and held[reservation] < supply[reservation]:
                 yield f"{name} would take it, nobody else takes {reservation}"
-        for pool in pools:
-            for machine in machines_for(problem, pool, pod):
+        for pool in (pool for pool in problem.pools if pool.name in waits_in):
+            for machine in machines_for(problem, pool, one):
                 if machine.labels[CAPACITY_TYPE] == "reserved":
                     would_do |= supply[reservation_of(machine.offering)] > 0
     if not would_do:
-        yield from _nodes_and_machines(problem, plan, asked[-1], replay)
+        yield from _nodes_and_machines(problem, plan, pod, asked[-1], replay)
 
 
 def _has_wishes(shape, pools):
@@ -118,10 +118,10 @@ def _held(problem, plan):
     return held
 
 
-def _nodes(problem, plan, pod, replay):
+def _nodes(problem, plan, pod, asked, replay):
     places = {place.name: place for place in replay.places}
     for node in problem.nodes:
-        pods = (*plan.existing.get(node.name, ()), pod)
+        pods = (*plan.existing.get(node.name, ()), asked)
         if node.closed or any(existing_node(problem, node, pods)):
             continue
         if node.requirements is not None and _asks_hostname(problem, pod):
@@ -137,14 +137,14 @@ def _asks_hostname(problem, pod):
     return HOSTNAME in asked_labels(pod.shape).union(mounted)
 
 
-def _machines(problem, plan, pools, pod, replay, *, reserved=False):
+def _machines(problem, plan, pools, pod, asked, replay, *, reserved=False):
     """Yield a name and the machine for everything that pools could still launch for a pod."""
     for pool in pools:
         if any(r.min_values for r in pool.spec.template.spec.requirements):
             continue
         limited = quantities(pool.spec.limits)
         used = _most_used(problem, plan, pool)
-        for machine in machines_for(_with_daemons_everywhere(problem), pool, pod):
+        for machine in machines_for(_with_daemons_everywhere(problem), pool, asked):
             capacity = {**machine.capacity, "nodes": 1}
             if (machine.labels[CAPACITY_TYPE] == "reserved") != reserved or any(
                 used.get(name, 0) + capacity.get(name, 0) > limit for name, limit in limited.items()
