@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from karpenter_core.scheduling.taints import first_untolerated
+from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untolerated
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
@@ -194,8 +194,9 @@ def counts_on(
     if chosen is None:
         return True
     if chosen.tolerations is not None:
-        taints = signatures.taints(signature)
-        if first_untolerated(taints, chosen.tolerations) is not None:
+        # Taints that are preferences keep no node out of a count (the Kubernetes scheduler's rule).
+        tolerations = (*chosen.tolerations, PREFERENCE_TOLERATION)
+        if first_untolerated(signatures.taints(signature), tolerations) is not None:
             return False
     if chosen.alternatives is None:
         return True

@@ -246,3 +246,18 @@ def test_pods_of_nodes_that_are_going_make_a_domain_known(options):
     webs = [pod(f"web-{n}", topology_spread=spread(RACK, 3)) for n in range(5)]
     asked = problem(webs, pools=[node_pool(labels={RACK: "r1"})], nodes=[replace(old, closed=True)])
     assert len(left(planned(asked, options))) == 1
+
+
+def test_taints_that_are_preferences_keep_no_node_out_of_a_count(options):
+    """The one that is there counts, so only one more goes to its zone."""
+    there = [running(f"there-{n}", "old") for n in range(2)]
+    old = existing_node(
+        "old", taints=["soft:PreferNoSchedule"], bound=there, available={"cpu": "0"}
+    )
+    webs = [
+        pod(f"web-{n}", topology_spread=spread(max_skew=2, node_taints_policy="Honor"))
+        for n in range(2)
+    ]
+    pools = [node_pool(requirements=[(ZONE, "In", "zone-a", "zone-b")])]
+    plan = planned(problem(webs, nodes=[old], pools=pools), options)
+    assert {claim.cheapest.zone for claim in plan.claims} == {"zone-b"}
