@@ -82,7 +82,7 @@ class Overlay:
         journal = self._journal
         for cell, count in place.moving.cells.items():
             before = cells.get(cell)
-            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
+            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType] - tables of all kinds
             cells[cell] = -count if before is None else before - count
         for cell, count in place.moving.perhaps.items():
             self._set(self.perhaps, cell, self.perhaps.get(cell, 0) - count)
@@ -110,11 +110,11 @@ class Overlay:
             if row is None:
                 row = host[group] = {}
             before = row.get(slot)
-            journal.append((row, slot, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
+            journal.append((row, slot, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType] - tables of all kinds
             row[slot] = count if before is None else before + count
         for cell in counted:
             before = cells.get(cell)
-            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType]
+            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType] - tables of all kinds
             cells[cell] = count if before is None else before + count
         if counted and place.node.requirements is not None:
             for cell in counted:
