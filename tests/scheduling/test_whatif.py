@@ -352,15 +352,11 @@ def test_answers_do_not_depend_on_what_was_asked_before(random):
 
 @given(randoms)
 @brief
-def test_limits_refuse_only_what_does_not_keep_them(random):
-    """What is accepted within limits keeps them; what fits without claims is never refused."""
+def test_what_is_accepted_within_limits_keeps_them(random):
     facts = drawn_cluster(random)
     whatif = asked(facts)
     for names in questions(random, facts):
-        free = whatif.evaluate(names)
         limited = whatif.evaluate(names, below_price=0.2, most_claims=1)
-        if free.fits:
-            assert told(limited) == told(free)
         if limited.outcome is Outcome.CLAIMS:
             assert len(limited.claims) == 1
             assert limited.cost_per_hour < 0.2
@@ -369,7 +365,7 @@ def test_limits_refuse_only_what_does_not_keep_them(random):
 @given(randoms)
 @brief
 def test_first_fit_is_refused_exactly_when_it_does_not_keep_the_limits(random):
-    """However early the refusal is found."""
+    """However early the refusal is found. (Other plans may put on nodes what first-fit does not.)"""
     facts = drawn_cluster(random)
     options = replace(OPTIONS, packing=Packing.FIRST_FIT)
     whatif = WhatIf(facts, movable(facts), options)
