@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from karpenter_core.controllers.nodeclaim import door
 from karpenter_core.controllers.provisioning.claims import DECISION
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
@@ -114,6 +115,20 @@ def test_equal_pods_are_told_nothing(tmp_path):
         scene.cluster.apply([NODE_CLASS, node_pool(template=SMALL), deployment("web", 10)])
         running = scene.start()
         await all_run(scene, 10)
+
+        assert running.process.writer.counts[TOLD] == 0
+
+    play(tmp_path, story)
+
+
+def test_nobody_is_told_while_more_pods_wait_than_it_would_help(tmp_path, monkeypatch):
+    """All the same they get their nodes."""
+    monkeypatch.setattr(door, "MOST_PODS", PODS - 1)
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        running = scene.start()
+        await all_run(scene)
 
         assert running.process.writer.counts[TOLD] == 0
 

@@ -701,7 +701,10 @@ async def test_binding_places_a_pod_once(api: Api):
 
 
 async def test_a_pod_may_be_nominated_for_a_node_until_it_is_bound(api: Api):
-    """By anybody who may patch its status, under its UID; binding takes the nomination away."""
+    """By anybody who may patch its status, under its UID; binding takes the nomination away.
+
+    Before 1.35 it stays there, and no longer means anything.
+    """
     name = unique("nominated")
     made = await api.create(PODS, pod(name))
     path = f"{PODS}/{name}/status"
@@ -727,6 +730,9 @@ async def test_a_pod_may_be_nominated_for_a_node_until_it_is_bound(api: Api):
 
     assert another.status in {409, 422}
     assert same.body["status"]["nominatedNodeName"] == "no-such-node"
+    assert bound["spec"]["nodeName"] == "no-such-node"
+    if int((await api.get("/version"))["minor"]) < 35:
+        return
     assert "nominatedNodeName" not in bound["status"]
     assert late.status == 422
 

@@ -57,6 +57,8 @@ RENEWAL_SECONDS_A_POD: Final = 0.0002
 """How seldom a large group is looked at: a twentieth of the loop's time is enough."""
 TELLINGS: Final = 8
 """How often one pod is told in all."""
+MOST_PODS: Final = 1000
+"""With more pods waiting nobody is told: it would help few of them and keep the loop busy."""
 BUDGET_PER_SECOND: Final = 50.0
 BUDGET_AT_ONCE: Final = 500
 """A quarter of our requests by default, and what a plan of usual size needs."""
@@ -202,7 +204,7 @@ class Door:
     async def _nominate(self, group: _Group) -> int:
         """Tell the pods that are meant for these nodes; return how many were told."""
         snapshot = self._feed.snapshot()
-        if not pods_compete(snapshot):
+        if len(snapshot.pending_pods) > MOST_PODS or not pods_compete(snapshot):
             return 0
         told = [
             (pod, node)
