@@ -73,6 +73,8 @@ class Recorder:
         self._metrics: Final = metrics
         self._queue: Final[asyncio.Queue[_Entry]] = asyncio.Queue(_QUEUE_LENGTH)
         self._recent: Final[OrderedDict[str, float]] = OrderedDict()
+        self._most = _REMEMBERED
+        """When what has expired is looked for next: each search takes as long as there are keys."""
         self._posted: Final[OrderedDict[tuple[str, ...], _Posted]] = OrderedDict()
         self._buckets: Final = {
             name: TokenBucket(clock, rate=rate, burst=burst)
@@ -124,8 +126,9 @@ class Recorder:
             return False
         self._recent[key] = now + notice.window.total_seconds()
         self._recent.move_to_end(key)
-        if len(self._recent) > _REMEMBERED:
+        if len(self._recent) > self._most:
             self._forget(now)
+            self._most = max(_REMEMBERED, 2 * len(self._recent))
         return True
 
     def _forget(self, now: float) -> None:

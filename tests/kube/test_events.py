@@ -209,3 +209,23 @@ def test_what_was_seen_is_forgotten_in_time():
         return len(desk.recorder._recent)
 
     assert run_virtual(scenario()) <= 10_000
+
+
+def test_what_was_published_lately_is_searched_seldom_however_much_it_is(monkeypatch):
+    """A plan for ten thousand pods publishes as many Events in one go."""
+    searches = []
+    forget = Recorder._forget
+
+    def counted(self, now):
+        searches.append(len(self._recent))
+        forget(self, now)
+
+    monkeypatch.setattr(Recorder, "_forget", counted)
+
+    async def script(desk):
+        for number in range(60_000):
+            desk.recorder.publish(notice(f"web-{number}", bucket="nominated"))
+
+    publish(script)
+    assert 0 < len(searches) < 10
+    assert max(searches) < 40_000
