@@ -323,17 +323,9 @@ class Engine:
         columns, rooms = self._rooms(task, left, pins, caps)
         if not len(columns):
             return 0
-        if int(rooms[0]) >= left:
-            columns, counts = columns[:1], _one(left)
-            self._place(task, columns, counts, pins)
-            return left
-        total = np.cumsum(rooms)
-        needed = int(np.searchsorted(total, left)) + 1
-        columns, counts = columns[:needed], rooms[:needed].copy()
-        placed = min(int(total[len(columns) - 1]), left)
-        counts[-1] -= int(total[len(columns) - 1]) - placed
-        self._place(task, columns, counts, pins)
-        return placed
+        counts = _dealt(rooms, left)
+        self._place(task, columns[: len(counts)], counts, pins)
+        return int(counts.sum())
 
     def _rooms(
         self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps
@@ -590,14 +582,11 @@ class Engine:
         growth = self._grower.find(task, columns, met, caps.open, most) if len(columns) else None
         if growth is None:
             return 0
-        total = np.cumsum(growth.rooms)
-        needed = int(np.searchsorted(total, left)) + 1
-        columns, counts = growth.columns[:needed], growth.rooms[:needed].copy()
-        placed = min(int(total[len(columns) - 1]), left)
-        counts[-1] -= int(total[len(columns) - 1]) - placed
+        counts = _dealt(growth.rooms, left)
+        columns = growth.columns[: len(counts)]
         nodes.measure(columns, growth.row, growth.limit)
         self._place(task, columns, counts, pins)
-        return placed
+        return int(counts.sum())
 
     def _execute(
         self, task: Task, opening: Opening, left: int, pins: tuple[Pin, ...], *, count: int
@@ -634,6 +623,16 @@ class Engine:
         }
         for column in columns.tolist() if free else ():
             self._loose[column] = dict(free)
+
+
+def _dealt(rooms: Amounts, left: int) -> Amounts:
+    """Return how many of the pods left each of the first nodes gets, which are filled in turn."""
+    if int(rooms[0]) >= left:
+        return _one(left)
+    total = np.cumsum(rooms)
+    counts = rooms[: int(np.searchsorted(total, left)) + 1].copy()
+    counts[-1] -= max(int(total[len(counts) - 1]) - left, 0)
+    return counts
 
 
 def _one(count: int) -> Amounts:

@@ -64,8 +64,6 @@ class Profile:
     mix: tuple[Opening, ...] = ()
     tail: tuple[tuple[int, ...], ...] = ()
     """Groups of classes that mix freely, to be placed last and together."""
-    pattern_units: int = 0
-    """Work units for finding patterns for each of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -28,7 +28,7 @@ from karpenter_core.scheduling.tail import free_groups
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from numpy.typing import NDArray
 
@@ -41,9 +41,6 @@ __all__ = ["FIRST_FIT", "Portfolio", "first_fit_steps", "portfolio_steps"]
 
 FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
 """How the plan is made that always comes first."""
-
-_PATTERN_UNITS: Final = 4_000
-"""Work units for patterns; found within half of them for thousands of pods in tens of sizes."""
 
 _CAUTIOUS_SHARE: Final = 0.9
 """What a third plan buys of the LP's mix: the rest is opened as it is needed."""
@@ -68,13 +65,11 @@ def portfolio_steps(
     first_fit = yield from first_fit_steps(compiled, halt)
     if first_fit.engine.nodes.count == len(compiled.nodes) or first_fit.engine.unreached:
         return Portfolio(best=first_fit, first_fit=first_fit)
-    mix = find_mix(compiled, first_fit.engine)
-    yield 5
     bound = lower_bound(compiled, first_fit.engine)
     yield 5
     best = first_fit
     if compiled.options.packing is Packing.VALUE:
-        best = yield from _best_steps(compiled, mix, first_fit, bound, halt)
+        best = yield from _best_steps(compiled, first_fit, bound, halt)
     return Portfolio(best=best, first_fit=first_fit, lower_bound=bound)
 
 
@@ -86,12 +81,10 @@ def first_fit_steps(
 
 
 def _best_steps(
-    compiled: CompiledProblem,
-    mix: Mix | None,
-    first_fit: FinishedPlan,
-    bound: float | None,
-    halt: Halt | None,
+    compiled: CompiledProblem, first_fit: FinishedPlan, bound: float | None, halt: Halt | None
 ) -> Generator[int, None, FinishedPlan]:
+    mix = find_mix(compiled, first_fit.engine)
+    yield 5
     best, budget, needed = first_fit, compiled.options.work_units, 0
     for profile in _profiles(compiled, mix):
         if needed > budget:
@@ -130,26 +123,26 @@ def _counted(
         yield units
 
 
-def _profiles(compiled: CompiledProblem, mix: Mix | None) -> tuple[Profile, ...]:
+def _profiles(compiled: CompiledProblem, mix: Mix | None) -> Iterator[Profile]:
+    """Yield the value plans to make, from the one that promises most."""
     weights = None if mix is None else mix.weights
     worth = np.zeros(len(compiled.classes)) if weights is None else weights @ compiled.requests
     order = _constrained_first(compiled, worth)
-    tail = free_groups(compiled, order)
     grown = Profile(
         measure=Measure.PODS if mix is None else Measure.DEMAND,
         tight=True,
         order=order,
         weights=weights,
-        tail=tail,
-        pattern_units=_PATTERN_UNITS,
+        tail=free_groups(compiled, order),
     )
     if mix is None:
-        return (grown,)
-    mixed = replace(grown, mix=mix.openings(1.0))
-    cautious = replace(grown, mix=mix.openings(_CAUTIOUS_SHARE))
-    if mix.forces_nodes and mix.is_zonal:
-        return (mixed, grown, cautious)
-    return (grown, mixed, cautious)
+        yield grown
+        return
+    shares = (1.0, None, _CAUTIOUS_SHARE)
+    if not (mix.forces_nodes and mix.is_zonal):
+        shares = (None, 1.0, _CAUTIOUS_SHARE)
+    for share in shares:
+        yield grown if share is None else replace(grown, mix=mix.openings(share))
 
 
 def _constrained_first(compiled: CompiledProblem, worth: NDArray[np.float64]) -> tuple[int, ...]:

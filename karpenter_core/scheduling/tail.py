@@ -29,7 +29,8 @@ __all__ = ["free_groups", "tail_steps"]
 _FEW_PODS: Final = 3
 """So few are placed one by one as well as together."""
 
-_UNITS_PER_POD: Final = 1
+_MOST_UNITS: Final = 4_000
+"""Work units for patterns, one for each pod up to this; half of them do for thousands of pods."""
 
 
 def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[int, ...], ...]:
@@ -56,8 +57,7 @@ def tail_steps(
             yield 1
     waiting = [index for index in group if counts[index]]
     left = sum(counts[index] for index in waiting)
-    budget = min(engine.profile.pattern_units, left * _UNITS_PER_POD)
-    if left <= _FEW_PODS or budget <= 0:
+    if left <= _FEW_PODS:
         return
     compiled, task = engine.compiled, engine.task(waiting[0], 0)
     offer = _offer(engine, task)
@@ -74,7 +74,7 @@ def tail_steps(
         room=claim.shapes.room,
         price=claim.shapes.robust_price + compiled.options.node_fee_per_hour,
     )
-    bought = yield from pattern_steps(problem, budget=budget)
+    bought = yield from pattern_steps(problem, budget=min(left, _MOST_UNITS))
     patterns = () if bought is None else merged(problem, bought.patterns)
     yield 10
     nodes = sum(pattern.nodes for pattern in patterns)
