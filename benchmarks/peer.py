@@ -1,6 +1,6 @@
 """The reference scheduler as a peer: build `peer/`, a program on Karpenter's module, and run it.
 
-The program is kept under `~/.cache/karpenter-core/peer/`, by a digest of its sources. It reads
+Programs are kept under `~/.cache/karpenter-core/peer/`, by a digest of their sources. This one reads
 documents (`Input.document`) and answers with one row for each.
 """
 
@@ -27,32 +27,33 @@ MODULE: Final = Path(__file__).parent / "peer"
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "karpenter-core"
 
 
-def build() -> Path:
-    """Build the program unless it is there; return its path.
+def build(module: Path = MODULE) -> Path:
+    """Build the program of a Go module, named like its folder, unless it is there; return its path.
 
     Raises:
         RuntimeError: there is no `go`, or the build failed (its output is on stderr).
     """
-    sources = [MODULE / name for name in ("go.mod", "go.sum", "main.go")]
+    name = module.name
+    sources = [module / file for file in ("go.mod", "go.sum", "main.go")]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    program = CACHE / "peer" / digest / "peer"
+    program = CACHE / "peer" / digest / name
     if program.exists():
         return program
     if shutil.which("go") is None:
         raise RuntimeError(
-            f"no `go` to build the peer with (its version is in {MODULE / 'go.mod'})"
+            f"no `go` to build the {name} with (its version is in {module / 'go.mod'})"
         )
-    print("building the peer ...", file=sys.stderr, flush=True)
+    print(f"building the {name} ...", file=sys.stderr, flush=True)
     program.parent.mkdir(parents=True, exist_ok=True)
     scratch = program.with_suffix(f".{os.getpid()}")
     ended = subprocess.run(
         ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(scratch), "."],
-        cwd=MODULE,
+        cwd=module,
         env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
         check=False,
     )
     if ended.returncode:
-        raise RuntimeError("the peer cannot be built")
+        raise RuntimeError(f"the {name} cannot be built")
     scratch.rename(program)
     return program
 
