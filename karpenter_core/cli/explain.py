@@ -6,12 +6,22 @@ The answer is the plan's own: the same problem is solved, and what it says of th
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from karpenter_core.cli.source import Output, PackingMode, Source, help_of
+from karpenter_core.cli.source import (
+    Context,
+    DefaultSpread,
+    Files,
+    IgnorePreferences,
+    InstanceTypesFile,
+    Kubeconfig,
+    Output,
+    PackingMode,
+    Source,
+    help_of,
+)
 
 if TYPE_CHECKING:
     from karpenter_core.cli.source import Question
@@ -41,40 +51,19 @@ def pod(
             metavar="NAMESPACE/NAME", help="The pod; without a namespace it is `default`."
         ),
     ],
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
-            "standard input.",
-            show_default=False,
-        ),
-    ] = None,
+    files: Files = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Explain from the objects in the files alone.")
     ] = False,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(help="Kubeconfig of the cluster; as for `karpenter run` if left out."),
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="Context within the kubeconfig; its current one if left out.")
-    ] = None,
-    instance_types_file: Annotated[
-        Path | None,
-        typer.Option(help="Catalogue of instance types (JSON) in place of the providers' own."),
-    ] = None,
-    ignore_preferences: Annotated[
-        bool, typer.Option("--ignore-preferences", help="Do not try preferences of pods.")
-    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    instance_types_file: InstanceTypesFile = None,
+    ignore_preferences: IgnorePreferences = False,
     packing: Annotated[
         PackingMode | None,
         typer.Option(help="As for `karpenter plan`.", show_default=False),
     ] = None,
-    scheduler_config: Annotated[
-        str | None,
-        typer.Option(help="Default topology spread, as for `karpenter run`.", show_default=False),
-    ] = None,
+    scheduler_config: DefaultSpread = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How to show the answer.")
     ] = Output.TABLE,

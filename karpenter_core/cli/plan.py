@@ -8,12 +8,22 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from karpenter_core.cli.source import Output, PackingMode, Source, help_of
+from karpenter_core.cli.source import (
+    Context,
+    DefaultSpread,
+    Files,
+    IgnorePreferences,
+    InstanceTypesFile,
+    Kubeconfig,
+    Output,
+    PackingMode,
+    Source,
+    help_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,33 +41,15 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
-            "standard input.",
-            show_default=False,
-        ),
-    ] = None,
+    files: Files = None,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Plan for the objects in the files alone."),
     ] = False,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(help="Kubeconfig of the cluster; as for `karpenter run` if left out."),
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="Context within the kubeconfig; its current one if left out.")
-    ] = None,
-    instance_types_file: Annotated[
-        Path | None,
-        typer.Option(help="Catalogue of instance types (JSON) in place of the providers' own."),
-    ] = None,
-    ignore_preferences: Annotated[
-        bool, typer.Option("--ignore-preferences", help="Do not try preferences of pods.")
-    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    instance_types_file: InstanceTypesFile = None,
+    ignore_preferences: IgnorePreferences = False,
     packing: Annotated[
         PackingMode | None,
         typer.Option(
@@ -66,10 +58,7 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    scheduler_config: Annotated[
-        str | None,
-        typer.Option(help="Default topology spread, as for `karpenter run`.", show_default=False),
-    ] = None,
+    scheduler_config: DefaultSpread = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How to show the plan.")
     ] = Output.TABLE,

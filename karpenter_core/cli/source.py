@@ -11,13 +11,15 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.cluster import Cluster
@@ -25,7 +27,47 @@ if TYPE_CHECKING:
     from karpenter_core.provider.manager import Plugins
     from karpenter_core.scheduling.problem import SolveOptions
 
-__all__ = ["Output", "PackingMode", "Question", "Source", "help_of"]
+__all__ = [
+    "Context",
+    "DefaultSpread",
+    "Files",
+    "IgnorePreferences",
+    "InstanceTypesFile",
+    "Kubeconfig",
+    "Output",
+    "PackingMode",
+    "Question",
+    "Source",
+    "help_of",
+]
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
+        "standard input.",
+        show_default=False,
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(help="Kubeconfig of the cluster; as for `karpenter run` if left out."),
+]
+Context = Annotated[
+    str | None, typer.Option(help="Context within the kubeconfig; its current one if left out.")
+]
+InstanceTypesFile = Annotated[
+    Path | None,
+    typer.Option(help="Catalogue of instance types (JSON) in place of the providers' own."),
+]
+IgnorePreferences = Annotated[
+    bool, typer.Option("--ignore-preferences", help="Do not try preferences of pods.")
+]
+DefaultSpread = Annotated[
+    str | None,
+    typer.Option(help="Default topology spread, as for `karpenter run`.", show_default=False),
+]
 
 
 class Output(StrEnum):
