@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW, OpenNodes
 from karpenter_core.scheduling.counts import Counts
 from karpenter_core.scheduling.growing import Grower
@@ -603,9 +602,7 @@ class Engine:
         self.nodes.place(task.index, columns, counts, task.request)
         self.holdings.keep(columns)
         self._count(task, columns, counts)
-        remaining = self.remaining[opening.pool]
-        for name in remaining:
-            remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
+        self.opener.charge(opening, count)
         return int(counts.sum())
 
     def surely_opens(self, task: Task, left: int, pins: tuple[Pin, ...]) -> bool:

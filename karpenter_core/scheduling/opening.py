@@ -88,6 +88,21 @@ class Opening:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Wanted:
+    """What claims are looked for: pods `left` of a class where pins allow, `cap` on each at most.
+
+    `together`: prefer a machine that holds as many of them as one can.
+    """
+
+    task: Task
+    left: int
+    pins: tuple[Pin, ...]
+    cap: int
+    together: bool
+
+
+@final
 class Opener:
     """Finds the next claims to open for one engine."""
 
@@ -119,23 +134,26 @@ class Opener:
         columns = engine.nodes.open(
             count, signature=signature, limit=opening.limit, row=opening.row
         )
-        for name in remaining:
-            remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
+        self.charge(opening, count)
         self._opened.append((columns, opening))
         return columns
+
+    def charge(self, opening: Opening, count: int) -> None:
+        """Count claims against the limits of their pool; fewer than none gives back."""
+        remaining = self._engine.remaining[opening.pool]
+        for name in remaining:
+            remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
 
     def close_empty(self) -> bool:
         """Give up claims on which nothing is yet; return whether limits have more left by that."""
         nodes, has_more = self._engine.nodes, False
         for columns, opening in self._opened:
-            remaining = self._engine.remaining[opening.pool]
             empty = columns[~nodes.used[:, columns].any(axis=0)]
-            if not remaining or not len(empty):
+            if not self._engine.remaining[opening.pool] or not len(empty):
                 continue
             full = np.full(len(opening.limit), -1, dtype=np.int64)
             nodes.become(empty, int(nodes.signature[empty[0]]), full)
-            for name in remaining:
-                remaining[name] += (1 if name == NODES else opening.charge[name]) * len(empty)
+            self.charge(opening, -len(empty))
             has_more = True
         self._opened.clear()
         return has_more
@@ -146,14 +164,15 @@ class Opener:
         """Return what to open for pods of a class; None when no pool can make a node for them.
 
         Nor when they have to wait for reserved machines, which is noted, nor when machines are to
-        be bought and only reserved ones are asked for. `together`: prefer a machine that holds as
-        many of the pods as one can.
+        be bought and only reserved ones are asked for. At most `cap` pods go on each; `together`:
+        prefer a machine that holds as many of them as one can.
         """
+        wanted = _Wanted(task=task, left=left, pins=pins, cap=cap, together=together)
         for numbers in self._ranks:
             best: Opening | None = None
             waiting: Deferral | None = None
             for number in numbers:
-                found = self._of_pool(number, task, left, pins, cap, together=together)
+                found = self._of_pool(number, wanted)
                 if isinstance(found, Deferral):
                     waiting = waiting or found
                 elif found is not None and (best is None or _order(found) < _order(best)):
@@ -167,32 +186,23 @@ class Opener:
                 return None if task.reserved_only and not best.reservations else best
         return None
 
-    def _of_pool(
-        self,
-        number: int,
-        task: Task,
-        left: int,
-        pins: tuple[Pin, ...],
-        cap: int,
-        *,
-        together: bool,
-    ) -> Opening | Deferral | None:
+    def _of_pool(self, number: int, wanted: _Wanted) -> Opening | Deferral | None:
         signatures = self._compiled.signatures
         pool, remaining = self._compiled.pools[number], self._engine.remaining[number]
         signature = self._compiled.pool_signatures[number]
         if signature == NO_MATCH or remaining.get(NODES, 1) <= 0:
             return None
         waiting: Deferral | None = None
-        for alternative in range(len(task.ask.alternatives)):
-            asked = signatures.joined(signature, task.ask, alternative)
+        for alternative in range(len(wanted.task.ask.alternatives)):
+            asked = signatures.joined(signature, wanted.task.ask, alternative)
             if asked == NO_MATCH:
                 continue
-            within = signatures.within(asked, pins)
+            within = signatures.within(asked, wanted.pins)
             if within != NO_MATCH and pool.limited and not pool.is_ample(remaining, 1):
                 within = signatures.narrowed(within, pool.within(remaining))
             if within == NO_MATCH:
                 continue
-            opening = self._of_signature(number, within, task, left, pins, cap, together=together)
+            opening = self._of_signature(number, within, wanted)
             if isinstance(opening, Deferral):
                 waiting = waiting or opening
                 continue
@@ -205,67 +215,41 @@ class Opener:
         return waiting
 
     def _of_signature(
-        self,
-        number: int,
-        signature: int,
-        task: Task,
-        left: int,
-        pins: tuple[Pin, ...],
-        cap: int,
-        *,
-        together: bool,
+        self, number: int, signature: int, wanted: _Wanted
     ) -> Opening | Deferral | None:
         """Open claims that hold reservations if they can, others if not."""
         holdings = self._engine.holdings
-        choices = holdings.choices(signature, task.request)
+        choices = holdings.choices(signature, wanted.task.request)
         if choices.taken:
             return Deferral(pool=number, taken=choices.taken)
         best: Opening | None = None
         for choice in choices.reserved:
-            opening = self._new(number, choice.signature, task, left, pins, cap, together=together)
+            opening = self._new(number, choice.signature, wanted)
             if opening is not None and (best is None or opening.score < best.score):
                 count = min(opening.count, holdings.available(choice.reservations))
                 best = replace(opening, count=count, reservations=choice.reservations)
         if best is None and choices.plain != NO_MATCH:
-            best = self._new(number, choices.plain, task, left, pins, cap, together=together)
+            best = self._new(number, choices.plain, wanted)
         return best
 
-    def _new(
-        self,
-        number: int,
-        signature: int,
-        task: Task,
-        left: int,
-        pins: tuple[Pin, ...],
-        cap: int,
-        *,
-        together: bool,
-    ) -> Opening | None:
+    def _new(self, number: int, signature: int, wanted: _Wanted) -> Opening | None:
         """Open claims that are measured by a row, or open to all."""
         opening = None
         if self._measure is not Measure.NONE:
-            opening = self._measured(number, signature, task, left, pins, cap, together=together)
+            opening = self._measured(number, signature, wanted)
         if opening is None:
-            opening = self._open(number, signature, task, left, pins, cap)
+            opening = self._open(number, signature, wanted)
         return opening
 
-    def _open(
-        self,
-        number: int,
-        signature: int,
-        task: Task,
-        left: int,
-        pins: tuple[Pin, ...],
-        cap: int,
-    ) -> Opening | None:
+    def _open(self, number: int, signature: int, wanted: _Wanted) -> Opening | None:
         """Open claims that may become any of their rows."""
-        signatures, request = self._compiled.signatures, task.request
+        signatures, request = self._compiled.signatures, wanted.task.request
         claim = signatures.claim(signature)
         fitting = claim.fitting(request)
         if not fitting.any():
             return None
         asked = signature
-        signature = signatures.settled(signature, pins, int(claim.rows[fitting][0]))
+        signature = signatures.settled(signature, wanted.pins, int(claim.rows[fitting][0]))
         if signature == NO_MATCH:
             return None
         claim = signatures.claim(signature)
@@ -277,15 +261,15 @@ class Opener:
             signature = signatures.relaxed(signature, missing)
             claim = signatures.claim(signature)
         nothing = np.zeros((len(request), 1), dtype=np.int64)
-        pods = min(int(claim.rooms(nothing, request)[0]), cap)
-        if task.ask.host_ports:
+        pods = min(int(claim.rooms(nothing, request)[0]), wanted.cap)
+        if wanted.task.ask.host_ports:
             pods = min(pods, 1)
         if pods <= 0:
             return None
         fee = self._compiled.options.node_fee_per_hour
         return Opening(
             pool=number,
-            count=-(-left // pods),
+            count=-(-wanted.left // pods),
             pods=pods,
             signature=signature,
             asked=asked,
@@ -295,18 +279,9 @@ class Opener:
             score=float(claim.prices[fitting][0]) + fee,
         )
 
-    def _measured(
-        self,
-        number: int,
-        signature: int,
-        task: Task,
-        left: int,
-        pins: tuple[Pin, ...],
-        cap: int,
-        *,
-        together: bool,
-    ) -> Opening | None:
+    def _measured(self, number: int, signature: int, wanted: _Wanted) -> Opening | None:
         """Open claims measured by the row whose room is cheapest."""
+        task, left, cap = wanted.task, wanted.left, wanted.cap
         signatures, request = self._compiled.signatures, task.request
         claim, pool = signatures.claim(signature), self._compiled.pools[number]
         if claim.has_min_values and not pool.is_ample(self._engine.remaining[number], left):
@@ -320,7 +295,7 @@ class Opener:
         if not len(candidates):
             return None
         held = np.minimum(pods[candidates], left)
-        if together:
+        if wanted.together:
             most = held == held.max()
             candidates, held = candidates[most], held[most]
         if self._measure is Measure.PODS:
@@ -334,7 +309,7 @@ class Opener:
         chosen = good[np.lexsort((good, score[good], -held[good]))[0]]
         best = int(shapes.row[candidates[chosen]])
         row, per_claim = int(claim.rows[best]), int(pods[candidates[chosen]])
-        settled = signatures.settled(signature, pins, row)
+        settled = signatures.settled(signature, wanted.pins, row)
         if settled == NO_MATCH:
             return None
         if claim.has_min_values and not signatures.claim(settled).admissible_mask[row]:
