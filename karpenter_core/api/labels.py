@@ -39,6 +39,12 @@ NODE_POOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
 MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+DRIFT: Final = "karpenter.sh/drift"
+"""On a NodePool: what follows from drift. Ours; the reference knows no such annotation."""
+
+# Value of DRIFT
+DETECT_ONLY: Final = "detect-only"
+"""Claims get the condition Drifted, and nothing is disrupted for it."""
 
 # Taints (key and effect are what identifies one) and the finalizer
 DISRUPTED_TAINT: Final = "karpenter.sh/disrupted"

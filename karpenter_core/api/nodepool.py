@@ -17,7 +17,7 @@ from karpenter_core.api.facets import (
     Below,
     Facets,
 )
-from karpenter_core.api.labels import GROUP, VERSION
+from karpenter_core.api.labels import DETECT_ONLY, DRIFT, GROUP, VERSION
 from karpenter_core.api.nodeclaim import (
     REQUIREMENT_RULES,
     NodeClassRef,
@@ -44,6 +44,7 @@ __all__ = [
     "Template",
     "TemplateMetadata",
     "TemplateSpec",
+    "is_detect_only",
 ]
 
 # Conditions; the first two are what Ready depends on, the third stands beside it.
@@ -266,3 +267,8 @@ class NodePool(KubernetesObject):
 
     spec: NodePoolSpec
     status: NodePoolStatus = Field(default_factory=NodePoolStatus)
+
+
+def is_detect_only(pool: NodePool) -> bool:
+    """Tell whether drift of the pool's nodes is only to be shown, never acted on."""
+    return pool.metadata.annotations.get(DRIFT) == DETECT_ONLY

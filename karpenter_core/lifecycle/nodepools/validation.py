@@ -15,6 +15,8 @@ from karpenter_core.api.labels import (
     ALIASES,
     CAPACITY_TYPE,
     CAPACITY_TYPES,
+    DETECT_ONLY,
+    DRIFT,
     HOSTNAME,
     NODE_POOL,
     RESTRICTED_DOMAIN,
@@ -99,7 +101,7 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> Fi
     template = pool.spec.template
     errors = list(_label_errors(template.metadata.labels, rules))
     errors += _taint_errors(template.spec.taints, template.spec.startup_taints)
-    warnings: list[str] = []
+    warnings = list(_annotation_warnings(pool))
     for index, requirement in enumerate(template.spec.requirements):
         place = f"requirements[{index}]"
         key = rules.aliases.get(requirement.key, requirement.key)
@@ -112,6 +114,12 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> Fi
                 f"{place}: {text}"
             )
     return Findings(errors=tuple(errors), warnings=tuple(warnings))
+
+
+def _annotation_warnings(pool: NodePool) -> Iterator[str]:
+    value = pool.metadata.annotations.get(DRIFT)
+    if value is not None and value != DETECT_ONLY:
+        yield f'annotation {DRIFT}: "{value}" is not "{DETECT_ONLY}" and is ignored'
 
 
 def _label_errors(labels: Mapping[str, str], rules: LabelRules) -> Iterator[str]:

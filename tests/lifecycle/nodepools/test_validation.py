@@ -8,6 +8,7 @@ import pytest
 
 from karpenter_core.api.conditions import find, is_true
 from karpenter_core.api.labels import WELL_KNOWN
+from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.lifecycle.nodepools.validation import (
     LabelRules,
     validate_node_pool,
@@ -224,3 +225,24 @@ def test_a_message_never_outgrows_the_api():
     condition = find(pool.status.conditions, "ValidationSucceeded")
     assert len(condition.message) < 5000
     assert condition.message.endswith("errors in all)")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "detects_only", "warned"),
+    [
+        ({}, False, False),
+        ({"karpenter.sh/drift": "detect-only"}, True, False),
+        ({"karpenter.sh/drift": "Detect-Only"}, False, True),
+        ({"karpenter.sh/drift": ""}, False, True),
+    ],
+)
+def test_the_annotation_on_drift_has_one_value(annotations, detects_only, warned):
+    """A misspelt one is pointed at, and the pool stays in use."""
+    pool = node_pool()
+    metadata = pool.metadata.model_copy(update={"annotations": annotations})
+    pool = pool.model_copy(update={"metadata": metadata})
+
+    found = validate_node_pool(pool)
+
+    assert is_detect_only(pool) is detects_only
+    assert (found.errors, bool(found.warnings)) == ((), warned)
