@@ -75,7 +75,7 @@ async def build_cluster(
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, Observed, Synced
     from karpenter_core.state.pod_volumes import VolumesUnsupported
-    from karpenter_core.state.problem import scheduling_problem
+    from karpenter_core.state.problem import Framing, scheduling_problem
 
     pools = [
         (placed.where, placed.found) for placed in objects if isinstance(placed.found, NodePool)
@@ -92,12 +92,14 @@ async def build_cluster(
     found = scheduling_problem(
         snapshot,
         now=now,
-        well_known=labels.well_known,
-        aliases={**ALIASES, **labels.aliases},
-        default_spread=default_spread,
-        unsupported_volumes=VolumesUnsupported(
-            topology_keys=labels.unsupported_topology_keys,
-            provisioners=labels.unsupported_provisioners,
+        framing=Framing(
+            well_known=labels.well_known,
+            aliases={**ALIASES, **labels.aliases},
+            default_spread=default_spread,
+            unsupported_volumes=VolumesUnsupported(
+                topology_keys=labels.unsupported_topology_keys,
+                provisioners=labels.unsupported_provisioners,
+            ),
         ),
     )
     return Cluster(

@@ -25,7 +25,9 @@ from karpenter_core.scheduling.problem import (
     PreferencePolicy,
     SolveOptions,
 )
+from karpenter_core.state.placements import nomination_window
 from karpenter_core.state.pod_volumes import VolumesUnsupported
+from karpenter_core.state.problem import Framing
 
 if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Controller
@@ -68,12 +70,15 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
                 (info.max_instance_types for info in providers.infos().values()), default=600
             ),
         ),
-        well_known=labels.well_known,
-        aliases={**ALIASES, **labels.aliases},
-        default_spread=settings.scheduler_config,
-        unsupported_volumes=VolumesUnsupported(
-            topology_keys=labels.unsupported_topology_keys,
-            provisioners=labels.unsupported_provisioners,
+        framing=Framing(
+            well_known=labels.well_known,
+            aliases={**ALIASES, **labels.aliases},
+            default_spread=settings.scheduler_config,
+            unsupported_volumes=VolumesUnsupported(
+                topology_keys=labels.unsupported_topology_keys,
+                provisioners=labels.unsupported_provisioners,
+            ),
+            nomination_window=nomination_window(settings.batch_max_duration),
         ),
     )
     return (
@@ -104,7 +109,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             hands=hands,
             providers=providers,
             runtime=runtime,
-            options=DisruptionOptions(nomination_window=options.nomination_window),
+            options=DisruptionOptions(nomination_window=options.framing.nomination_window),
         ),
         Observability(
             feed=process.feed,

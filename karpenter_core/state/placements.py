@@ -21,10 +21,22 @@ if TYPE_CHECKING:
     from karpenter_core.state.ledger import Placement
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["NOMINATION_WINDOW", "expected_machines", "nomination_stands", "standing_place"]
+__all__ = [
+    "NOMINATION_WINDOW",
+    "expected_machines",
+    "nomination_stands",
+    "nomination_window",
+    "standing_place",
+]
 
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 """Upstream default: twice the longest batch window."""
+_SHORTEST_WINDOW: Final = timedelta(seconds=10)  # upstream default
+
+
+def nomination_window(batch_maximum: timedelta) -> timedelta:
+    """Return how long a node that pods were placed on is kept from disruption."""
+    return max(2 * batch_maximum, _SHORTEST_WINDOW)
 
 
 def standing_place(

@@ -27,12 +27,30 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
+    "Framing",
     "IgnoredPod",
     "ProvisioningInput",
     "leaving_pods",
     "scheduling_problem",
     "usable_pools",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framing:
+    """What every question is framed by, whatever the cluster looks like.
+
+    `well_known` are labels beyond the core's that the providers' nodes have. `default_spread` are
+    constraints of pods that have none of their own, without selectors; the pods of a problem are
+    then copies that have them, with the same UID and name. A pod keeps the place it was given for
+    `nomination_window`, as long as the scheduler still has time to bind it.
+    """
+
+    well_known: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=lambda: ALIASES)
+    default_spread: tuple[TopologySpread, ...] = ()
+    unsupported_volumes: VolumesUnsupported = field(default_factory=VolumesUnsupported)
+    nomination_window: timedelta = NOMINATION_WINDOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +81,17 @@ def scheduling_problem(
     snapshot: Snapshot,
     *,
     now: datetime,
-    well_known: frozenset[str] = frozenset(),
-    aliases: Mapping[str, str] = ALIASES,
-    default_spread: tuple[TopologySpread, ...] = (),
-    unsupported_volumes: VolumesUnsupported | None = None,
-    nomination_window: timedelta = NOMINATION_WINDOW,
+    framing: Framing | None = None,
 ) -> ProvisioningInput:
     """Ask for places for the pods that wait and for those whose nodes are going.
 
     A pod that was given a place keeps it while the place is good: the claim is under way, or the
     scheduler still has time to bind it. It is not asked about again, and its place is taken.
-    `default_spread` are constraints of pods that have none of their own, without selectors; the
-    pods of the problem are then copies that have them, with the same UID and name.
     """
-    volumes = Volumes(snapshot, aliases=aliases, unsupported=unsupported_volumes)
+    framing = framing or Framing()
+    well_known, aliases = framing.well_known, framing.aliases
+    nomination_window = framing.nomination_window
+    volumes = Volumes(snapshot, aliases=aliases, unsupported=framing.unsupported_volumes)
     nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
     asking = {**snapshot.pending_pods, **stranded}
     candidates, ignored = _sorted_out(asking, volumes, well_known, aliases)
@@ -96,7 +111,7 @@ def scheduling_problem(
         key=lambda machine: (not machine.initialized, machine.name),
     )
     pools = usable_pools(snapshot)
-    spread = DefaultSpread(snapshot, default_spread)
+    spread = DefaultSpread(snapshot, framing.default_spread)
     problem = Problem(
         pods=tuple(spread.apply(pod) for pod in homeless),
         pools=pools,

@@ -16,7 +16,7 @@ from karpenter_core.api.records import (
 from karpenter_core.scheduling.selectors import Selector
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.events import DeletionMarked, PodsDecided
-from karpenter_core.state.problem import scheduling_problem
+from karpenter_core.state.problem import Framing, scheduling_problem
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, pods
 from karpenter_core.testing.machines import machine, node_claim, ready, state
 
@@ -55,7 +55,9 @@ def requirement(key, operator, *values):
 def asked(*objects, constraints=(ZONAL,)):
     """The pods of the problem, by name."""
     builder = state(POOL, *objects)
-    question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=constraints)
+    question = scheduling_problem(
+        builder.snapshot(), now=EPOCH, framing=Framing(default_spread=constraints)
+    )
     return {item.name: item for item in question.problem.pods}
 
 
@@ -115,7 +117,9 @@ class TestWhoGetsADefault:
             service(selector={"app": "web"}),
         )  # fmt: skip
         builder.fold(DeletionMarked(names=("old",), cause="drifted/1"))
-        question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=(ZONAL,))
+        question = scheduling_problem(
+            builder.snapshot(), now=EPOCH, framing=Framing(default_spread=(ZONAL,))
+        )
         (found,) = question.problem.pods
         assert selects(found, app="web")
 
@@ -123,7 +127,9 @@ class TestWhoGetsADefault:
         waiting = pod("web-1", labels={"app": "web"})
         builder = state(POOL, node_claim("new"), waiting, service(selector={"app": "web"}))
         builder.fold(PodsDecided(placed={waiting.uid: "new"}, at=EPOCH))
-        question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=(ZONAL,))
+        question = scheduling_problem(
+            builder.snapshot(), now=EPOCH, framing=Framing(default_spread=(ZONAL,))
+        )
         assert question.waiting == {"new": (waiting,)}
 
 
@@ -253,7 +259,9 @@ class TestPlacement:
     def zones(self, count, constraint, *objects, pool=POOL):
         waiting = pods(count, "web", cpu="1", labels={"app": "web"})
         builder = state(pool, workload(labels={"app": "web"}), *waiting, *objects)
-        question = scheduling_problem(builder.snapshot(), now=EPOCH, default_spread=(constraint,))
+        question = scheduling_problem(
+            builder.snapshot(), now=EPOCH, framing=Framing(default_spread=(constraint,))
+        )
         plan = solve(question.problem)
         found = {}
         for claim in plan.claims:

@@ -16,7 +16,7 @@ from karpenter_core.api.records import (
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.state.events import DeletionMarked, Observed, PodsDecided, Removed
 from karpenter_core.state.pod_volumes import VolumesUnsupported
-from karpenter_core.state.problem import scheduling_problem
+from karpenter_core.state.problem import Framing, scheduling_problem
 from karpenter_core.testing.builders import EPOCH, node_pool, node_term, pod, pod_shape
 from karpenter_core.testing.machines import machine, node_claim, ready, state
 
@@ -69,7 +69,9 @@ def zones(*names: str):
 
 
 def ask(*objects, **options):
-    return scheduling_problem(state(POOL, *objects).snapshot(), now=EPOCH, **options)
+    return scheduling_problem(
+        state(POOL, *objects).snapshot(), now=EPOCH, framing=Framing(**options)
+    )
 
 
 def reason(question):

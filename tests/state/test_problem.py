@@ -20,7 +20,7 @@ from karpenter_core.lifecycle.claims import build_node_claim
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided, Removed
-from karpenter_core.state.problem import scheduling_problem, usable_pools
+from karpenter_core.state.problem import Framing, scheduling_problem, usable_pools
 from karpenter_core.state.usage import exceeded_limits, pool_status_resources, pool_usage
 from karpenter_core.testing.builders import (
     EPOCH,
@@ -353,7 +353,9 @@ class TestExistingCapacity:
         large_only = daemon_set(cpu="10", node_selector={"size": "l"})
         claim = node_claim("new", requirements=[listing("small", "large")])
         builder = state(POOL, claim, large_only, catalogues={"default": types})
-        question = scheduling_problem(builder.snapshot(), now=EPOCH, well_known=frozenset({"size"}))
+        question = scheduling_problem(
+            builder.snapshot(), now=EPOCH, framing=Framing(well_known=frozenset({"size"}))
+        )
         assert question.problem.nodes[0].available["cpu"] == 4000
 
     def test_without_catalogue_the_claims_requests_stand(self):

@@ -23,15 +23,13 @@ from karpenter_core.controllers.provisioning.outcome import PassRecorder, waits_
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.objects import Kind
-from karpenter_core.state.pod_volumes import VolumesUnsupported
-from karpenter_core.state.problem import scheduling_problem
+from karpenter_core.state.problem import Framing, scheduling_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.records import TopologySpread
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.provisioning.planner import Planner
     from karpenter_core.controllers.reconciler import Runtime
@@ -43,7 +41,6 @@ __all__ = ["Provisioner", "ProvisioningOptions"]
 RETRY_SECONDS: Final = 10.0  # upstream default: how often pods without a place are tried again
 FIRST_LISTING_SECONDS: Final = 5.0
 """How long the first pass waits for pools whose instance types are being listed."""
-MINIMUM_NOMINATION: Final = timedelta(seconds=10)  # upstream default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +50,7 @@ class ProvisioningOptions:
     batch_idle: timedelta = timedelta(seconds=1)
     batch_maximum: timedelta = timedelta(seconds=10)
     solve: SolveOptions = field(default_factory=SolveOptions)
-    well_known: frozenset[str] = frozenset()
-    aliases: Mapping[str, str]
-    default_spread: tuple[TopologySpread, ...] = ()
-    """Constraints of pods that have none of their own; their selectors are worked out."""
-    unsupported_volumes: VolumesUnsupported = field(default_factory=VolumesUnsupported)
-
-    @property
-    def nomination_window(self) -> timedelta:
-        """How long a node that pods were placed on is kept from disruption."""
-        return max(2 * self.batch_maximum, MINIMUM_NOMINATION)
+    framing: Framing = field(default_factory=Framing)
 
 
 @final
@@ -88,7 +76,7 @@ class Provisioner:
         )
         self._creator = ClaimCreator(hands=hands, runtime=runtime)
         self._recorder = PassRecorder(
-            hands=hands, runtime=runtime, nomination_window=options.nomination_window
+            hands=hands, runtime=runtime, nomination_window=options.framing.nomination_window
         )
         self._inbox = Inbox(
             hands.feed, Kind.POD, Kind.NODE, Kind.NODE_CLAIM, Kind.NODE_POOL, Kind.CATALOGUE
@@ -147,11 +135,7 @@ class Provisioner:
                 scheduling_problem,
                 snapshot,
                 now=self._runtime.clock.now(),
-                well_known=self._options.well_known,
-                aliases=self._options.aliases,
-                default_spread=self._options.default_spread,
-                unsupported_volumes=self._options.unsupported_volumes,
-                nomination_window=self._options.nomination_window,
+                framing=self._options.framing,
             )
         )
         self._recorder.ignore(asked.ignored, snapshot)

@@ -44,7 +44,8 @@ from karpenter_core.state.events import (
     Wrote,
 )
 from karpenter_core.state.placements import NOMINATION_WINDOW
-from karpenter_core.state.problem import ProvisioningInput, scheduling_problem
+from karpenter_core.state.pod_volumes import VolumesUnsupported
+from karpenter_core.state.problem import Framing, ProvisioningInput, scheduling_problem
 from karpenter_core.state.taints import is_ephemeral
 from karpenter_core.state.usage import exceeded_limits, pool_usage
 from karpenter_core.testing.builders import EPOCH, pod, taint
@@ -99,7 +100,7 @@ class Cluster:
         self.sold = DEFAULT_TYPES
         """What pools sell that were not told otherwise."""
         self.default_spread = ()
-        self.unsupported_volumes = None
+        self.unsupported_volumes = VolumesUnsupported()
         self.is_judged = True
         """Whether the verifier looks at plans; it does not know of offerings that override types."""
         self.passes = []
@@ -343,9 +344,11 @@ class Cluster:
         asked = scheduling_problem(
             self.snapshot,
             now=self.now,
-            well_known=FAKE_WELL_KNOWN,
-            default_spread=self.default_spread,
-            unsupported_volumes=self.unsupported_volumes,
+            framing=Framing(
+                well_known=FAKE_WELL_KNOWN,
+                default_spread=self.default_spread,
+                unsupported_volumes=self.unsupported_volumes,
+            ),
         )
         plan = solve(asked.problem, self.options, cache=_COMPILED)
         strict = self.options.min_values == "Strict"

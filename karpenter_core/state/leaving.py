@@ -1,0 +1,59 @@
+"""The question of disruption: the cluster as a pass would see it, and which pods may leave a node.
+
+`scheduling.whatif.WhatIf` is made of what this returns. Pods that wait are in it as pending; pods
+on machines that stay are there, and those of machines on their way out look for places already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from karpenter_core.state.default_spread import DefaultSpread
+from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.state.pod_volumes import Volumes
+from karpenter_core.state.problem import Framing, scheduling_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.scheduling.problem import ExistingNode, Problem
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["leaving_problem"]
+
+
+def leaving_problem(
+    snapshot: Snapshot, *, now: datetime, framing: Framing | None = None
+) -> tuple[Problem, Mapping[str, frozenset[str]]]:
+    """Return the problem of a pass, and the UIDs of the pods that leave with each machine.
+
+    Only pods leave that would be evicted and made anew elsewhere: none of DaemonSets, none that is
+    protected now or for ever. The others stay until their machine is gone.
+    """
+    framing = framing or Framing()
+    problem = scheduling_problem(snapshot, now=now, framing=framing).problem
+    volumes = Volumes(snapshot, aliases=framing.aliases, unsupported=framing.unsupported_volumes)
+    budgets = PodBudgets(snapshot.disruption_budgets.values())
+    spread = DefaultSpread(snapshot, framing.default_spread)
+    movable: dict[str, frozenset[str]] = {}
+    nodes: list[ExistingNode] = []
+    asked = dict(problem.volumes)
+    for node in problem.nodes:
+        machine = None if node.closed else snapshot.state_node(node.name)
+        if machine is None or machine.claim is None:
+            nodes.append(node)
+            continue
+        leaving = {
+            pod.uid: spread.apply(pod)
+            for pod in machine.pods
+            if budgets.is_reschedulable_now(pod, now)
+        }
+        movable[node.name] = frozenset(leaving)
+        for uid, pod in leaving.items():
+            if (wanted := volumes.of(pod)) is not None:
+                asked[uid] = wanted
+        spreading = tuple(leaving.get(pod.uid, pod) for pod in node.pods)
+        nodes.append(replace(node, pods=spreading) if framing.default_spread else node)
+    return replace(problem, nodes=tuple(nodes), volumes=asked), movable
