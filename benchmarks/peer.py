@@ -20,22 +20,27 @@ if TYPE_CHECKING:
 
     from benchmarks.inputs import Input
 
-__all__ = ["PEER", "build", "run"]
+__all__ = ["GO_ENVIRONMENT", "PEER", "build", "run"]
 
 PEER: Final = "Karpenter v1.14.0"
 MODULE: Final = Path(__file__).parent / "peer"
+GO_ENVIRONMENT: Final = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "karpenter-core"
 
 
-def build(module: Path = MODULE) -> Path:
+def build(module: Path = MODULE, *, suite: str = "", link_flags: str = "") -> Path:
     """Build the program of a Go module, named like its folder, unless it is there; return its path.
+
+    With `suite`, the path of a package that the module requires, it is the program that runs the
+    tests of this package.
 
     Raises:
         RuntimeError: there is no `go`, or the build failed (its output is on stderr).
     """
-    name = module.name
-    sources = [module / file for file in ("go.mod", "go.sum", "main.go")]
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    name = f"{suite.rpartition('/')[2]}.test" if suite else module.name
+    files = ("go.mod", "go.sum", *(() if suite else ("main.go",)))
+    inputs = [*((module / file).read_bytes() for file in files), (suite + link_flags).encode()]
+    digest = hashlib.sha256(b"".join(inputs)).hexdigest()[:12]
     program = CACHE / "peer" / digest / name
     if program.exists():
         return program
@@ -47,9 +52,18 @@ def build(module: Path = MODULE) -> Path:
     program.parent.mkdir(parents=True, exist_ok=True)
     scratch = program.with_suffix(f".{os.getpid()}")
     ended = subprocess.run(
-        ["go", "build", "-trimpath", "-buildvcs=false", "-o", str(scratch), "."],
+        [
+            "go",
+            *(("test", "-c") if suite else ("build",)),
+            "-trimpath",
+            "-buildvcs=false",
+            f"-ldflags={link_flags}",
+            "-o",
+            str(scratch),
+            suite or ".",
+        ],
         cwd=module,
-        env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
+        env=os.environ | GO_ENVIRONMENT,
         check=False,
     )
     if ended.returncode:

@@ -161,9 +161,13 @@ class ControlPlane:
         await self.stop()
 
     async def start(self) -> None:
-        """Start everything and wait until the API server and the controllers are ready."""
-        await self.etcd.start()
-        await self.start_api_server()
+        """Start everything that does not run yet and wait until it is ready.
+
+        Controllers learn of CRDs that come after them only every half minute: whoever needs theirs
+        at once starts the API server first and installs them.
+        """
+        if not self.api_server.is_running:
+            await self.start_api_server()
         for process in (self.controller_manager, self.scheduler, self.kwok):
             await process.start()
         await self.controller_manager.ready(
@@ -180,7 +184,9 @@ class ControlPlane:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     async def start_api_server(self) -> None:
-        """Start the API server (again) and wait until it is ready."""
+        """Start the API server (again), on a new etcd if none runs; wait until it is ready."""
+        if not self.etcd.is_running:
+            await self.etcd.start()
         await self.api_server.start()
         await self.api_server.ready(self._is_ready, seconds=READY_SECONDS)
 
