@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.records import OwnerView
 
 if TYPE_CHECKING:
@@ -183,9 +184,11 @@ def metadata_patch(old: NodeClaim, new: NodeClaim) -> MergePatch | None:
         metadata["labels"] = changed
     if changed := _changed(old.metadata.annotations, new.metadata.annotations):
         metadata["annotations"] = changed
-    locked = old.metadata.finalizers != new.metadata.finalizers
-    if locked:
+    # Whoever writes a deadline first is right: repair sets a much tighter one than we would.
+    locked = TERMINATION_TIMESTAMP in changed
+    if old.metadata.finalizers != new.metadata.finalizers:
         metadata["finalizers"] = list(new.metadata.finalizers) or None
+        locked = True
     if not metadata:
         return None
     return MergePatch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from karpenter_core.api.conditions import TRUE, find
+from karpenter_core.api.conditions import FALSE, TRUE, find
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS
 
@@ -21,6 +21,7 @@ __all__ = [
     "disrupted_labels",
     "initialise",
     "metric_labels",
+    "restamped",
     "with_condition",
     "with_conditions",
     "with_metadata",
@@ -71,6 +72,37 @@ def with_condition(
             generation=claim.metadata.generation,
             deleting=claim.is_deleting,
         ),
+    )
+
+
+def restamped(claim: NodeClaim, now: datetime) -> NodeClaim:
+    """Return the claim with what is settled of its stages observed at its generation.
+
+    A stage that is True or False is not judged again, yet `Ready` counts it only when it was judged
+    at the current generation.
+    """
+    generation = claim.metadata.generation
+    settled = [
+        item
+        for item in claim.status.conditions
+        if item.type in NODE_CLAIM_CONDITIONS.dependents and item.status in {TRUE, FALSE}
+    ]
+    if all(item.observed_generation == generation for item in settled):
+        return claim
+    # All but one at once, so that `Ready` is judged once and does not waver on the way.
+    last = settled[-1]
+    others = {item.type for item in settled[:-1]}
+    bumped = tuple(
+        item.model_copy(update={"observed_generation": generation}) if item.type in others else item
+        for item in claim.status.conditions
+    )
+    return with_condition(
+        with_conditions(claim, bumped),
+        last.type,
+        now=now,
+        status=TRUE if last.status == TRUE else FALSE,
+        reason=last.reason,
+        message=last.message,
     )
 
 

@@ -7,11 +7,12 @@ result is remembered, nobody is asked.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from karpenter_core.api.conditions import TRUE, UNKNOWN, is_unknown
+from karpenter_core.api.conditions import UNKNOWN, is_unknown
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, TERMINATION_FINALIZER, ZONE
 from karpenter_core.api.nodeclaim import LAUNCH_FAILED, LAUNCHED
 from karpenter_core.api.notices import Notice
@@ -27,7 +28,6 @@ from karpenter_core.errors import (
 )
 from karpenter_core.lifecycle.changes import Fact, Step
 from karpenter_core.lifecycle.claim_status import (
-    condition_of,
     cut,
     disrupted_labels,
     with_condition,
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.ledger import LedgerView
 
+MAX_CONDITION_MESSAGE: Final = 32_768
+"""Of a condition (CustomResourceDefinition of NodeClaims)."""
+_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+
 __all__ = [
     "LaunchAction",
     "LaunchAdvice",
@@ -55,7 +59,6 @@ __all__ = [
     "launch_failed",
     "launched_claim",
     "launched_step",
-    "restamped",
 ]
 
 
@@ -165,16 +168,6 @@ def launched_step(claim: NodeClaim, result: NodeClaim, now: datetime) -> Step:
     return Step(claim=with_condition(merged, LAUNCHED, now=now))
 
 
-def restamped(claim: NodeClaim, now: datetime) -> NodeClaim:
-    """Return the claim with `Launched` following its generation, once it is True."""
-    condition = condition_of(claim, LAUNCHED)
-    if condition is None or condition.status != TRUE:
-        return claim
-    return with_condition(
-        claim, LAUNCHED, now=now, reason=condition.reason, message=condition.message
-    )
-
-
 def launch_failed(
     claim: NodeClaim,
     error: CloudProviderError,
@@ -207,7 +200,9 @@ def launch_failed(
                 delete="nodeclass_not_ready",
             )
         case LaunchFailedError():
-            reason, message = error.reason, str(error)
+            # A reason that the API server refuses would keep the whole status from being written.
+            reason = error.reason if _REASON.fullmatch(error.reason) else LAUNCH_FAILED
+            message = str(error)[:MAX_CONDITION_MESSAGE]
         case _:
             reason, message = LAUNCH_FAILED, cut(str(error))
     return Step(

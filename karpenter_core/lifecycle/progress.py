@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from karpenter_core.api.conditions import is_unknown
+from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.lifecycle.changes import Step, followed_by
+from karpenter_core.lifecycle.claim_status import restamped
 from karpenter_core.lifecycle.initialization import initialization_step
-from karpenter_core.lifecycle.launch import restamped
 from karpenter_core.lifecycle.liveness import (
     LAUNCH_TIMEOUT,
     REGISTRATION_TIMEOUT,
     liveness_step,
 )
-from karpenter_core.lifecycle.registration import awaits_registration, registration_step
+from karpenter_core.lifecycle.registration import registration_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +43,11 @@ def progress_step(
 ) -> Step:
     """Take a claim as far as its node allows.
 
-    `nodes` are those that show its provider id, `pending` the gates that hold its registration.
+    `nodes` are those that show its provider id, `pending` the gates that hold its registration. A
+    claim that is not launched has no node either, and says so.
     """
     step = Step(claim=restamped(claim, now))
-    if awaits_registration(step.claim):
+    if is_unknown(step.claim.status.conditions, REGISTERED):
         step = followed_by(
             step,
             registration_step(step.claim, nodes, now=now, pending=pending, gate_error=gate_error),

@@ -76,7 +76,7 @@ def node_to_register(nodes: Sequence[NodeView]) -> NodeView | None:
 
 def synced_node(claim: NodeClaim, node: NodeView) -> NodeView:
     """Return the node as it will be when it has all that the claim says, for the gates to see."""
-    return _synced(claim).applied_to(node)
+    return _synced(claim, node).applied_to(node)
 
 
 def registration_step(
@@ -112,7 +112,7 @@ def registration_step(
         held = _waiting(claim, REGISTRATION_HOOK_PENDING, names or str(gate_error), now=now)
         return Step(
             claim=held.claim,
-            node=_synced(claim),
+            node=_synced(claim, node),
             notices=notices,
             requeue_after=min((gate.retry_after for gate in pending), default=None),
             error=gate_error,
@@ -122,7 +122,7 @@ def registration_step(
     owner = pool_uid_of(claim)
     return Step(
         claim=registered.model_copy(update={"status": status}),
-        node=_let_in(claim),
+        node=_let_in(claim, node),
         notices=notices,
         facts=(Fact(metric="nodes_created", labels=metric_labels(claim, "nodepool", "zone")),),
         events=(RegistrationSettled(pool_uid=owner, succeeded=True),) if owner else (),
@@ -150,10 +150,11 @@ def _was_guarded(node: NodeView) -> bool:
     return node.labels.get(REGISTERED_LABEL) == "true" or has_taint(node.taints, UNREGISTERED)
 
 
-def _synced(claim: NodeClaim) -> NodePatch:
+def _synced(claim: NodeClaim, node: NodeView) -> NodePatch:
+    """Return what the node is to have of its claim; whoever manages its taints may say so on it."""
     labels = claim.metadata.labels
     taints: tuple[Taint, ...] = ()
-    if labels.get(DO_NOT_SYNC_TAINTS) != "true":
+    if "true" not in {node.labels.get(DO_NOT_SYNC_TAINTS), labels.get(DO_NOT_SYNC_TAINTS)}:
         specs = (*claim.spec.taints, *claim.spec.startup_taints)
         taints = tuple(taint_of(spec) for spec in specs)
     return NodePatch(
@@ -171,8 +172,8 @@ def _synced(claim: NodeClaim) -> NodePatch:
     )
 
 
-def _let_in(claim: NodeClaim) -> NodePatch:
-    synced = _synced(claim)
+def _let_in(claim: NodeClaim, node: NodeView) -> NodePatch:
+    synced = _synced(claim, node)
     return NodePatch(
         labels={**synced.labels, REGISTERED_LABEL: "true"},
         annotations=synced.annotations,

@@ -37,6 +37,7 @@ __all__ = [
     "expiring_notice",
     "finished_step",
     "instance_terminating_step",
+    "with_deadline",
 ]
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
@@ -67,15 +68,17 @@ def claim_termination(
     """Say what stands between a deleted claim and its end.
 
     Only nodes that were registered are ours to delete; of the others the kubelet's lease is left
-    to whoever looks after nodes without machines.
+    to whoever looks after nodes without machines. A node that we have let go of is not waited for,
+    however long the finalizer of somebody else keeps it.
     """
     if TERMINATION_FINALIZER not in claim.metadata.finalizers:
         return ClaimTermination(action=TerminationAction.NONE, step=Step(claim=claim))
     step = _with_deadline(_with_late_launch(claim, ledger, now))
     if claim.uid in ledger.open_launches:
         return ClaimTermination(action=TerminationAction.AWAIT_LAUNCH, step=step)
-    if nodes and is_true(claim.status.conditions, REGISTERED):
-        names = tuple(node.name for node in nodes if not node.is_deleting)
+    awaited = tuple(node for node in nodes if not _is_let_go(node))
+    if awaited and is_true(claim.status.conditions, REGISTERED):
+        names = tuple(node.name for node in awaited if not node.is_deleting)
         return ClaimTermination(action=TerminationAction.AWAIT_NODES, step=step, delete_nodes=names)
     if step.claim.status.provider_id:
         return ClaimTermination(action=TerminationAction.TERMINATE_INSTANCE, step=step)
@@ -93,9 +96,10 @@ def finished_step(claim: NodeClaim, *, now: datetime) -> Step:
     """Take the finalizer off: nothing stands behind the claim any more."""
     facts = [Fact(metric="nodeclaims_terminated", labels=_labels(claim))]
     pool = metric_labels(claim, "nodepool")
-    begun = condition_of(claim, INSTANCE_TERMINATING)
-    if begun is not None and begun.status == TRUE and begun.last_transition_time is not None:
-        seconds = (now - begun.last_transition_time).total_seconds()
+    if claim.status.provider_id:
+        begun = condition_of(claim, INSTANCE_TERMINATING)
+        since = None if begun is None or begun.status != TRUE else begun.last_transition_time
+        seconds = 0.0 if since is None else (now - since).total_seconds()  # gone when first asked
         facts.append(
             Fact(
                 metric="nodeclaims_instance_termination_duration",
@@ -131,6 +135,12 @@ def deadline_of(claim: NodeClaim | None) -> datetime | None:
     return deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
 
 
+def with_deadline(claim: NodeClaim, deadline: datetime) -> NodeClaim:
+    """Return the claim with the moment written down at which its machine goes in any case."""
+    annotations = {**claim.metadata.annotations, TERMINATION_TIMESTAMP: _rfc3339(deadline)}
+    return with_metadata(claim, annotations=annotations)
+
+
 def expiring_notice(ref: ObjectRef, deadline: datetime) -> Notice:
     """Say until when a node or claim has time."""
     return Notice(
@@ -140,6 +150,10 @@ def expiring_notice(ref: ObjectRef, deadline: datetime) -> Notice:
         message=f"All pods will be deleted by {_rfc3339(deadline)}",
         dedupe=(ref.name,),
     )
+
+
+def _is_let_go(node: NodeView) -> bool:
+    return node.is_deleting and TERMINATION_FINALIZER not in node.finalizers
 
 
 def _with_late_launch(claim: NodeClaim, ledger: LedgerView, now: datetime) -> NodeClaim:
@@ -156,9 +170,8 @@ def _with_deadline(claim: NodeClaim) -> Step:
     if period is None or deleted is None or TERMINATION_TIMESTAMP in claim.metadata.annotations:
         return Step(claim=claim)
     deadline = deleted + period.timedelta
-    annotations = {**claim.metadata.annotations, TERMINATION_TIMESTAMP: _rfc3339(deadline)}
     return Step(
-        claim=with_metadata(claim, annotations=annotations),
+        claim=with_deadline(claim, deadline),
         notices=(expiring_notice(claim.ref, deadline),),
     )
 

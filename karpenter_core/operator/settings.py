@@ -280,6 +280,19 @@ OPTIONS: Final = (
         "many small nodes where a few larger ones cost as much.",
     ),
     Option(
+        flag="launch-timeout",
+        env="LAUNCH_TIMEOUT",
+        default=timedelta(minutes=5),
+        help="How long a NodeClaim may stay without an instance before it is given up.",
+    ),
+    Option(
+        flag="registration-timeout",
+        env="REGISTRATION_TIMEOUT",
+        default=timedelta(minutes=15),
+        help="How long the Node of an instance may stay away before its NodeClaim is given up; "
+        "longer for machines that boot slowly.",
+    ),
+    Option(
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
@@ -340,6 +353,8 @@ class Settings:
     currency: str = "USD"
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
     node_fee: float = 0.003
+    launch_timeout: timedelta = timedelta(minutes=5)
+    registration_timeout: timedelta = timedelta(minutes=15)
     ignore_dra_requests: bool = True
     feature_gates: FeatureGates = FeatureGates()
     scheduler_config: tuple[TopologySpread, ...] = ()

@@ -93,7 +93,12 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             unevaluated_pools=catalogue.unevaluated,
         ),
         NodeClaimLifecycle(
-            hands=hands, providers=providers, runtime=runtime, well_known=labels.well_known
+            hands=hands,
+            providers=providers,
+            runtime=runtime,
+            well_known=labels.well_known,
+            launch_timeout=settings.launch_timeout,
+            registration_timeout=settings.registration_timeout,
         ),
         evictions,
         NodeTerminationController(

@@ -21,7 +21,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.lifecycle.changes import metadata_patch, status_patch
-from karpenter_core.lifecycle.claim_status import initialise
+from karpenter_core.lifecycle.claim_status import initialise, restamped, with_condition
 from karpenter_core.lifecycle.launch import (
     LaunchAction,
     finalizer_step,
@@ -29,7 +29,6 @@ from karpenter_core.lifecycle.launch import (
     launch_failed,
     launched_claim,
     launched_step,
-    restamped,
 )
 from karpenter_core.state.events import CallFinished, CallStarted
 from karpenter_core.testing.builders import EPOCH, instance_type, requirement_spec
@@ -211,12 +210,32 @@ def test_a_pending_call_changes_nothing():
     assert (step.delete, step.error) == ("", None)
 
 
-def test_the_launched_condition_follows_the_generation():
-    """Case 55."""
+def test_settled_stages_follow_the_generation():
+    """Case 55: and with them `Ready`; nothing else of them changes."""
     claim = node_claim("web", stage="Initialized")
     bumped = claim.model_copy(
         update={"metadata": claim.metadata.model_copy(update={"generation": 2})}
     )
-    after = find(restamped(bumped, LATER).status.conditions, LAUNCHED)
-    assert (after.observed_generation, after.last_transition_time) == (2, EPOCH)
+    after = restamped(bumped, LATER).status.conditions
+    assert {item.type: item.observed_generation for item in after} == dict.fromkeys(
+        ("Launched", "Registered", "Initialized", "Ready"), 2
+    )
+    assert {item.last_transition_time for item in after} == {EPOCH}
+    assert is_true(after, "Ready")
     assert restamped(claim, LATER) is claim
+
+
+def test_a_stage_that_failed_follows_the_generation_too():
+    failed = with_condition(node_claim("web"), "Registered", status="False", reason="x", now=EPOCH)
+    bumped = failed.model_copy(
+        update={"metadata": failed.metadata.model_copy(update={"generation": 2})}
+    )
+    found = find(restamped(bumped, LATER).status.conditions, "Registered")
+    assert (found.status, found.reason, found.observed_generation) == ("False", "x", 2)
+
+
+@pytest.mark.parametrize("reason", ["no capacity", "", "1st", "a-b"])
+def test_a_reason_that_no_condition_may_have_is_not_written(reason):
+    """The API server would refuse the whole status, and the claim would show nothing."""
+    step = launch_failed(node_claim(), LaunchFailedError("text", reason=reason), now=LATER)
+    assert (condition(step).reason, condition(step).message) == ("LaunchFailed", "text")

@@ -135,6 +135,12 @@ class TestRegistration:
         keys = [taint.key for taint in register(claim, young).node.applied_to(young).taints]
         assert keys == (["own", "a", "b"] if synced else ["own"])
 
+    def test_a_node_may_say_that_its_taints_are_not_synced(self):
+        """Case 37: what boots the machine knows, and puts the label on its Node."""
+        claim = launched(taints=("a=1:NoSchedule",))
+        young = booted(claim, labels={DO_NOT_SYNC_TAINTS: "true"})
+        assert register(claim, young).node.applied_to(young).taints == ()
+
     def test_a_startup_taint_that_was_removed_stays_away(self):
         """Case 38: a registered claim is not registered again."""
         claim = node_claim("web", stage="Registered", startup_taints=("b:NoSchedule",))
@@ -326,6 +332,21 @@ class TestProgress:
         assert not is_true(step.claim.status.conditions, INITIALIZED)
         assert INITIALIZED_LABEL not in step.node.labels
         assert step.requeue_after == timedelta(seconds=5)
+
+    def test_a_claim_that_is_not_launched_has_no_node_either(self):
+        """Section 5: no step is skipped because an earlier one waits."""
+        step = progress_step(node_claim("web"), [], now=LATER)
+        assert condition(step, REGISTERED)[1] == "NodeNotFound"
+        assert step.requeue_after is not None
+
+    def test_a_new_generation_is_observed(self):
+        """Case 55."""
+        claim = node_claim("web", stage="Initialized")
+        bumped = claim.model_copy(
+            update={"metadata": claim.metadata.model_copy(update={"generation": 7})}
+        )
+        step = progress_step(bumped, [node("ip-1", claim=claim)], now=LATER)
+        assert {item.observed_generation for item in step.claim.status.conditions} == {7}
 
     def test_a_finished_claim_asks_for_nothing(self):
         claim = node_claim("web", stage="Initialized")

@@ -49,6 +49,17 @@ def test_nodes_of_a_registered_claim_go_first_all_of_them():
     assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a", "b"))
 
 
+def test_a_node_that_only_a_foreign_finalizer_keeps_is_not_waited_for():
+    """It has been drained and let go of; whoever else holds it must not hold the instance."""
+    claim = deleted("Initialized")
+    let_go = node("a", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
+    assert look(claim, let_go).action is TerminationAction.TERMINATE_INSTANCE
+    ours = node("b", claim=claim, deleted=EPOCH, finalizers=("foreign/x", TERMINATION_FINALIZER))
+    assert look(claim, let_go, ours).action is TerminationAction.AWAIT_NODES
+    untouched = node("c", claim=claim, finalizers=("foreign/x",))
+    assert look(claim, untouched).delete_nodes == ("c",)
+
+
 def test_the_node_of_an_unregistered_claim_is_left_alone():
     """Case 69."""
     claim = deleted("Launched")
@@ -109,6 +120,22 @@ def test_the_end_takes_the_finalizer_off_and_is_measured():
     patch = metadata_patch(claim, step.claim)
     assert patch is not None
     assert patch.body == {"metadata": {"finalizers": ["foreign/x"]}}
+
+
+def test_an_instance_that_was_gone_when_first_asked_is_measured_too():
+    """Case 61: a sample for each instance, none for a claim that never had one."""
+    metric = "nodeclaims_instance_termination_duration"
+    samples = {f.metric: f.value for f in finished_step(deleted("Initialized"), now=LATER).facts}
+    assert samples[metric] == 0.0
+    assert metric not in {fact.metric for fact in finished_step(deleted(""), now=LATER).facts}
+
+
+def test_a_deadline_is_written_under_a_lock():
+    """Repair writes one too, a much tighter one; neither overwrites the other unseen."""
+    claim = deleted("Initialized", termination_grace_period="5m", resource_version=7)
+    patch = metadata_patch(claim, look(claim).step.claim)
+    assert patch is not None
+    assert patch.resource_version == "7"
 
 
 def test_a_grace_period_becomes_a_deadline_once():

@@ -8,6 +8,7 @@ patches. The API server sets the pace of a scale-up, so calls are what is saved 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, final
 
@@ -29,6 +30,7 @@ from karpenter_core.lifecycle.launch import (
     launch_advice,
     launched_step,
 )
+from karpenter_core.lifecycle.liveness import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 from karpenter_core.lifecycle.pod_events import pod_event_step
 from karpenter_core.lifecycle.progress import progress_step
 from karpenter_core.lifecycle.registration import (
@@ -76,12 +78,16 @@ class NodeClaimLifecycle:
         runtime: Runtime,
         well_known: frozenset[str],
         registration_hold: timedelta = REGISTRATION_HOLD,
+        launch_timeout: timedelta = LAUNCH_TIMEOUT,
+        registration_timeout: timedelta = REGISTRATION_TIMEOUT,
     ) -> None:
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
         self._runtime = runtime
         self._hold = registration_hold
+        self._launch_timeout = launch_timeout
+        self._registration_timeout = registration_timeout
         self._launcher = Launcher(
             hands=hands, providers=providers, runtime=runtime, well_known=well_known
         )
@@ -177,7 +183,15 @@ class NodeClaimLifecycle:
                     await self._door.admit(claim, node)
         step = followed_by(
             step,
-            progress_step(claim, nodes, now=now, pending=pending, gate_error=gate_error),
+            progress_step(
+                claim,
+                nodes,
+                now=now,
+                pending=pending,
+                gate_error=gate_error,
+                launch_timeout=self._launch_timeout,
+                registration_timeout=self._registration_timeout,
+            ),
         )
         if claim.name in self._pod_events:
             step = followed_by(step, pod_event_step(step.claim, now=now))
@@ -208,8 +222,11 @@ class NodeClaimLifecycle:
         ref = claim.spec.node_class_ref
         provider = self._providers.provider_of(ref)
         if step.delete:
-            self._hands.settle(step, provider=provider)
+            # What is out of stock is so whether or not the deletion succeeds; the rest is counted
+            # when it has, or each attempt would count as a failed registration.
+            self._hands.settle(replace(step, facts=(), events=()), provider=provider)
             if await self._hands.delete_claim(claim):
+                self._hands.settle(replace(step, notices=(), exhausted=()))
                 self._log.info("deleted nodeclaim that came to nothing", reason=step.delete)
             return DONE
         registers = awaits_registration(claim)

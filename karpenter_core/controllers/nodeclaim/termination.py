@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.lifecycle.changes import Step
     from karpenter_core.provider.facade import Providers
 
 __all__ = ["Terminator"]
@@ -46,48 +47,51 @@ class Terminator:
         match found.action:
             case TerminationAction.NONE | TerminationAction.AWAIT_LAUNCH:
                 return DONE
+            case TerminationAction.FINISH:
+                await self._finish(claim)
+                return DONE
             case TerminationAction.AWAIT_NODES:
-                await self._hands.write_claim(claim, found.step.claim)
-                self._hands.settle(found.step)
+                await self._write(claim, found.step)
                 for node in nodes:
                     if node.name in found.delete_nodes:
                         await self._hands.delete_node(node)
                 return DONE
             case TerminationAction.TERMINATE_INSTANCE:
-                self._hands.settle(found.step)
-                return await self._end_instance(claim, found.step.claim)
-            case TerminationAction.FINISH:
-                await self._finish(claim, found.step.claim)
-                return DONE
+                return await self._end_instance(await self._write(claim, found.step))
 
-    async def _end_instance(self, stored: NodeClaim, claim: NodeClaim) -> Outcome:
+    async def _write(self, claim: NodeClaim, step: Step) -> NodeClaim:
+        """Write what is to be known before anything ends: the deadline, a late launch."""
+        stored = await self._hands.write_claim(claim, step.claim)
+        self._hands.settle(step)
+        return stored
+
+    async def _end_instance(self, claim: NodeClaim) -> Outcome:
         outcome = await self._providers.terminate(
             claim.spec.node_class_ref, claim.status.provider_id
         )
         match outcome:
             case Termination.GONE | NodeClaimNotFoundError():
-                await self._finish(stored, claim)
+                await self._finish(claim)
                 return DONE
             case Termination.STARTED:
                 step = instance_terminating_step(claim, now=self._runtime.clock.now())
-                await self._hands.write_claim(stored, step.claim)
+                await self._hands.write_claim(claim, step.claim)
                 self._hands.settle(step)
                 wait = step.requeue_after
                 return Outcome(requeue_after=None if wait is None else wait.total_seconds())
             case _:
                 raise outcome
 
-    async def _finish(self, stored: NodeClaim, claim: NodeClaim) -> None:
+    async def _finish(self, claim: NodeClaim) -> None:
         """Take the finalizer off; nothing else of a claim that ends is worth a write."""
-        del claim
-        step = finished_step(stored, now=self._runtime.clock.now())
+        step = finished_step(claim, now=self._runtime.clock.now())
         try:
-            await self._hands.write_claim(stored, step.claim)
+            await self._hands.write_claim(claim, step.claim)
         except NotFoundError:
             return
         self._hands.settle(step)
         self._log.info(
             "deleted nodeclaim",
-            NodeClaim={"name": stored.name},
-            **{"provider-id": stored.status.provider_id},
+            NodeClaim={"name": claim.name},
+            **{"provider-id": claim.status.provider_id},
         )
