@@ -1,0 +1,185 @@
+"""Drift: why a claim no longer is what its pool, the catalogue and its provider ask for.
+
+Four questions, the first answer counts: has the pool's template changed (`NodePoolDrifted`), do the
+pool's requirements exclude the claim (`RequirementsDrifted`), is its kind of machine no longer sold
+at all (`InstanceTypeNotFound`), and what does the provider say of the instance. The first three
+are answered here; the provider is asked for many claims at once, by somebody else, in between.
+
+A condition that cannot be judged now stays as it is: a cloud that is down must neither replace
+nodes nor forget which ones are to be replaced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import (
+    ALIASES,
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    NODE_POOL_HASH,
+    NODE_POOL_HASH_VERSION,
+    ON_DEMAND,
+    RESERVED,
+    WELL_KNOWN,
+    ZONE,
+)
+from karpenter_core.api.nodeclaim import (
+    DRIFTED,
+    INSTANCE_TYPE_NOT_FOUND,
+    LAUNCHED,
+    NODE_POOL_DRIFTED,
+    REQUIREMENTS_DRIFTED,
+)
+from karpenter_core.lifecycle.claim_status import with_condition, without_condition
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.instance_types import InstanceType
+
+__all__ = [
+    "TYPE_CHECK_AGE",
+    "TYPE_CHECK_PERIOD",
+    "DriftRules",
+    "LocalDrift",
+    "is_type_check_due",
+    "local_drift",
+    "with_drift",
+]
+
+TYPE_CHECK_AGE: Final = timedelta(hours=1)
+"""Younger claims are not looked up in the catalogue: they were made out of it (upstream)."""
+TYPE_CHECK_PERIOD: Final = timedelta(minutes=30)
+"""How long a claim that was found in the catalogue is not looked up again (upstream)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftRules:
+    """The labels that the core and the loaded providers know about."""
+
+    well_known: frozenset[str] = WELL_KNOWN
+    aliases: Mapping[str, str] = field(default_factory=lambda: dict(ALIASES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDrift:
+    """What the core can say of a claim by itself."""
+
+    reason: str = ""
+    is_settled: bool = False
+    """Whether the provider need not be asked."""
+    is_type_found: bool = False
+    """Whether the claim was looked up in the catalogue and found there."""
+    is_type_unknown: bool = False
+    """Whether it was to be looked up while there was no catalogue."""
+
+
+def is_type_check_due(claim: NodeClaim, found_at: datetime | None, *, now: datetime) -> bool:
+    """Tell whether a claim is to be looked up in the catalogue, where it was last found then."""
+    created = claim.metadata.creation_timestamp
+    if created is None or now - created <= TYPE_CHECK_AGE:
+        return False
+    return found_at is None or now - found_at >= TYPE_CHECK_PERIOD
+
+
+def local_drift(
+    claim: NodeClaim,
+    pool: NodePool,
+    instance_types: Mapping[str, InstanceType] | None,
+    *,
+    now: datetime,
+    found_at: datetime | None = None,
+    rules: DriftRules | None = None,
+) -> LocalDrift:
+    """Compare a claim with its pool and, when that is due, with what is sold.
+
+    `instance_types` are those of the pool's catalogue by name, None while there is none; in
+    `found_at` the claim was last found there.
+    """
+    rules = rules or DriftRules()
+    if not is_true(claim.status.conditions, LAUNCHED):
+        return LocalDrift(is_settled=True)
+    reason = _static_drift(claim, pool) or _requirements_drift(claim, pool, rules)
+    if reason:
+        return LocalDrift(reason=reason, is_settled=True)
+    if not is_type_check_due(claim, found_at, now=now):
+        return LocalDrift()
+    if instance_types is None:
+        return LocalDrift(is_type_unknown=True)
+    if not _is_sold(claim, instance_types, rules):
+        return LocalDrift(reason=INSTANCE_TYPE_NOT_FOUND, is_settled=True)
+    return LocalDrift(is_type_found=True)
+
+
+def with_drift(
+    claim: NodeClaim, local: LocalDrift, provider_reason: str | None, *, now: datetime
+) -> NodeClaim:
+    """Return the claim with the condition set, cleared or left; the same object when nothing changed.
+
+    `provider_reason` is empty when the provider sees no drift, None when it could not tell.
+    """
+    reason = local.reason if local.is_settled else provider_reason
+    if reason:
+        return with_condition(claim, DRIFTED, now=now, reason=reason, message=reason)
+    if reason is None or local.is_type_unknown:
+        return claim
+    return without_condition(claim, DRIFTED)
+
+
+def _static_drift(claim: NodeClaim, pool: NodePool) -> str:
+    """Compare hashes, which say nothing unless both are there and of one version."""
+    ours, theirs = claim.metadata.annotations, pool.metadata.annotations
+    version = ours.get(NODE_POOL_HASH_VERSION)
+    hashed = ours.get(NODE_POOL_HASH)
+    wanted = theirs.get(NODE_POOL_HASH)
+    if version is None or hashed is None or wanted is None:
+        return ""
+    if version != theirs.get(NODE_POOL_HASH_VERSION) or hashed == wanted:
+        return ""
+    return NODE_POOL_DRIFTED
+
+
+def _requirements_drift(claim: NodeClaim, pool: NodePool, rules: DriftRules) -> str:
+    """Compare the claim's labels, as strictly as a node's: one that is missing is no label."""
+    labels = Requirements.from_labels(claim.metadata.labels, aliases=rules.aliases)
+    wanted = Requirements.from_specs(pool.spec.template.spec.requirements, aliases=rules.aliases)
+    return "" if labels.compatible(wanted) else REQUIREMENTS_DRIFTED
+
+
+def _is_sold(claim: NodeClaim, types: Mapping[str, InstanceType], rules: DriftRules) -> bool:
+    """Tell whether some offering, available or not, is what the claim's labels say."""
+    labels = Requirements.from_labels(claim.metadata.labels, aliases=rules.aliases)
+    instance_type = types.get(labels.single_value(INSTANCE_TYPE))
+    if instance_type is None:
+        return False
+    undefined = rules.well_known
+    if labels.single_value(CAPACITY_TYPE) == RESERVED:
+        # A reserved machine may be one that its reservation has let go of: it goes on as
+        # on-demand. Which reservation it is of is the provider's to compare.
+        reservation = _reservation_labels(instance_type)
+        undefined |= reservation
+        labels = labels.without(reservation).replace(
+            Requirement.of(CAPACITY_TYPE, "In", (RESERVED, ON_DEMAND))
+        )
+    return any(
+        labels.compatible(offering.requirements, allow_undefined=undefined)
+        for offering in instance_type.offerings
+    )
+
+
+def _reservation_labels(instance_type: InstanceType) -> frozenset[str]:
+    """Return the labels that only reserved offerings have: those that name the reservation."""
+    reserved: set[str] = set()
+    common = {ZONE, CAPACITY_TYPE}
+    for offering in instance_type.offerings:
+        keys = offering.requirements.keys()
+        (reserved if offering.capacity_type == RESERVED else common).update(keys)
+    return frozenset(reserved - common)
