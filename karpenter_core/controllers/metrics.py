@@ -75,6 +75,7 @@ class Metrics:
         self._declare_pods()
         self._declare_nodepools()
         self._declare_disruption()
+        self._declare_interruptions()
         self._declare_scheduler()
         self._declare_process()
 
@@ -93,6 +94,11 @@ class Metrics:
             "nodeclaims_disrupted_total",
             "NodeClaims that the controller deleted.",
             DISRUPTED_LABELS,
+        )
+        self.nodeclaims_unhealthy_disrupted = self._counter(
+            "nodeclaims_unhealthy_disrupted_total",
+            "NodeClaims deleted because their Nodes were broken for too long.",
+            ("condition", "nodepool", "capacity_type", "image_id"),
         )
         self.nodeclaims_instance_termination_duration = self._histogram(
             "nodeclaims_instance_termination_duration_seconds",
@@ -223,6 +229,23 @@ class Metrics:
             f"{prefix}queue_failures_total",
             "Disruption commands that could not be carried out.",
             ("decision", *by_method),
+        )
+
+    def _declare_interruptions(self) -> None:
+        self.interruption_received_messages = self._counter(
+            "interruption_received_messages_total",
+            "Interruptions that providers announced, repeated ones included.",
+            ("message_type", "provider"),
+        )
+        self.interruption_deleted_messages = self._counter(
+            "interruption_deleted_messages_total",
+            "Interruptions acknowledged after they were handled.",
+            ("provider",),
+        )
+        self.interruption_message_queue_duration = self._histogram(
+            "interruption_message_queue_duration_seconds",
+            "From an interruption's announcement by the cloud until it is handled.",
+            ("provider",),
         )
 
     def _declare_scheduler(self) -> None:

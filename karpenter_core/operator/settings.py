@@ -13,7 +13,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.api.durations import format_duration, parse_duration
-from karpenter_core.errors import SettingsError
+from karpenter_core.errors import BadInputError, SettingsError
+from karpenter_core.lifecycle.repair import DEFAULT_LIMIT, UnhealthyLimit
 from karpenter_core.operator.scheduler_config import parse_scheduler_config
 
 if TYPE_CHECKING:
@@ -299,6 +300,40 @@ OPTIONS: Final = (
         help="Ignore pods that ask for devices through ResourceClaims.",
     ),
     Option(
+        flag="max-nodes-total",
+        env="MAX_NODES_TOTAL",
+        default=0,
+        help="Nodes that the cluster may have, whoever made them, NodeClaims under way included; "
+        "0 = any number.",
+    ),
+    Option(
+        flag="launches-per-minute",
+        env="LAUNCHES_PER_MINUTE",
+        default=0,
+        help="NodeClaims that may be created for each NodePool within a minute; more wait for their "
+        "turn; 0 = any number.",
+    ),
+    Option(
+        flag="pause-disruption",
+        env="PAUSE_DISRUPTION",
+        default=False,
+        help="Disrupt nothing of our own accord; the annotation karpenter.sh/pause-disruption does "
+        "so for one NodePool, without a restart.",
+    ),
+    Option(
+        flag="repair-unhealthy-limit",
+        env="REPAIR_UNHEALTHY_LIMIT",
+        default=str(DEFAULT_LIMIT),
+        help="Nodes of a NodePool that may be broken while node repair still replaces them: a share "
+        "or a number; 0 = repair nothing.",
+    ),
+    Option(
+        flag="act-on-rebalance",
+        env="ACT_ON_REBALANCE",
+        default=False,
+        help="Replace nodes that the cloud recommends to leave, instead of only noting it.",
+    ),
+    Option(
         flag="feature-gates",
         env="FEATURE_GATES",
         default=DEFAULT_GATES,
@@ -356,6 +391,11 @@ class Settings:
     launch_timeout: timedelta = timedelta(minutes=5)
     registration_timeout: timedelta = timedelta(minutes=15)
     ignore_dra_requests: bool = True
+    max_nodes_total: int = 0
+    launches_per_minute: int = 0
+    pause_disruption: bool = False
+    repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
+    act_on_rebalance: bool = False
     feature_gates: FeatureGates = FeatureGates()
     scheduler_config: tuple[TopologySpread, ...] = ()
     plugins: Mapping[str, Value] = field(default_factory=_no_values)
@@ -556,6 +596,9 @@ def _shape(values: dict[str, object]) -> None:
     values["scheduler_config"] = parse_scheduler_config(str(values["scheduler_config"]))
     values["exchange_rates"] = _parse_rates(str(values["exchange_rates"]))
     values["node_fee"] = _parse_fee(str(values["node_fee"]))
+    values["repair_unhealthy_limit"] = _parse_limit(str(values["repair_unhealthy_limit"]))
+    for name in ("max_nodes_total", "launches_per_minute"):
+        _check_not_negative(name.replace("_", "-"), values[name])
     values["log_level"] = values["log_level"] or "info"
     cpu = values["cpu_requests"]
     if isinstance(cpu, int) and cpu <= 0:
@@ -577,6 +620,18 @@ def _parse_fee(text: str) -> float:
         message = f'node-fee: "{text}" is not a number of zero or more'
         raise SettingsError(message)
     return fee
+
+
+def _parse_limit(text: str) -> UnhealthyLimit:
+    try:
+        return UnhealthyLimit.parse(text)
+    except BadInputError as error:
+        raise SettingsError(f"repair-unhealthy-limit: {error}") from error
+
+
+def _check_not_negative(flag: str, value: object) -> None:
+    if isinstance(value, int) and value < 0:
+        raise SettingsError(f"{flag}: {value} is less than 0; 0 means any number")
 
 
 def _parse_rates(text: str) -> dict[str, float]:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
@@ -292,23 +293,21 @@ class DriftFinding:
 DriftOutcome: TypeAlias = DriftFinding | CloudProviderError | None
 
 
-class InterruptionKind(StrEnum):
-    """What a cloud announces about a machine."""
-
-    SPOT_RECLAIM = "SpotInterruption"
-    SCHEDULED_MAINTENANCE = "ScheduledChange"
-    STATE_CHANGE = "InstanceStateChange"
-    REBALANCE = "RebalanceRecommendation"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """One announcement; acknowledged by `id` only after it was handled."""
+    """One announcement; acknowledged by `id` only after it was handled.
+
+    `deadline` is when the machine goes in any case; None when the cloud gives no time. `detail` is
+    for people, such as the state that an instance is in. `announced_at` is when the cloud said so.
+    """
 
     id: str
     kind: InterruptionKind
-    provider_id: str
+    provider_id: str = ""
+    """The instance; empty for a message that names none."""
     deadline: datetime | None = None
+    detail: str = ""
+    announced_at: datetime | None = None
 
 
 class Severity(StrEnum):
