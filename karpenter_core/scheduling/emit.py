@@ -133,7 +133,9 @@ def _machine(claim: ClaimSignature, used: Amounts, compiled: CompiledProblem) ->
     if len(names) > options.max_instance_types:
         names = names[: options.max_instance_types]
         numbers = list(dict.fromkeys(catalogue.type_numbers[rows].tolist()))[: len(names)]
-        chosen &= np.isin(catalogue.type_numbers[claim.rows], numbers)
+        is_listed = np.zeros(catalogue.size, dtype=np.bool_)
+        is_listed[numbers] = True
+        chosen &= is_listed[catalogue.type_numbers[claim.rows]]
         rows = claim.rows[chosen]
         if options.min_values is MinValuesPolicy.STRICT and claim.min_values_missing(chosen):
             return None

@@ -94,9 +94,8 @@ class Grower:
         """Return score, signature, row and new shape of the steps below `most`, the best first."""
         weights = self._engine.weights
         rest = np.maximum(self._engine.rest(), task.request)[:, None]
-        pairs = np.unique(np.stack((numbers, rows)), axis=1)
         steps: list[tuple[float, int, int, int]] = []
-        for signature, row in pairs.T.tolist():
+        for signature, row in sorted(set(zip(numbers.tolist(), rows.tolist(), strict=True))):
             market = self._market(signature, row)
             worth = weights @ np.minimum(market.gained, rest)
             good = np.flatnonzero((worth > 0) & (market.extra > 0))

@@ -165,8 +165,7 @@ def _new_demand(compiled: CompiledProblem, first_fit: Engine) -> dict[int, int]:
         bought = columns >= compiled.node_free.shape[1]
         if compiled.reservations.capacity:
             signatures = first_fit.nodes.signature[columns]
-            holders = [number for number in np.unique(signatures) if _is_reserved(compiled, number)]
-            bought &= ~np.isin(signatures, holders)
+            bought &= [not _is_reserved(compiled, number) for number in signatures.tolist()]
         new = int(placed[bought].sum())
         if new:
             counts[index] = counts.get(index, 0) + new

@@ -159,7 +159,7 @@ def _promising(problem: PatternProblem) -> Numbers:
     for scale in (size, np.log(np.maximum(size, _TINY))):
         width = max(float(scale.max() - scale.min()), _TINY) / (_MOST_SHAPES // 4)
         ranges = np.floor((scale[ranked] - scale.min()) / width)
-        kept.update(ranked[np.unique(ranges, return_index=True)[1]].tolist())
+        kept.update(dict(zip(ranges[::-1].tolist(), ranked[::-1].tolist(), strict=True)).values())
     largest = np.argsort(-problem.room[:, order], axis=1, kind="stable")[:, 0]
     kept.update(largest.tolist())
     return order[np.array(sorted(kept), dtype=np.intp)]

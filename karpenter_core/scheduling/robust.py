@@ -33,11 +33,10 @@ def stand_ins(holds: Mask, prices: Floats, types: NDArray[np.intp]) -> Mask:
     """
     counted = holds & np.isfinite(prices)
     order = np.lexsort((prices, types))
-    _, starts, counts = np.unique(types[order], return_index=True, return_counts=True)
-    for start, count in zip(starts[counts > 1], counts[counts > 1], strict=True):
-        rows = order[start : start + count]
-        for number in range(1, count):
-            counted[:, rows[number]] &= ~counted[:, rows[:number]].any(axis=1)
+    ordered = types[order]
+    for place in ((ordered[1:] == ordered[:-1]).nonzero()[0] + 1).tolist():
+        start = int(ordered.searchsorted(ordered[place]))
+        counted[:, order[place]] &= ~counted[:, order[start:place]].any(axis=1)
     return counted
 
 

@@ -238,7 +238,7 @@ class ClaimSignature:
     def buys_spot(self) -> bool:
         """Whether some of its rows are cheapest as spot."""
         groups = self.pool.catalogue.groups
-        used: list[int] = np.unique(self.prices_and_groups[1][self.rows]).tolist()
+        used: set[int] = set(self.prices_and_groups[1][self.rows].tolist())
         return any(groups[g].requirements.single_value(CAPACITY_TYPE) == SPOT for g in used)
 
     @cached_property

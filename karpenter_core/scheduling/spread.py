@@ -219,8 +219,8 @@ def _interleave(engine: Engine, index: int, axis: int, levels: Sequence[int], st
         dtype=np.int64,
     )
     level = np.empty(len(columns), dtype=np.int64)
-    for domain in np.unique(domains):
+    for domain in sorted(set(domains.tolist())):
         those = np.flatnonzero(domains == domain)
-        level[those] = levels[int(domain)] + np.arange(len(those))
+        level[those] = levels[domain] + np.arange(len(those))
     order = np.lexsort((domains, level))
     log[start:] = [(index, columns[order], np.ones(len(columns), dtype=np.int64))]

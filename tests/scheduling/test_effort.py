@@ -83,6 +83,25 @@ def test_types_and_requirements_load_without_numpy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_the_first_plan_of_a_process_loads_nothing_more():
+    """Some functions of numpy import much of it when first called: as long as a whole plan takes."""
+    script = (
+        "import sys; from karpenter_core.scheduling.solve import solve; "
+        "from karpenter_core.testing.problems import ALL_FEATURES, seeded_problem; "
+        "problems = [seeded_problem(seed, ALL_FEATURES) for seed in range(12)]; "
+        "before = {name for name in sys.modules if name.startswith('numpy')}; "
+        "plans = [solve(problem) for problem in problems]; "
+        "assert any(plan.claims for plan in plans); "
+        "print(sorted(name for name in sys.modules if name.startswith('numpy') "
+        "and name not in before))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+
+    assert ended.stdout.strip() == "[]"
+
+
 def test_a_pass_that_is_halted_keeps_what_it_has_placed():
     """Pods it did not reach are neither placed nor called unschedulable."""
     sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
