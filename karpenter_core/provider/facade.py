@@ -358,20 +358,37 @@ class Providers:
     async def detect_drift(
         self, node_claims: Sequence[NodeClaim], node_class: NodeClass
     ) -> tuple[DriftOutcome, ...]:
-        """Return why each claim's instance has drifted, in the order of the claims."""
+        """Return why each claim's instance has drifted, in the order of the claims.
+
+        Asks for as many at once as the provider takes. What a call fails with is the outcome of
+        each of its claims; never raises for some of them.
+        """
         hook, name = "karpenter_detect_drift", self._owner(node_class)
-        if not node_claims or not self._dispatcher.implements(hook, name):
+        if not self._dispatcher.implements(hook, name):
             return (None,) * len(node_claims)
+        size = self._dispatcher.limits(hook, name).size
+        outcomes: list[DriftOutcome] = []
+        for start in range(0, len(node_claims), size):
+            claims = tuple(node_claims[start : start + size])
+            try:
+                outcomes += await self._detect_drift(hook, name, claims, node_class)
+            except CloudProviderError as error:
+                outcomes += [error] * len(claims)
+        return tuple(outcomes)
+
+    async def _detect_drift(
+        self, hook: str, name: str, claims: tuple[NodeClaim, ...], node_class: NodeClass
+    ) -> Sequence[DriftOutcome]:
         with self._dispatcher.measure("IsDrifted", name):
             answer = await self._dispatcher.call(
                 hook,
                 name,
-                {"node_claims": tuple(node_claims), "node_class": node_class},
-                key=(_version(node_class), tuple(_version(claim) for claim in node_claims)),
+                {"node_claims": claims, "node_class": node_class},
+                key=(_version(node_class), tuple(_version(claim) for claim in claims)),
             )
             types = (DriftFinding, CloudProviderError, type(None))
-            listed = checked_list(answer, count=len(node_claims), types=types, hook=hook, name=name)
-            return tuple(cast("Sequence[DriftOutcome]", listed))
+            listed = checked_list(answer, count=len(claims), types=types, hook=hook, name=name)
+            return cast("Sequence[DriftOutcome]", listed)
 
     # -- interruptions -------------------------------------------------------------------------
 

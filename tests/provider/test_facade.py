@@ -557,3 +557,37 @@ def test_terminations_of_one_instance_join(virtual):
         assert web.terminations == [["fake://web-1"]]
 
     virtual(scenario, web=web)
+
+
+class Watchful(FakeProvider):
+    """Looks at two claims at once, and fails for those that are called so."""
+
+    def __init__(self):
+        super().__init__(batch_limits={"karpenter_detect_drift": BatchLimits(size=2)})
+        self.looks = []
+
+    @hookimpl
+    def karpenter_detect_drift(self, node_claims):
+        names = [claim.name for claim in node_claims]
+        self.looks.append(names)
+        if "failing" in names:
+            raise OSError("no route to host")
+        return [DriftFinding(reason="ImageDrift")] * len(names)
+
+
+def test_drift_is_asked_for_in_batches_and_one_that_fails_spoils_no_other(virtual):
+    """What a call fails with is the outcome of each of its claims."""
+    web = Watchful()
+
+    async def scenario(world):
+        names = ("web-1", "failing", "web-2", "web-3", "web-4")
+        claims = [(await world.request(name, node_class())).node_claim for name in names]
+        found = await world.providers.detect_drift(claims, node_class())
+        assert [type(outcome).__name__ for outcome in found] == [
+            "CloudProviderError", "CloudProviderError", "DriftFinding", "DriftFinding",
+            "DriftFinding",
+        ]  # fmt: skip
+        assert "no route to host" in str(found[0])
+
+    virtual(scenario, web=web)
+    assert web.looks == [["web-1", "failing"], ["web-2", "web-3"], ["web-4"]]
