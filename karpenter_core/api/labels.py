@@ -34,6 +34,8 @@ CAPACITY_TYPES: Final = (RESERVED, SPOT, ON_DEMAND)
 
 # Annotations
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+DO_NOT_EVICT: Final = "karpenter.sh/do-not-evict"  # of v1alpha5, still on many pods
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 NODE_POOL_HASH: Final = "karpenter.sh/nodepool-hash"
 NODE_POOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
@@ -41,6 +43,8 @@ MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 DRIFT: Final = "karpenter.sh/drift"
 """On a NodePool: what follows from drift. Ours; the reference knows no such annotation."""
+SAVINGS_FLOOR: Final = "karpenter.sh/savings-floor"
+"""On a NodePool: what a consolidation must save at least, `10%` or an amount per hour. Ours."""
 
 # Value of DRIFT
 DETECT_ONLY: Final = "detect-only"

@@ -237,8 +237,8 @@ class _Judge:
             return ""
         pods = sorted(machine.pods, key=_pod_order)
         for pod in pods:
-            if self._is_protected(pod):
-                return f'Pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
+            if protecting := self._protecting(pod):
+                return f'Pod has "{protecting}" annotation (Pod={pod.key})'
         for pod in pods:
             budgets = self.budgets.blocking(pod, self.now)
             keys = " ".join(budget_key(budget) for budget in budgets)
@@ -248,14 +248,15 @@ class _Judge:
                 return f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
         return ""
 
-    def _is_protected(self, pod: PodView) -> bool:
-        if DO_NOT_DISRUPT not in pod.shape.annotations or not pod.is_active:
-            return False
+    def _protecting(self, pod: PodView) -> str:
+        """Return the annotation that protects a pod now; empty when none does."""
+        if not pod.shape.annotations or not pod.is_active:
+            return ""
         verdict = do_not_disrupt(pod, self.now)
         notice = protection_notice(pod, verdict)
         if notice is not None:
             self.notices.append(notice)
-        return verdict.is_active
+        return verdict.annotation if verdict.is_active else ""
 
     def _instance_types(self, pool: str) -> Mapping[str, InstanceType]:
         if pool not in self._types:

@@ -24,6 +24,7 @@ __all__ = [
     "Eviction",
     "drain_wave",
     "is_drainable",
+    "latest_start",
     "needs_force",
     "waiting_pods",
 ]
@@ -63,8 +64,16 @@ def needs_force(pod: PodView, deadline: datetime | None, now: datetime) -> bool:
         return False
     if pod.deletion_timestamp is not None:
         return pod.deletion_timestamp > deadline
+    latest = latest_start(pod, deadline)
+    return latest is not None and now > latest
+
+
+def latest_start(pod: PodView, deadline: datetime | None) -> datetime | None:
+    """Return until when a pod may begin to end and still have all of its grace period."""
     grace = pod.shape.termination_grace_period_seconds
-    return grace is not None and now > deadline - timedelta(seconds=grace)
+    if deadline is None or grace is None:
+        return None
+    return deadline - timedelta(seconds=grace)
 
 
 def drain_wave(

@@ -16,6 +16,7 @@ from karpenter_core.lifecycle.drain import needs_force
 from karpenter_core.state.pod_rules import is_evictable, pod_ref
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from karpenter_core.api.nodeclaim import NodeClaim
@@ -155,17 +156,23 @@ def disrupted_notice(pod: PodView, deadline: datetime, grace_seconds: int) -> No
     )
 
 
-def refused_notice(node: ObjectRef, pod: PodView, verdict: EvictionVerdict) -> Notice:
-    """Say on a node which pod's budgets hold its drain up."""
+def refused_notice(
+    node: ObjectRef, pod: PodView, verdict: EvictionVerdict, *, budgets: Sequence[str] = ()
+) -> Notice:
+    """Say on a node which pod's budgets, by `namespace/name`, hold its drain up."""
     why = (
         "eviction does not support multiple PDBs"
         if verdict is EvictionVerdict.SEVERAL_BUDGETS
         else "evicting pod violates a PDB"
     )
+    message = f"Failed to drain node, {why} (Pod={pod.key})"
+    if budgets:
+        noun = "PodDisruptionBudget" if len(budgets) == 1 else "PodDisruptionBudgets"
+        message += f": {noun} {', '.join(budgets)}"
     return Notice(
         regarding=node,
         type="Warning",
         reason="FailedDraining",
-        message=f"Failed to drain node, {why} (Pod={pod.key})",
+        message=message,
         dedupe=(node.name,),
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.durations import parse_duration
-from karpenter_core.api.labels import DISRUPTED_TAINT, DO_NOT_DISRUPT
+from karpenter_core.api.labels import (
+    DISRUPTED_TAINT,
+    DO_NOT_DISRUPT,
+    DO_NOT_EVICT,
+    SAFE_TO_EVICT,
+)
 from karpenter_core.api.notices import Notice, ObjectRef
 
 if TYPE_CHECKING:
@@ -28,6 +33,8 @@ __all__ = [
 ]
 
 _ALWAYS: Final = "true"
+_LEGACY: Final = ((DO_NOT_EVICT, "true"), (SAFE_TO_EVICT, "false"))
+"""What older autoscalers read, with the value that protects; every other value says nothing."""
 
 
 class Protection(Enum):
@@ -42,9 +49,14 @@ class Protection(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoNotDisrupt:
-    """The annotation read: whether it protects, until when, or what is wrong with it."""
+    """The annotation read: whether it protects, until when, or what is wrong with it.
+
+    `annotation` is the key that decided. `error` may stand beside a protection: an annotation that
+    cannot be read leaves the decision to older ones.
+    """
 
     protection: Protection
+    annotation: str = DO_NOT_DISRUPT
     until: datetime | None = None
     error: str = ""
 
@@ -60,17 +72,28 @@ _NONE: Final = DoNotDisrupt(protection=Protection.NONE)
 def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
     """Read `karpenter.sh/do-not-disrupt`: `true`, or a duration from the pod's start.
 
-    A pod that has not started is protected; a value that cannot be read protects nothing.
+    A pod that has not started is protected; a value that cannot be read protects nothing. Where
+    the annotation is missing or cannot be read, those of older autoscalers count: they protect for
+    good or say nothing.
     """
-    value = pod.shape.annotations.get(DO_NOT_DISRUPT)
-    if value is None:
-        return _NONE
+    annotations = pod.shape.annotations
+    value = annotations.get(DO_NOT_DISRUPT)
+    verdict = _NONE if value is None else _read(value, pod, now)
+    if verdict.protection not in {Protection.NONE, Protection.INVALID}:
+        return verdict
+    for key, protecting in _LEGACY:
+        if annotations.get(key) == protecting:
+            return replace(verdict, protection=Protection.ALWAYS, annotation=key)
+    return verdict
+
+
+def _read(value: str, pod: PodView, now: datetime) -> DoNotDisrupt:
     if value == _ALWAYS:
         return DoNotDisrupt(protection=Protection.ALWAYS)
     try:
         duration = parse_duration(value)
     except ValueError as error:
-        text = f'failed to parse "{value}" as a duration: {error}'
+        text = f'failed to parse "{value}" as a duration: time: {error}'
         return DoNotDisrupt(protection=Protection.INVALID, error=text)
     if duration <= timedelta():
         text = f'duration "{value}" must be positive'
@@ -84,18 +107,18 @@ def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
 
 def protection_notice(pod: PodView, verdict: DoNotDisrupt) -> Notice | None:
     """Say on the pod what its annotation comes to, when there is something to say."""
+    if verdict.error:
+        message = f"Invalid {DO_NOT_DISRUPT} annotation: {verdict.error}, ignoring annotation"
+        return Notice(
+            regarding=pod_ref(pod),
+            type="Warning",
+            reason="InvalidDoNotDisruptAnnotation",
+            message=message,
+            dedupe=(pod.uid, message),
+        )
     match verdict.protection:
-        case Protection.NONE | Protection.ALWAYS:
+        case Protection.NONE | Protection.ALWAYS | Protection.INVALID:
             return None
-        case Protection.INVALID:
-            message = f"Invalid {DO_NOT_DISRUPT} annotation: {verdict.error}, ignoring annotation"
-            return Notice(
-                regarding=pod_ref(pod),
-                type="Warning",
-                reason="InvalidDoNotDisruptAnnotation",
-                message=message,
-                dedupe=(pod.uid, message),
-            )
         case Protection.UNTIL:
             until = "" if verdict.until is None else f"{verdict.until:%Y-%m-%dT%H:%M:%SZ}"
             return Notice(

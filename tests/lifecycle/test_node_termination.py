@@ -379,11 +379,35 @@ class TestEvictionQueue:
         assert eviction_verdict(status, message) is verdict
 
     def test_a_refusal_names_the_pod(self):
+        """Case 100."""
         notice = refused_notice(node_ref(node("web")), running(), EvictionVerdict.BLOCKED)
         assert (notice.reason, notice.message) == (
             "FailedDraining",
             "Failed to drain node, evicting pod violates a PDB (Pod=default/a)",
         )
+
+    @pytest.mark.parametrize(
+        ("verdict", "budgets", "text"),
+        [
+            (
+                EvictionVerdict.BLOCKED,
+                ["default/web"],
+                "evicting pod violates a PDB (Pod=default/a): PodDisruptionBudget default/web",
+            ),
+            (
+                EvictionVerdict.SEVERAL_BUDGETS,
+                ["default/one", "default/two"],
+                (
+                    "eviction does not support multiple PDBs (Pod=default/a): "
+                    "PodDisruptionBudgets default/one, default/two"
+                ),
+            ),
+        ],
+    )
+    def test_a_refusal_names_the_budgets(self, verdict, budgets, text):
+        """Cases 100 and 101: who is to be asked stands after the reference's text."""
+        notice = refused_notice(node_ref(node("web")), running(), verdict, budgets=budgets)
+        assert notice.message == f"Failed to drain node, {text}"
 
     def test_the_reason_comes_from_the_claim(self):
         """Cases 98 and 99."""

@@ -7,9 +7,15 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.labels import DISRUPTED_TAINT, DO_NOT_DISRUPT
+from karpenter_core.api.labels import (
+    DISRUPTED_TAINT,
+    DO_NOT_DISRUPT,
+    DO_NOT_EVICT,
+    SAFE_TO_EVICT,
+)
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.state.pod_rules import do_not_disrupt, is_evictable, protection_notice
 from karpenter_core.testing.builders import EPOCH, pod, toleration
 from karpenter_core.testing.machines import disruption_budget
 
@@ -19,12 +25,15 @@ STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": Tr
 NODE = {"apiVersion": "v1", "kind": "Node"}
 
 
-def read(*, owners=(REPLICA_SET,), node="", conditions=(), deleted=False, **status):
+def read(
+    *, owners=(REPLICA_SET,), node="", conditions=(), deleted=False, annotations=None, **status
+):
     """A pod as the API server shows it."""
     meta = {
         "name": "a",
         "ownerReferences": [{"name": "o", "uid": "u", **owner} for owner in owners],
         **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
+        **({"annotations": annotations} if annotations else {}),
     }
     spec = {"containers": [], **({"nodeName": node} if node else {})}
     return view_from_manifest(
@@ -160,6 +169,43 @@ class TestBudgets:
         assert not moves(protected("5m"), now=EPOCH + timedelta(minutes=4))
         assert moves(protected("5m"), now=EPOCH + timedelta(minutes=5))
         assert moves(protected("false"))
+
+
+class TestOlderAnnotations:
+    """What older autoscalers read protects a pod where do-not-disrupt says nothing."""
+
+    def verdict(self, annotations, *, age=timedelta()):
+        item = read(node="web", annotations=annotations, startTime=f"{EPOCH:%Y-%m-%dT%H:%M:%SZ}")
+        return item, do_not_disrupt(item, EPOCH + age)
+
+    @pytest.mark.parametrize(
+        ("annotations", "by"),
+        [
+            ({DO_NOT_EVICT: "true"}, DO_NOT_EVICT),
+            ({SAFE_TO_EVICT: "false"}, SAFE_TO_EVICT),
+            ({SAFE_TO_EVICT: "false", DO_NOT_EVICT: "true"}, DO_NOT_EVICT),
+            ({DO_NOT_DISRUPT: "true", SAFE_TO_EVICT: "true"}, DO_NOT_DISRUPT),
+            ({DO_NOT_DISRUPT: "10m", SAFE_TO_EVICT: "false"}, DO_NOT_DISRUPT),
+            ({DO_NOT_DISRUPT: "never", SAFE_TO_EVICT: "false"}, SAFE_TO_EVICT),
+            ({DO_NOT_EVICT: "false"}, None),
+            ({SAFE_TO_EVICT: "true"}, None),
+            ({DO_NOT_DISRUPT: "5m", SAFE_TO_EVICT: "false"}, None),
+        ],
+    )
+    def test_they_rank_below_do_not_disrupt(self, annotations, by):
+        """Five minutes after the start; what cannot be read leaves the decision to them."""
+        age = timedelta(minutes=5)
+        item, verdict = self.verdict(annotations, age=age)
+        assert verdict.is_active is (by is not None)
+        assert is_evictable(item, EPOCH + age) is (by is None)
+        if by is not None:
+            assert verdict.annotation == by
+
+    def test_a_value_that_cannot_be_read_is_told_although_an_older_one_protects(self):
+        item, verdict = self.verdict({DO_NOT_DISRUPT: "never", DO_NOT_EVICT: "true"})
+        assert protection_notice(item, verdict).reason == "InvalidDoNotDisruptAnnotation"
+        item, verdict = self.verdict({DO_NOT_EVICT: "true"})
+        assert protection_notice(item, verdict) is None
 
 
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", None)])

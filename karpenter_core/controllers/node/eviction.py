@@ -7,6 +7,7 @@ a pod keeps the tighter of its two deadlines.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -14,6 +15,7 @@ import structlog
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import PODS
+from karpenter_core.lifecycle.drain import latest_start
 from karpenter_core.lifecycle.eviction import (
     BACKOFF_BASE,
     BACKOFF_CAP,
@@ -30,6 +32,8 @@ from karpenter_core.lifecycle.eviction import (
 )
 from karpenter_core.lifecycle.node_termination import node_ref
 from karpenter_core.state.objects import Kind
+from karpenter_core.state.pod_budgets import PodBudgets, budget_key
+from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
@@ -47,6 +52,7 @@ __all__ = ["EvictionQueue"]
 CONCURRENCY: Final = (100, 5000)  # upstream's bounds
 _CREATED: Final = 201
 BOUNDED_RETRY: Final = Outcome(back_off=True)
+JUST_AFTER: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +127,11 @@ class EvictionQueue:
         advice = eviction_advice(pod, uid=uid, deadline=entry.deadline, now=now)
         if pod is None or advice.action is EvictionAction.DONE:
             return self._forget(uid)
+        if advice.action is not EvictionAction.DELETE:
+            self._hands.tell(_about_protection(pod, now))
         match advice.action:
             case EvictionAction.HOLD:
-                return BOUNDED_RETRY
+                return self._later(pod, entry)
             case EvictionAction.DELETE:
                 return await self._delete(pod, entry, advice.grace_seconds)
             case EvictionAction.EVICT:
@@ -147,12 +155,34 @@ class EvictionQueue:
             case EvictionVerdict.GONE | EvictionVerdict.EVICTED:
                 return self._forget(pod.uid)
             case EvictionVerdict.BLOCKED | EvictionVerdict.SEVERAL_BUDGETS:
-                node = self._feed.snapshot().nodes.get(entry.node)
-                if node is not None:
-                    self._hands.publish(refused_notice(node_ref(node), pod, verdict))
-                return BOUNDED_RETRY
+                self._tell_refused(pod, entry, verdict)
+                return self._later(pod, entry)
             case EvictionVerdict.FAILED:
                 raise error
+
+    def _later(self, pod: PodView, entry: _Entry) -> Outcome:
+        """Look again after the back-off, or as soon as the pod has no time left if that is sooner.
+
+        Else the back-off would be taken from the pod's own grace period.
+        """
+        latest = latest_start(pod, entry.deadline)
+        if latest is not None:
+            left = latest - self._runtime.clock.now() + JUST_AFTER
+            self._reconciler.wake_after(pod.uid, max(left.total_seconds(), 0.0))
+        return BOUNDED_RETRY
+
+    def _tell_refused(self, pod: PodView, entry: _Entry, verdict: EvictionVerdict) -> None:
+        snapshot = self._feed.snapshot()
+        node = snapshot.nodes.get(entry.node)
+        if node is None:
+            return
+        near = PodBudgets(
+            budget
+            for budget in snapshot.disruption_budgets.values()
+            if budget.namespace == pod.namespace
+        )
+        names = tuple(budget_key(budget) for budget in near.matching(pod))
+        self._hands.publish(refused_notice(node_ref(node), pod, verdict, budgets=names))
 
     async def _delete(self, pod: PodView, entry: _Entry, grace_seconds: int) -> Outcome:
         try:
@@ -191,3 +221,9 @@ class EvictionQueue:
     def _on_pod(self, uid: str) -> None:
         if uid in self._entries:
             self._reconciler.wake(uid)
+
+
+def _about_protection(pod: PodView, now: datetime) -> tuple[Notice, ...]:
+    """Return what is to be said of the annotation that asks for the pod to be left alone."""
+    notice = protection_notice(pod, do_not_disrupt(pod, now))
+    return () if notice is None else (notice,)

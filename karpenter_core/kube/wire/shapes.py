@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from karpenter_core.api.labels import DO_NOT_DISRUPT, POD_DELETION_COST
+from karpenter_core.api.labels import DO_NOT_DISRUPT, DO_NOT_EVICT, POD_DELETION_COST, SAFE_TO_EVICT
 from karpenter_core.api.records import (
     AffinityTerm,
     HostPort,
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["READ_ANNOTATIONS", "ShapeParts", "Shapes", "read_annotations", "telling_owner"]
 
-READ_ANNOTATIONS: Final = frozenset({DO_NOT_DISRUPT, POD_DELETION_COST})
+READ_ANNOTATIONS: Final = frozenset(
+    {DO_NOT_DISRUPT, DO_NOT_EVICT, POD_DELETION_COST, SAFE_TO_EVICT}
+)
 """The pod annotations that some rule reads; all others are left out of the shape."""
 
 _OF_THEIR_NODE: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
