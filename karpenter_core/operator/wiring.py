@@ -9,6 +9,7 @@ from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.catalogue.controller import CatalogueController
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.node.eviction import EvictionQueue
+from karpenter_core.controllers.node.health import NodeHealth
 from karpenter_core.controllers.node.termination import NodeTerminationController
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
 from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
@@ -116,10 +117,28 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             runtime=runtime,
             options=DisruptionOptions(nomination_window=options.framing.nomination_window),
         ),
+        *_repair(process, hands),
         Observability(
             feed=process.feed,
             runtime=runtime,
             detailed=not settings.disable_cluster_state_observability,
+        ),
+    )
+
+
+def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
+    """Return the controller that repairs nodes, if anything is to be repaired."""
+    settings = process.settings
+    has_policies = any(info.repair_policies for info in process.providers.infos().values())
+    if not settings.feature_gates.node_repair or not has_policies:
+        return ()
+    return (
+        NodeHealth(
+            hands=hands,
+            providers=process.providers,
+            runtime=process.runtime,
+            limit=settings.repair_unhealthy_limit,
+            paused=settings.pause_disruption,
         ),
     )
 

@@ -1,0 +1,283 @@
+"""Repair of broken Nodes (acceptance cases 114-120)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import DO_NOT_DISRUPT, TERMINATION_TIMESTAMP
+from karpenter_core.api.records import NodeConditionView
+from karpenter_core.errors import BadInputError
+from karpenter_core.lifecycle.repair import (
+    BLOCKED_RETRY,
+    RepairAction,
+    UnhealthyLimit,
+    ailment_of,
+    repair,
+)
+from karpenter_core.testing.builders import EPOCH, node_pool, pod
+from karpenter_core.testing.machines import node, node_claim, state
+
+NONE, WAIT = RepairAction.NONE, RepairAction.WAIT
+BLOCKED, REPAIR = RepairAction.BLOCKED, RepairAction.REPAIR
+
+
+@dataclass
+class Policy:
+    condition_type: str = "BadNode"
+    condition_status: str = "False"
+    toleration: timedelta = timedelta(minutes=30)
+
+
+def after(**delta: float):
+    return EPOCH + timedelta(**delta)
+
+
+def with_state(view, condition_type="BadNode", status="False", *, since=EPOCH):
+    condition = NodeConditionView(type=condition_type, status=status, last_transition_time=since)
+    return msgspec.structs.replace(view, conditions=(*view.conditions, condition))
+
+
+def pair(name, *, pool="default", broken=True, stage="Initialized", deleted=None, **options):
+    claim = node_claim(name, pool=pool, stage=stage, deleted=deleted, **options)
+    view = node(name, claim=claim)
+    return claim, with_state(view) if broken else view
+
+
+def pool_of(count, *, broken, pool="default"):
+    """A pool of so many machines; the first of them are broken."""
+    return [item for i in range(count) for item in pair(f"node-{i}", pool=pool, broken=i < broken)]
+
+
+BAD_NODE = (Policy(),)
+
+
+def look(*objects, name="node-0", now=None, policies=BAD_NODE, **options):
+    snapshot = state(*objects).snapshot()
+    return repair(snapshot, snapshot.nodes[name], policies, now=now or after(hours=1), **options)
+
+
+def test_a_node_that_was_broken_for_long_enough_loses_its_claim():
+    """Case 114."""
+    assert look(*pair("node-0")).action is REPAIR
+
+
+@pytest.mark.parametrize(
+    ("condition_type", "status", "minutes", "expected"),
+    [("Other", "False", 60, NONE), ("BadNode", "True", 60, NONE), ("BadNode", "False", 20, WAIT)],
+)
+def test_another_condition_or_too_short_a_time_leaves_a_node_alone(
+    condition_type, status, minutes, expected
+):
+    """Case 114."""
+    claim, view = pair("node-0", broken=False)
+    broken = with_state(view, condition_type, status)
+
+    assert look(claim, broken, now=after(minutes=minutes)).action is expected
+
+
+def test_the_claim_is_given_a_deadline_that_has_come():
+    """Case 115."""
+    found = look(*pair("node-0"))
+
+    assert found.claim is not None
+    assert found.claim.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T01:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("2026-01-02T00:00:00Z", "2026-01-01T01:00:00Z"),
+        ("2026-01-01T00:30:00Z", "2026-01-01T00:30:00Z"),
+        ("soon", "2026-01-01T01:00:00Z"),
+    ],
+)
+def test_a_later_deadline_gives_way_and_an_earlier_one_stays(before, expected):
+    """Case 115."""
+    found = look(*pair("node-0", annotations={TERMINATION_TIMESTAMP: before}))
+
+    assert found.claim is not None
+    assert expected == found.claim.metadata.annotations[TERMINATION_TIMESTAMP]
+
+
+def test_of_several_ailments_the_one_that_is_due_first_counts():
+    """Case 116."""
+    claim, view = pair("node-0")
+    policies = (
+        Policy(toleration=timedelta(minutes=60)),
+        Policy(condition_type="WorseNode", toleration=timedelta(minutes=30)),
+    )
+
+    found = look(claim, with_state(view, "WorseNode"), now=after(minutes=27), policies=policies)
+
+    assert found.action is WAIT
+    assert found.requeue_after == timedelta(minutes=3)
+    assert found.ailment is not None
+    assert found.ailment.condition_type == "WorseNode"
+
+
+def test_do_not_disrupt_and_a_grace_period_do_not_save_a_broken_node():
+    """Case 117."""
+    claim = node_claim(
+        "node-0",
+        stage="Initialized",
+        annotations={DO_NOT_DISRUPT: "true"},
+        termination_grace_period="1h",
+    )
+    view = with_state(node("node-0", claim=claim, annotations={DO_NOT_DISRUPT: "true"}))
+
+    assert look(claim, view).action is REPAIR
+
+
+@pytest.mark.parametrize(("broken", "expected"), [(2, REPAIR), (3, BLOCKED)])
+def test_a_fifth_of_a_pool_may_be_broken_and_no_more(broken, expected):
+    """Case 118."""
+    assert look(*pool_of(10, broken=broken)).action is expected
+
+
+def test_too_many_broken_nodes_are_looked_at_again_and_everyone_concerned_is_told():
+    """Case 118; the Events are about the Node, its claim and its pool, each once."""
+    pool = node_pool()
+    found = look(pool, *pool_of(10, broken=3))
+
+    assert found.requeue_after == BLOCKED_RETRY
+    assert [notice.regarding.kind for notice in found.notices] == ["Node", "NodeClaim", "NodePool"]
+    assert len({notice.dedupe for notice in found.notices}) == 3
+    (message,) = {notice.message for notice in found.notices}
+    assert message == "more than 20% nodes are unhealthy in the nodepool"
+
+
+def test_without_a_pool_the_whole_cluster_counts():
+    """Case 118."""
+    claim, view = pair("alone", pool="")
+    others = pool_of(9, broken=2)
+
+    found = look(claim, view, *others, name="alone")
+
+    assert found.action is BLOCKED
+    assert [notice.regarding.kind for notice in found.notices] == ["Node", "NodeClaim"]
+    assert look(claim, view, *pool_of(9, broken=1), name="alone").action is REPAIR
+
+
+def test_other_pools_do_not_count():
+    """Nor do their broken nodes."""
+    others = [item for i in range(9) for item in pair(f"web-{i}", pool="web")]
+
+    assert look(*pair("node-0"), *others).action is REPAIR
+
+
+def test_one_of_three_is_repaired():
+    """Case 119."""
+    assert look(*pool_of(3, broken=1)).action is REPAIR
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_small_pool_that_is_all_broken_is_repaired_one_after_the_other(count):
+    """A share of so few nodes is one, which would hold them all for ever."""
+    objects = pool_of(count, broken=count)
+
+    actions = [look(*objects, name=f"node-{i}").action for i in range(count)]
+
+    assert actions == [REPAIR, *[WAIT] * (count - 1)]
+
+
+def test_in_a_small_pool_the_next_waits_until_the_one_before_is_gone():
+    """And there is nothing deleting."""
+    rest = [*pair("node-1"), *pair("node-2")]
+
+    assert look(*pair("node-0", deleted=EPOCH), *rest, name="node-1").action is WAIT
+    assert look(*rest, name="node-1").action is REPAIR
+
+
+def test_in_a_small_pool_the_next_waits_until_the_stand_in_is_initialised():
+    """A stand-in that breaks as well would make it a loop."""
+    rest = [*pair("node-1"), *pair("node-2")]
+    booting = node_claim("node-3", stage="Launched")
+
+    assert look(booting, *rest, name="node-1").action is WAIT
+    assert look(*pair("node-3", broken=False), *rest, name="node-1").action is REPAIR
+
+
+def test_a_small_pool_whose_broken_nodes_were_never_initialised_is_repaired_all_the_same():
+    """They are not stand-ins that one could wait for."""
+    objects = [*pair("node-0", stage="Registered"), *pair("node-1", stage="Registered")]
+
+    assert look(*objects).action is REPAIR
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "expected"),
+    [("20%", 3, 1), ("20%", 10, 2), ("0%", 10, 0), ("100%", 7, 7), ("3", 10, 3), ("0", 5, 0)],
+)
+def test_a_limit_is_a_number_or_a_share_that_is_rounded_up(text, nodes, expected):
+    """Shares are those of a PodDisruptionBudget."""
+    limit = UnhealthyLimit.parse(text)
+
+    assert limit.of(nodes) == expected
+    assert str(limit) == text
+
+
+@pytest.mark.parametrize("text", ["", "many", "-1", "101%", "2.5", "20 %"])
+def test_any_other_limit_is_refused(text):
+    """With the text in the message."""
+    with pytest.raises(BadInputError, match="neither a number"):
+        UnhealthyLimit.parse(text)
+
+
+def test_a_number_takes_the_place_of_the_share():
+    """And the Events say so."""
+    found = look(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("2"))
+
+    assert found.action is BLOCKED
+    assert found.notices[0].message == "more than 2 nodes are unhealthy in the nodepool"
+    assert look(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("3")).action is REPAIR
+
+
+def test_a_limit_of_nothing_repairs_nothing():
+    """Not even in a small pool."""
+    assert look(*pool_of(2, broken=1), limit=UnhealthyLimit.parse("0")).action is BLOCKED
+
+
+def test_what_is_counted():
+    """Case 120: the claim, its pods that come back elsewhere, and the condition."""
+    claim, view = pair("node-0", capacity_type="spot")
+    bound = pod("web-0", node_name="node-0", phase="Running")
+
+    found = look(claim, view, bound)
+
+    facts = {fact.metric: fact for fact in found.facts}
+    assert facts["nodeclaims_disrupted"].labels["reason"] == "unhealthy"
+    assert facts["pods_disruption_initiated"].value == 1
+    labels = facts["nodeclaims_unhealthy_disrupted"].labels
+    assert labels["condition"] == "bad_node"
+    assert (labels["nodepool"], labels["capacity_type"]) == ("default", "spot")
+
+
+@pytest.mark.parametrize("claims", [0, 2])
+def test_a_node_without_exactly_one_claim_is_left_alone(claims):
+    """It cannot be known whose it is."""
+    owners = [
+        node_claim(f"claim-{i}", stage="Initialized", provider_id="kwok://x") for i in range(claims)
+    ]
+    view = with_state(node("node-0", provider_id="kwok://x"))
+
+    assert look(view, *owners).action is NONE
+
+
+def test_a_claim_that_is_going_is_not_deleted_again():
+    """Its termination has its own course."""
+    assert look(*pair("node-0", deleted=EPOCH)).action is NONE
+
+
+def test_a_condition_that_does_not_say_since_when_counts_from_the_nodes_creation():
+    """Some agents leave the time out."""
+    _, view = pair("node-0", broken=False)
+    broken = with_state(view, since=None)
+
+    ailment = ailment_of(broken, [Policy()])
+
+    assert ailment is not None
+    assert ailment.due == EPOCH + timedelta(minutes=30)
