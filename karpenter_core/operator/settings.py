@@ -294,6 +294,13 @@ OPTIONS: Final = (
         "longer for machines that boot slowly.",
     ),
     Option(
+        flag="out-of-service-taint",
+        env="OUT_OF_SERVICE_TAINT",
+        default=False,
+        help="Put node.kubernetes.io/out-of-service on a deleted node that is silent and whose "
+        "instance is gone or going, so that its volumes move at once.",
+    ),
+    Option(
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
@@ -390,6 +397,7 @@ class Settings:
     node_fee: float = 0.003
     launch_timeout: timedelta = timedelta(minutes=5)
     registration_timeout: timedelta = timedelta(minutes=15)
+    out_of_service_taint: bool = False
     ignore_dra_requests: bool = True
     max_nodes_total: int = 0
     launches_per_minute: int = 0

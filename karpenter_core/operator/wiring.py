@@ -103,7 +103,11 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         ),
         evictions,
         NodeTerminationController(
-            hands=hands, providers=providers, evictions=evictions, runtime=runtime
+            hands=hands,
+            providers=providers,
+            evictions=evictions,
+            runtime=runtime,
+            out_of_service=settings.out_of_service_taint,
         ),
         GarbageCollection(
             hands=hands,

@@ -13,7 +13,7 @@ from karpenter_core.lifecycle.garbage_collection import (
 )
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import CallStarted, Observed
-from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.machines import KWOK, MANAGED_KINDS, machine, node_claim, state
 
 
@@ -73,11 +73,20 @@ class TestVanishedClaims:
         other = frozenset({("example.com", "Other")})
         assert vanished_claims(snapshot, (), complete=True, served=other) == ()
 
-    def test_it_is_counted(self):
+    def test_it_is_counted_with_its_pods(self):
+        """Section 7.2: those that come back elsewhere, so no daemons."""
+        pods = [
+            pod("a", node_name="web", phase="Running"),
+            pod("b", node_name="web", phase="Running", owner_kind="DaemonSet"),
+        ]
         (found,) = vanished_claims(
-            state(*machine("web", ready="False")).snapshot(), (), complete=True
+            state(*machine("web", ready="False"), *pods).snapshot(), (), complete=True
         )
-        assert found.facts[0].labels["reason"] == "garbage_collected"
+        assert {fact.metric: fact.value for fact in found.facts} == {
+            "nodeclaims_disrupted": 1.0,
+            "pods_disruption_initiated": 1.0,
+        }
+        assert {fact.labels["reason"] for fact in found.facts} == {"garbage_collected"}
 
 
 class TestOrphans:
