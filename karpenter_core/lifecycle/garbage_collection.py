@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import REGISTERED
-from karpenter_core.lifecycle.changes import Fact
-from karpenter_core.lifecycle.claim_status import disrupted_labels
-from karpenter_core.lifecycle.launch import DISRUPTED
+from karpenter_core.lifecycle.disrupted import disrupted_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.lifecycle.changes import Fact
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -114,8 +113,8 @@ def vanished_claims(
             or any(node.ready == "True" for node in snapshot.nodes_of(claim))
         ):
             continue
-        fact = Fact(metric=DISRUPTED, labels=disrupted_labels(claim, GARBAGE_COLLECTED))
-        gone.append(VanishedClaim(claim=claim, facts=(fact,)))
+        facts = disrupted_facts(snapshot, claim, GARBAGE_COLLECTED)
+        gone.append(VanishedClaim(claim=claim, facts=facts))
     return tuple(gone)
 
 

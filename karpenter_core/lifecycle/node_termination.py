@@ -32,7 +32,9 @@ from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import Fact, NodePatch
 from karpenter_core.lifecycle.claim_status import condition_of, with_condition
+from karpenter_core.lifecycle.detachment import awaited_attachments, awaiting_notice
 from karpenter_core.lifecycle.drain import drain_wave, is_drainable, waiting_pods
+from karpenter_core.lifecycle.out_of_service import held_volumes, out_of_service_patch
 from karpenter_core.lifecycle.termination import INSTANCE_POLL, deadline_of, expiring_notice
 from karpenter_core.state.taints import has_taint
 
@@ -59,7 +61,6 @@ __all__ = [
 MINIMUM_DRAIN: Final = timedelta(seconds=5)
 """Upstream default: a scheduler that has not seen the taint may still bind a pod."""
 _POLL: Final = timedelta(seconds=1)
-_NAMED_ATTACHMENTS: Final = 5
 
 DISRUPTED: Final = Taint(key=DISRUPTED_TAINT, effect="NoSchedule")
 
@@ -69,6 +70,7 @@ class InstanceState(Enum):
 
     UNKNOWN = "not asked yet"
     PRESENT = "there"
+    ENDING = "the cloud is taking it away"
     TERMINATING = "its termination has been started"
     GONE = "gone"
 
@@ -129,8 +131,11 @@ def node_termination(
     *,
     now: datetime,
     instance: InstanceState = InstanceState.UNKNOWN,
+    out_of_service: bool = False,
 ) -> NodeTermination:
     """Say how far a deleting node is and what comes next.
+
+    With `out_of_service`, a node that is dead for good is marked as such, so that its volumes move.
 
     Raises:
         BadInputError: the claim's termination deadline cannot be read.
@@ -140,18 +145,24 @@ def node_termination(
     claims = snapshot.claims_of(node)
     claim = claims[0] if len(claims) == 1 else None
     delete_claim = claim is not None and not claim.is_deleting
-    if node.ready != "True" and node.provider_id:
-        if instance is InstanceState.UNKNOWN:
-            return NodeTermination(
-                action=NodeTerminationAction.FETCH_INSTANCE, claim=claim, delete_claim=delete_claim
-            )
-        if instance is InstanceState.GONE:
-            finished = _finished(node, claim, now)
-            return _with(finished, delete_claim=delete_claim)
-    return _with(
-        _Walk(snapshot=snapshot, node=node, claim=claim, now=now).run(instance),
-        delete_claim=delete_claim,
+    if node.ready != "True" and node.provider_id and instance is InstanceState.UNKNOWN:
+        return NodeTermination(
+            action=NodeTerminationAction.FETCH_INSTANCE, claim=claim, delete_claim=delete_claim
+        )
+    walk = _Walk(
+        snapshot=snapshot,
+        node=node,
+        claim=claim,
+        now=now,
+        is_dead=out_of_service and node.ready != "True" and instance in _DOWN,
     )
+    if node.ready != "True" and instance is InstanceState.GONE:
+        return _with(walk.let_go(), delete_claim=delete_claim)
+    return _with(walk.run(instance), delete_claim=delete_claim)
+
+
+_DOWN: Final = frozenset({InstanceState.ENDING, InstanceState.TERMINATING, InstanceState.GONE})
+"""Nothing runs on such an instance, or soon will not, once its node has fallen silent."""
 
 
 def _with(outcome: NodeTermination, *, delete_claim: bool) -> NodeTermination:
@@ -166,8 +177,20 @@ class _Walk:
     node: NodeView
     claim: NodeClaim | None
     now: datetime
+    is_dead: bool = False
+    """The node is to be marked as dead for good."""
     notices: list[Notice] = field(default_factory=list[Notice])
     facts: list[Fact] = field(default_factory=list[Fact])
+
+    def let_go(self) -> NodeTermination:
+        """End a node whose machine is gone, once its volumes have been let go of."""
+        pods = self.snapshot.pods_by_node.get(self.node.name, ())
+        held = held_volumes(self.snapshot, self.node, pods, self.now) if self.is_dead else ()
+        if not held:
+            return _finished(self.node, self.claim, self.now)
+        self.notices.append(awaiting_notice(self.node, held))
+        self._note_volumes(UNKNOWN, AWAITING_VOLUME_DETACHMENT)
+        return self._wait(INSTANCE_POLL)
 
     def run(self, instance: InstanceState) -> NodeTermination:
         deadline = deadline_of(self.claim)
@@ -182,7 +205,7 @@ class _Walk:
         if not self._is_detached(pods, deadline):
             return self._wait(_POLL)
         if self.claim is not None:
-            if instance in {InstanceState.UNKNOWN, InstanceState.PRESENT}:
+            if instance not in {InstanceState.TERMINATING, InstanceState.GONE}:
                 return self._outcome(NodeTerminationAction.TERMINATE_INSTANCE)
             if instance is InstanceState.TERMINATING:
                 self.claim = with_condition(self.claim, INSTANCE_TERMINATING, now=self.now)
@@ -236,25 +259,15 @@ class _Walk:
         return True
 
     def _is_detached(self, pods: tuple[PodView, ...], deadline: datetime | None) -> bool:
-        attached = _awaited_attachments(self.snapshot, self.node, pods, self.now)
+        staying = (pod for pod in pods if not is_drainable(pod, self.now))
+        attached = awaited_attachments(self.snapshot, self.node, staying=staying)
         if not attached:
             self._note_volumes(TRUE, VOLUMES_DETACHED)
             return True
         if deadline is not None and self.now >= deadline:
             self._note_volumes(FALSE, TERMINATION_GRACE_PERIOD_ELAPSED)
             return True
-        names = ", ".join(attached[:_NAMED_ATTACHMENTS])
-        if len(attached) > _NAMED_ATTACHMENTS:
-            names += f" and {len(attached) - _NAMED_ATTACHMENTS} other(s)"
-        self.notices.append(
-            Notice(
-                regarding=node_ref(self.node),
-                type="Normal",
-                reason="AwaitingVolumeDetachment",
-                message=f"Awaiting deletion of bound volumeattachments ({names})",
-                dedupe=(self.node.name,),
-            )
-        )
+        self.notices.append(awaiting_notice(self.node, attached))
         self._note_volumes(UNKNOWN, AWAITING_VOLUME_DETACHMENT)
         return False
 
@@ -270,6 +283,10 @@ class _Walk:
                 now=self.now,
             )
 
+    def _marks(self) -> NodePatch:
+        marks = disrupted_patch(self.node)
+        return marks.merged(out_of_service_patch(self.node, self.now)) if self.is_dead else marks
+
     def _wait(self, delay: timedelta, evictions: tuple[Eviction, ...] = ()) -> NodeTermination:
         return self._outcome(NodeTerminationAction.WAIT, evictions=evictions, requeue_after=delay)
 
@@ -282,41 +299,13 @@ class _Walk:
     ) -> NodeTermination:
         return NodeTermination(
             action=action,
-            node=disrupted_patch(self.node),
+            node=self._marks(),
             claim=self.claim,
             evictions=evictions,
             notices=tuple(self.notices),
             facts=tuple(self.facts),
             requeue_after=requeue_after,
         )
-
-
-def _awaited_attachments(
-    snapshot: Snapshot, node: NodeView, pods: tuple[PodView, ...], now: datetime
-) -> tuple[str, ...]:
-    """Return the volumes still attached, less those of pods that are not going to leave."""
-    staying = {
-        claim.volume_name
-        for pod in pods
-        if not is_drainable(pod, now)
-        for volume in pod.shape.volumes
-        if (
-            claim := snapshot.volume_claims.get(
-                f"{pod.namespace}/"
-                + (f"{pod.name}-{volume.name}" if volume.ephemeral else volume.claim_name)
-            )
-        )
-        is not None
-    }
-    return tuple(
-        sorted(
-            attachment.name
-            for attachment in snapshot.volume_attachments.values()
-            if attachment.node_name == node.name
-            and attachment.volume_name
-            and attachment.volume_name not in staying
-        )
-    )
 
 
 def _finished(node: NodeView, claim: NodeClaim | None, now: datetime) -> NodeTermination:

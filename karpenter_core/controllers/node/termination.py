@@ -39,13 +39,21 @@ class NodeTerminationController:
     """The controller `node.termination`."""
 
     def __init__(
-        self, *, hands: Hands, providers: Providers, evictions: EvictionQueue, runtime: Runtime
+        self,
+        *,
+        hands: Hands,
+        providers: Providers,
+        evictions: EvictionQueue,
+        runtime: Runtime,
+        out_of_service: bool = False,
     ) -> None:
+        """With `out_of_service`, nodes that are dead for good are marked so that volumes move."""
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
         self._evictions = evictions
         self._runtime = runtime
+        self._out_of_service = out_of_service
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name,
@@ -80,7 +88,11 @@ class NodeTerminationController:
             if node is None or ref is None:
                 return DONE
             found = node_termination(
-                snapshot, node, now=self._runtime.clock.now(), instance=instance
+                snapshot,
+                node,
+                now=self._runtime.clock.now(),
+                instance=instance,
+                out_of_service=self._out_of_service,
             )
             if found.delete_claim and found.claim is not None:
                 await self._hands.delete_claim(found.claim)
@@ -136,7 +148,7 @@ class NodeTerminationController:
             case CloudProviderError():
                 raise outcome
             case _:
-                return InstanceState.PRESENT
+                return InstanceState.ENDING if outcome.terminating else InstanceState.PRESENT
 
     async def _terminate(self, ref: NodeClassRef, node: NodeView) -> InstanceState:
         outcome = await self._providers.terminate(ref, node.provider_id)

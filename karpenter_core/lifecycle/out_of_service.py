@@ -1,0 +1,83 @@
+"""Let the volumes of a dead node move (Kubernetes' non-graceful node shutdown).
+
+A kubelet that is gone confirms nothing: its pods stay Terminating, their volumes attached, and a
+StatefulSet waits for both. The taint `node.kubernetes.io/out-of-service` tells the cluster's
+controllers that the machine is down for good; they then delete such pods and detach their volumes
+at once. It is a promise that nothing writes to those volumes any more, so it is given only for a
+node that is silent and whose instance is known to be gone or going, and only where a setting asks
+for it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.records import Taint
+from karpenter_core.lifecycle.changes import NodePatch
+from karpenter_core.lifecycle.detachment import awaited_attachments
+from karpenter_core.scheduling.taints import first_untolerated
+from karpenter_core.state.taints import has_taint
+
+if TYPE_CHECKING:
+    from karpenter_core.api.records import NodeView, PodView
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = [
+    "DETACH_LIMIT",
+    "OUT_OF_SERVICE",
+    "held_volumes",
+    "out_of_service_patch",
+]
+
+OUT_OF_SERVICE: Final = Taint(
+    key="node.kubernetes.io/out-of-service", value="nodeshutdown", effect="NoExecute"
+)
+"""Key, value and effect as in Kubernetes' documentation of non-graceful shutdown."""
+
+DETACH_LIMIT: Final = timedelta(minutes=6)
+"""After so long the attach/detach controller gives up waiting for any node by itself."""
+
+
+def out_of_service_patch(node: NodeView, now: datetime) -> NodePatch | None:
+    """Return what marks a dead node; None when it is marked."""
+    if has_taint(node.taints, OUT_OF_SERVICE):
+        return None
+    added = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    taint = Taint(
+        key=OUT_OF_SERVICE.key,
+        value=OUT_OF_SERVICE.value,
+        effect=OUT_OF_SERVICE.effect,
+        time_added=added,
+    )
+    return NodePatch(add_taints=(taint,))
+
+
+def held_volumes(
+    snapshot: Snapshot, node: NodeView, pods: tuple[PodView, ...], now: datetime
+) -> tuple[str, ...]:
+    """Return the attachments for which a dead node is worth keeping; none after the time limit.
+
+    Pods that tolerate the taint are not deleted, so nobody waits for their volumes.
+    """
+    marked = _marked_since(node)
+    if marked is not None and now - marked >= DETACH_LIMIT:
+        return ()
+    staying = (
+        pod
+        for pod in pods
+        if pod.is_mirror or first_untolerated((OUT_OF_SERVICE,), pod.shape.tolerations) is None
+    )
+    return awaited_attachments(snapshot, node, staying=staying)
+
+
+def _marked_since(node: NodeView) -> datetime | None:
+    """Return since when the node is marked; of a mark without a time, since its deletion."""
+    for taint in node.taints:
+        if taint.key == OUT_OF_SERVICE.key and taint.effect == OUT_OF_SERVICE.effect:
+            try:
+                at = datetime.fromisoformat(taint.time_added)
+            except ValueError:
+                return node.deletion_timestamp
+            return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return None
