@@ -32,7 +32,7 @@ from aiohttp import web
 from benchmarks.inputs import CREATED, load
 from benchmarks.measure import quantile
 from karpenter_core.controllers.feed import Feed
-from karpenter_core.controllers.provisioning.planner import ThreadPlanner
+from karpenter_core.controllers.planner import ThreadPlanner
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.client import connect

@@ -40,6 +40,7 @@ NODE_POOL_HASH: Final = "karpenter.sh/nodepool-hash"
 NODE_POOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
 MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
+PAUSE_DISRUPTION: Final = "karpenter.sh/pause-disruption"  # ours; of NodePools
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 DRIFT: Final = "karpenter.sh/drift"
 """On a NodePool: what follows from drift. Ours; the reference knows no such annotation."""

@@ -75,6 +75,7 @@ class Metrics:
         self._declare_pods()
         self._declare_nodepools()
         self._declare_disruption()
+        self._declare_consolidation()
         self._declare_interruptions()
         self._declare_scheduler()
         self._declare_process()
@@ -229,6 +230,25 @@ class Metrics:
             f"{prefix}queue_failures_total",
             "Disruption commands that could not be carried out.",
             ("decision", *by_method),
+        )
+
+    def _declare_consolidation(self) -> None:
+        self.consolidation_timeouts = self._counter(
+            "voluntary_disruption_consolidation_timeouts_total",
+            "Searches for nodes to consolidate that were cut short.",
+            ("consolidation_type",),
+        )
+        for kind in ("multi", "single"):
+            self.consolidation_timeouts.labels(consolidation_type=kind)
+        by_policy = ("decision", "nodepool", "policy")
+        self.consolidation_score = self._histogram(
+            "consolidation_score",
+            "Share of its NodePool's cost that a move saves, for the share of it that it disturbs.",
+            by_policy,
+            (0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0),
+        )
+        self.consolidation_moves = self._counter(
+            "consolidation_moves_total", "Consolidations that were judged.", by_policy
         )
 
     def _declare_interruptions(self) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
-from karpenter_core.api.prices import Price
 from karpenter_core.disruption.costs import disruption_cost, eviction_cost, reschedule_cost
+from karpenter_core.disruption.pricing import current_price
 from karpenter_core.state.placements import NOMINATION_WINDOW, expected_machines
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.prices import Price
     from karpenter_core.api.records import NodeView, PodShape, PodView
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import Snapshot, StateNode
@@ -291,7 +292,7 @@ class _Judge:
             instance_type=instance_type,
             zone=zone,
             capacity_type=capacity_type,
-            price=_price(instance_type, zone, capacity_type),
+            price=current_price(instance_type, zone, capacity_type),
             disruption_cost=disruption_cost(costs, claim, self.now),
             reschedule_cost=reschedule_cost(
                 cost for pod, cost in zip(machine.pods, costs, strict=True) if pod.is_reschedulable
@@ -299,17 +300,7 @@ class _Judge:
         )
 
 
-_FREE: Final = Price(0.0)
 _NOMINATED: Final = "Node is nominated for a pending pod"
-
-
-def _price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Price:
-    offerings = () if instance_type is None else instance_type.offerings
-    for offering in offerings:
-        if offering.zone == zone and offering.capacity_type == capacity_type:
-            amount = offering.price.amount
-            return offering.price if amount == amount else _FREE  # noqa: PLR0124 - NaN is no price
-    return _FREE
 
 
 def _blocked(machine: StateNode, message: str) -> Blocked:

@@ -7,14 +7,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from karpenter_core.api.prices import Price
+    from karpenter_core.api.records import PodView
     from karpenter_core.disruption.budgets import DisruptionReason
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
-__all__ = ["CandidateProof", "Command", "Decision", "Proof"]
+__all__ = ["CandidateProof", "Command", "Decision", "Proof", "prove"]
 
 
 class Decision(StrEnum):
@@ -41,14 +43,16 @@ class CandidateProof:
 class Proof:
     """Why a command is right, as far as the snapshot tells.
 
-    `savings_per_hour` is what the machines cost less what replaces them, in the candidates'
-    currency. `held_back` names the machines that qualified too and the budget that spared them.
+    `savings_per_hour` is what the machines cost less what replaces them. `held_back` names the
+    machines that qualified too and were spared by a budget, `alternatives` what else was looked at
+    and why it was not taken.
     """
 
     snapshot_version: int
     candidates: tuple[CandidateProof, ...]
     savings_per_hour: float = 0.0
     held_back: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,8 +65,12 @@ class Command:
     reason: DisruptionReason
     candidates: tuple[Candidate, ...]
     replacements: tuple[PlannedNodeClaim, ...] = ()
+    moves: Mapping[str, tuple[PodView, ...]] = field(
+        default_factory=dict[str, "tuple[PodView, ...]"]
+    )
+    """Where pods go that do not need a replacement, by machine name."""
     created: datetime
-    proof: Proof = field(kw_only=True)
+    proof: Proof
 
     @property
     def decision(self) -> Decision:
@@ -82,20 +90,37 @@ class Command:
         return sum(len(candidate.reschedulable_pods) for candidate in self.candidates)
 
     def __str__(self) -> str:
-        """Write the command the way logs and Events show it."""
-        nodes = ", ".join(candidate.node.name for candidate in self.candidates)
-        text = f"{self.reason}/{self.id}: {self.decision}: "
-        text += f"nodepools=[{', '.join(self.pools)}]: [{nodes}]"
+        """Write the command the way logs show it."""
+        text = f"{self.reason}/{self.id}: {self.decision}: nodepools=[{', '.join(self.pools)}]: "
+        return f"{text}{self._change} (savings: ${self.proof.savings_per_hour:.2f})"
+
+    @property
+    def _change(self) -> str:
+        text = f"[{', '.join(candidate.node.name for candidate in self.candidates)}]"
         if self.replacements:
             count = len(self.replacements)
             text += f" -> [{count} replacement{'s' if count > 1 else ''}]"
-        return f"{text} (savings: ${self.proof.savings_per_hour:.2f})"
+        return text
+
+    def part_of(self, candidate: Candidate) -> str:
+        """Write what the command means for one of its candidates, the way Events show it."""
+        if len(self.candidates) == 1:
+            return f"{self.decision}: {self._change}"
+        part = f"(part of {len(self.candidates)}-node consolidation)"
+        return f"{self.decision}: [{candidate.node.name}] {part}"
 
 
 def prove(
-    snapshot_version: int, candidates: tuple[Candidate, ...], *, held_back: tuple[str, ...] = ()
+    snapshot_version: int,
+    candidates: tuple[Candidate, ...],
+    *,
+    savings_per_hour: float | None = None,
+    held_back: tuple[str, ...] = (),
+    alternatives: tuple[str, ...] = (),
 ) -> Proof:
-    """Write down why these candidates go, nothing coming in their place."""
+    """Write down why these candidates go; without `savings_per_hour` all that they cost is saved."""
+    if savings_per_hour is None:
+        savings_per_hour = sum(candidate.price.amount for candidate in candidates)
     return Proof(
         snapshot_version=snapshot_version,
         candidates=tuple(
@@ -108,6 +133,7 @@ def prove(
             )
             for candidate in candidates
         ),
-        savings_per_hour=sum(candidate.price.amount for candidate in candidates),
+        savings_per_hour=savings_per_hour,
         held_back=held_back,
+        alternatives=alternatives,
     )

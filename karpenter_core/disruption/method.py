@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-from karpenter_core.state.placements import NOMINATION_WINDOW
+from karpenter_core.disruption.candidates import find_candidates
+from karpenter_core.disruption.pricing import Prices
+from karpenter_core.disruption.simulation import Simulation
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.state.problem import Framing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from karpenter_core.api.notices import Notice
+    from karpenter_core.disruption.balanced import Score
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
-    from karpenter_core.disruption.candidates import Candidate, DisruptionClass
+    from karpenter_core.disruption.candidates import Candidate, Candidates, DisruptionClass
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.validation import Verdict
+    from karpenter_core.scheduling.catalogue import CatalogueCache
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["Acceptance", "DisruptionOptions", "Method", "MethodPlan", "Pass"]
+__all__ = [
+    "Acceptance",
+    "Budgets",
+    "DisruptionOptions",
+    "Effort",
+    "Method",
+    "MethodPlan",
+    "Pass",
+    "Steps",
+]
+
+_Result = TypeVar("_Result")
+
+Steps: TypeAlias = "Generator[int, None, _Result]"
+"""Work done in small steps: yields units of work, returns the result."""
+
+Budgets: TypeAlias = "Mapping[str, PoolBudget]"
+"""By pool, for the reason of the method."""
 
 VALIDATION_DELAY: Final = timedelta(seconds=15)  # upstream default
 
@@ -29,15 +53,27 @@ class DisruptionOptions:
     """How to disrupt; the defaults are the process' defaults."""
 
     validation_delay: timedelta = VALIDATION_DELAY
-    nomination_window: timedelta = NOMINATION_WINDOW
+    framing: Framing = field(default_factory=Framing)
+    solve: SolveOptions = field(default_factory=SolveOptions)
+    spot_to_spot: bool = False
+    """The feature gate `SpotToSpotConsolidation`."""
+    work_units: int = 4_000
+    """What-ifs that one method asks in one look, beyond one for each candidate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True)
+class Effort:
+    """How much longer a look may take; set from outside when it has taken too long."""
+
+    is_spent: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Pass:
     """One look at the cluster: what every method is given.
 
-    `command_id` and `cause` go into the command, if one comes of it; `queued` are the provider ids
-    that earlier commands are working on.
+    `command_id` and `cause` go into commands; `queued` are the provider ids that earlier commands
+    are working on. `settled` are the names of methods that found nothing in this very state.
     """
 
     snapshot: Snapshot
@@ -45,7 +81,45 @@ class Pass:
     command_id: str
     cause: str = ""
     queued: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()
+    resting: frozenset[str] = frozenset()
+    """Pools whose drift is left alone for a while, since replacements kept failing."""
     options: DisruptionOptions = field(default_factory=DisruptionOptions)
+    effort: Effort = field(default_factory=Effort)
+    cache: CatalogueCache | None = None
+
+    @cached_property
+    def simulation(self) -> Simulation:
+        """The what-ifs of this look."""
+        return Simulation(
+            self.snapshot,
+            now=self.now,
+            framing=self.options.framing,
+            options=self.options.solve,
+            cache=self.cache,
+        )
+
+    @cached_property
+    def prices(self) -> Prices:
+        """What machines cost."""
+        return Prices(self.snapshot, self.options.solve, well_known=self.options.framing.well_known)
+
+    def candidates(self, disruption_class: DisruptionClass) -> Candidates:
+        """Judge every machine, once for each class of methods."""
+        found = self._candidates.get(disruption_class)
+        if found is None:
+            found = self._candidates[disruption_class] = find_candidates(
+                self.snapshot,
+                now=self.now,
+                disruption_class=disruption_class,
+                queued=self.queued,
+                nomination_window=self.options.framing.nomination_window,
+            )
+        return found
+
+    @cached_property
+    def _candidates(self) -> dict[DisruptionClass, Candidates]:
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +132,17 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MethodPlan:
-    """What a method came to; `constrained` says that budgets held something back."""
+    """What a method came to; `constrained` says that budgets held something back.
 
-    command: Command | None = None
+    `is_cut_short` says that it would have looked at more, had there been time.
+    """
+
+    commands: tuple[Command, ...] = ()
     constrained: bool = False
+    is_cut_short: bool = False
     notices: tuple[Notice, ...] = ()
+    scores: tuple[Score, ...] = ()
+    """How moves were judged under the policy `Balanced` (for others: approved, without a score)."""
 
 
 class Method(Protocol):
@@ -88,19 +168,26 @@ class Method(Protocol):
         """How much it respects the wishes of pods."""
         ...
 
-    def accept(self, candidate: Candidate) -> Acceptance:
+    @property
+    def is_validated(self) -> bool:
+        """Whether commands are looked at again after a while, before they are carried out."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a look that found nothing need not be repeated until something has changed."""
+        ...
+
+    def accept(self, candidate: Candidate, look: Pass) -> Acceptance:
         """Say whether the method is about this candidate."""
         ...
 
-    def plan(
-        self,
-        look: Pass,
-        candidates: tuple[Candidate, ...],
-        budgets: Mapping[str, PoolBudget],
-    ) -> MethodPlan:
+    def plan_steps(
+        self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
+    ) -> Steps[MethodPlan]:
         """Choose among accepted candidates what to disrupt now."""
         ...
 
-    def validate(self, command: Command, look: Pass) -> Verdict:
+    def validate_steps(self, command: Command, look: Pass) -> Steps[Verdict]:
         """Look at a command again after the wait and say what of it still holds."""
         ...

@@ -6,47 +6,63 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.budgets import blocking_notice, pool_budgets
-from karpenter_core.disruption.candidates import blocked_notices, find_candidates
+from karpenter_core.disruption.candidates import blocked_notices
+from karpenter_core.disruption.drift import Drift
 from karpenter_core.disruption.emptiness import Emptiness
+from karpenter_core.disruption.method import MethodPlan
+from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.single_node import SingleNode
+from karpenter_core.scheduling.whatif_engine import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.notices import Notice
+    from karpenter_core.disruption.balanced import Score
     from karpenter_core.disruption.budgets import PoolBudget
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import Method, Pass
+    from karpenter_core.disruption.method import Method, Pass, Steps
 
-__all__ = ["METHODS", "DisruptionPlan", "MethodReport", "plan"]
+__all__ = ["METHODS", "DisruptionPlan", "MethodReport", "plan", "plan_steps"]
 
-METHODS: Final[tuple[Method, ...]] = (Emptiness(),)
+METHODS: Final[tuple[Method, ...]] = (Emptiness(), Drift(), MultiNode(), SingleNode())
 """The built-in methods in the order they are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodReport:
-    """What a method saw: for metrics and explanations."""
+    """What a method saw: for metrics and explanations.
 
-    method: str
-    reason: str
-    consolidation_type: str
+    `is_settled` says that it found nothing, and that looking again would not help until something
+    changes.
+    """
+
+    method: Method
     eligible: int
     constrained: bool
+    is_cut_short: bool = False
+    is_settled: bool = False
     budgets: Mapping[str, PoolBudget] = field(default_factory=dict[str, "PoolBudget"])
+    scores: tuple[Score, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DisruptionPlan:
-    """What a look came to: at most one command, by the method named in it."""
+    """What a look came to: the commands of the first method that found something."""
 
-    command: Command | None = None
+    commands: tuple[Command, ...] = ()
     method: Method | None = None
     notices: tuple[Notice, ...] = ()
     reports: tuple[MethodReport, ...] = ()
 
 
 def plan(look: Pass, *, methods: Sequence[Method] = METHODS) -> DisruptionPlan:
-    """Try the methods in order and return the first command.
+    """Return the commands of the first method that has any."""
+    return run(plan_steps(look, methods=methods))
+
+
+def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[DisruptionPlan]:
+    """Do the same in small steps; yields units of work.
 
     Nothing is judged before the state has seen everything once.
     """
@@ -55,36 +71,36 @@ def plan(look: Pass, *, methods: Sequence[Method] = METHODS) -> DisruptionPlan:
     notices: list[Notice] = []
     reports: list[MethodReport] = []
     for method in methods:
-        found = find_candidates(
-            look.snapshot,
-            now=look.now,
-            disruption_class=method.disruption_class,
-            queued=look.queued,
-            nomination_window=look.options.nomination_window,
-        )
+        found = look.candidates(method.disruption_class)
         notices.extend(found.notices)
         for blocked in found.blocked:
             notices.extend(blocked_notices(blocked))
-        verdicts = [(candidate, method.accept(candidate)) for candidate in found.candidates]
+        yield 5
+        verdicts = [(candidate, method.accept(candidate, look)) for candidate in found.candidates]
         notices.extend(notice for _, verdict in verdicts for notice in verdict.notices)
         accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
         budgets = pool_budgets(look.snapshot, method.reason, now=look.now)
         notices.extend(_budget_notices(look, budgets))
-        outcome = method.plan(look, accepted, budgets)
+        is_known = method.remembers and method.name in look.settled
+        outcome = MethodPlan()
+        if accepted and not is_known:
+            outcome = yield from method.plan_steps(look, accepted, budgets)
         notices.extend(outcome.notices)
         reports.append(
             MethodReport(
-                method=method.name,
-                reason=str(method.reason),
-                consolidation_type=method.consolidation_type,
+                method=method,
                 eligible=len(accepted),
                 constrained=outcome.constrained,
+                is_cut_short=outcome.is_cut_short,
+                is_settled=is_known
+                or not (outcome.commands or outcome.constrained or outcome.is_cut_short),
                 budgets=budgets,
+                scores=outcome.scores,
             )
         )
-        if outcome.command is not None:
+        if outcome.commands:
             return DisruptionPlan(
-                command=outcome.command,
+                commands=outcome.commands,
                 method=method,
                 notices=tuple(notices),
                 reports=tuple(reports),

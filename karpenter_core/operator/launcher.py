@@ -102,7 +102,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 
 async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
-    from karpenter_core.controllers.provisioning.planner import ThreadPlanner
+    from karpenter_core.controllers.planner import ThreadPlanner
     from karpenter_core.kube.client import connect
     from karpenter_core.kube.lease import default_identity
     from karpenter_core.provider.executor import ThreadExecutor
@@ -119,6 +119,7 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
         new_id=random_id,
         executor=ThreadExecutor(),
         planner=ThreadPlanner(clock),
+        background=ThreadPlanner(clock, name="disruption"),
         objects=objects,
         lease=lease,
         workload=workload,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.clock import Clock
-    from karpenter_core.controllers.provisioning.planner import Planner
+    from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.reconciler import IdSource
     from karpenter_core.kube.lease import ElectionTimes
     from karpenter_core.kube.transport import Transport
@@ -34,6 +34,8 @@ class Ports:
     new_id: IdSource
     executor: Executor
     planner: Planner
+    background: Planner
+    """For what may take long and holds nobody up: looking for nodes to disrupt."""
     objects: Transport
     lease: Transport
     workload: Transport | None = None

@@ -303,6 +303,7 @@ class Process:
 
     async def _disconnect(self) -> None:
         self.ports.planner.close()
+        self.ports.background.close()
         self.ports.executor.close()
         transports = {self.ports.objects, self.ports.lease, self.ports.workload} - {None}
         for transport in transports:

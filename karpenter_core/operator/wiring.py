@@ -11,14 +11,17 @@ from karpenter_core.controllers.disruption.controller import DisruptionControlle
 from karpenter_core.controllers.node.eviction import EvictionQueue
 from karpenter_core.controllers.node.health import NodeHealth
 from karpenter_core.controllers.node.termination import NodeTerminationController
+from karpenter_core.controllers.nodeclaim.drift import DriftController
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
 from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
 from karpenter_core.controllers.nodepool.controller import NodePoolController
 from karpenter_core.controllers.observability import Observability
+from karpenter_core.controllers.provisioning.creation import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.lifecycle.drift import DriftRules
 from karpenter_core.lifecycle.nodepools.validation import LabelRules
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
@@ -82,6 +85,18 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             nomination_window=nomination_window(settings.batch_max_duration),
         ),
     )
+    disruption = DisruptionController(
+        hands=hands,
+        providers=providers,
+        creator=ClaimCreator(hands=hands, runtime=runtime),
+        planner=process.ports.background,
+        runtime=runtime,
+        options=DisruptionOptions(
+            framing=options.framing,
+            solve=options.solve,
+            spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+        ),
+    )
     return (
         catalogue,
         node_pools,
@@ -109,18 +124,22 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             runtime=runtime,
             out_of_service=settings.out_of_service_taint,
         ),
+        DriftController(
+            hands=hands,
+            providers=providers,
+            runtime=runtime,
+            rules=DriftRules(
+                well_known=WELL_KNOWN | labels.well_known, aliases={**ALIASES, **labels.aliases}
+            ),
+        ),
         GarbageCollection(
             hands=hands,
             providers=providers,
             runtime=runtime,
             claims=process.informers[NODE_CLAIMS],
         ),
-        DisruptionController(
-            hands=hands,
-            providers=providers,
-            runtime=runtime,
-            options=DisruptionOptions(nomination_window=options.framing.nomination_window),
-        ),
+        disruption,
+        disruption.queue,
         *_repair(process, hands),
         Observability(
             feed=process.feed,

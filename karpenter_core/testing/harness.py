@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 from prometheus_client import generate_latest
 
 from karpenter_core.api.crd import core_models, render_crd
-from karpenter_core.controllers.provisioning.planner import InlinePlanner
+from karpenter_core.controllers.planner import InlinePlanner
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.resources import EVENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
@@ -197,6 +197,7 @@ class Harness:
             new_id=CountedIds(name),
             executor=InlineExecutor(),
             planner=InlinePlanner(),
+            background=InlinePlanner(),
             objects=cables[0],
             lease=cables[1],
             workload=workload,

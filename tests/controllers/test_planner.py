@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from karpenter_core.controllers.provisioning.planner import InlinePlanner, ThreadPlanner
+from karpenter_core.controllers.planner import InlinePlanner, ThreadPlanner
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import Problem, SolveOptions
 from karpenter_core.testing import builders

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from karpenter_core.controllers.provisioning.planner import InlinePlanner
+from karpenter_core.controllers.planner import InlinePlanner
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
@@ -36,6 +36,7 @@ async def test_plugins_read_nodes_from_any_thread_and_the_state_stays_on_the_loo
         new_id=random_id,
         executor=ThreadExecutor(),
         planner=InlinePlanner(),
+        background=InlinePlanner(),
         objects=ScriptedTransport(),
         lease=ScriptedTransport(),
         identity="test",

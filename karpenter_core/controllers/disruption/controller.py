@@ -1,43 +1,57 @@
 """The disruption loop: look every ten seconds, wait before acting, look again.
 
 Which nodes go, and whether they still may after the wait, is decided by `disruption.plan`. No
-other method starts anything while a command waits for its second look.
+other method starts anything while a command waits for its second look; commands that are under way
+are seen through by the queue meanwhile.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
 
-from karpenter_core.api.nodeclaim import DISRUPTION_REASON
-from karpenter_core.controllers.disruption.execution import CommandRunner
+from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.controllers.reconciler import Loop
-from karpenter_core.disruption.budgets import budget_errors
-from karpenter_core.disruption.method import DisruptionOptions, Pass
-from karpenter_core.disruption.plan import plan
+from karpenter_core.disruption.balanced import BALANCED
+from karpenter_core.disruption.budgets import DisruptionReason, budget_errors
+from karpenter_core.disruption.consolidation import candidate_notices, rejection_notices
+from karpenter_core.disruption.method import DisruptionOptions, Effort, Pass
+from karpenter_core.disruption.plan import METHODS, plan_steps
 from karpenter_core.disruption.queue import stale_marks
-from karpenter_core.errors import ApiError
-from karpenter_core.lifecycle.claim_status import without_condition
-from karpenter_core.lifecycle.node_termination import undisrupted_patch
+from karpenter_core.disruption.stamp import is_stale, stamp_of
+from karpenter_core.lifecycle.node_termination import node_ref
+from karpenter_core.provider.contract import Decision
+from karpenter_core.scheduling.catalogue import CatalogueCache
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.planner import Planner
+    from karpenter_core.controllers.provisioning.creation import ClaimCreator
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import Method
+    from karpenter_core.disruption.method import Method, Steps
     from karpenter_core.disruption.plan import DisruptionPlan
-    from karpenter_core.disruption.queue import StaleMark
+    from karpenter_core.disruption.stamp import Stamp
+    from karpenter_core.disruption.validation import Verdict
     from karpenter_core.provider.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["DisruptionController"]
 
+T = TypeVar("T")
+
 PERIOD_SECONDS: Final = 10.0  # upstream default
+UNSYNCED_SECONDS: Final = 1.0
+LIMIT_SECONDS: Final = 60.0
+"""What a look may take; upstream gives so much to the search for several nodes alone."""
 
 
 @final
@@ -49,15 +63,25 @@ class DisruptionController:
         *,
         hands: Hands,
         providers: Providers,
+        creator: ClaimCreator,
+        planner: Planner,
         runtime: Runtime,
         options: DisruptionOptions | None = None,
     ) -> None:
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
+        self._planner = planner
         self._runtime = runtime
         self._options = options or DisruptionOptions()
-        self._runner = CommandRunner(hands=hands, providers=providers, runtime=runtime)
+        self.queue: Final = CommandQueue(
+            hands=hands,
+            creator=creator,
+            runtime=runtime,
+            nomination_window=self._options.framing.nomination_window,
+        )
+        self._cache = CatalogueCache()
+        self._settled: dict[str, tuple[Stamp, datetime]] = {}
         self._reported: dict[str, tuple[str, ...]] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._loop = Loop(self.name, self.step, runtime=runtime)
@@ -75,58 +99,107 @@ class DisruptionController:
     async def step(self) -> float:
         """Look once, and act if there is something to do."""
         self._feed.tick()
-        await self._clean()
         snapshot = self._feed.snapshot()
-        self._report_budgets(snapshot)
+        if not snapshot.synced:
+            return UNSYNCED_SECONDS
+        await self.queue.clean_stale(stale_marks(snapshot, queued=self.queue.queued))
+        methods: Sequence[Method] = METHODS
+        while methods:
+            self._report_budgets(self._feed.snapshot())
+            found = await self._plan(methods)
+            if found.method is None:
+                return PERIOD_SECONDS
+            if await self._act(found.commands, found.method):
+                return 0.0
+            methods = methods[methods.index(found.method) + 1 :]
+        return PERIOD_SECONDS
+
+    async def _plan(self, methods: Sequence[Method]) -> DisruptionPlan:
+        snapshot = self._feed.snapshot()
+        stamp = stamp_of(snapshot)
+        look = self._look(snapshot, stamp)
         started = self._runtime.clock.monotonic()
-        found = plan(self._look(snapshot))
+        found = await self._compute(plan_steps(look, methods=methods), look.effort)
         self._measure(found, seconds=self._runtime.clock.monotonic() - started)
         self._hands.tell(found.notices)
-        if found.command is None or found.method is None:
-            return PERIOD_SECONDS
-        self._log.info(
-            "disruption command waits to be validated",
-            command=str(found.command),
-            seconds=self._options.validation_delay.total_seconds(),
-        )
-        await self._runtime.clock.sleep(self._options.validation_delay.total_seconds())
-        command = await self._validated(found.command, found.method)
-        if command is None:
-            return PERIOD_SECONDS
-        await self._runner.start(command, consolidation_type=found.method.consolidation_type)
-        return 0.0
+        for report in found.reports:
+            name = report.method.name
+            if report.is_settled and name not in look.settled:
+                self._settled[name] = (stamp, look.now)
+        return found
 
-    def _look(self, snapshot: Snapshot) -> Pass:
+    async def _act(self, commands: Sequence[Command], method: Method) -> bool:
+        """Start commands, after a second look where the method wants one; say whether any was."""
+        if method.is_validated:
+            commands = await self._validated(commands, method)
+        started = False
+        for command in commands:
+            kept = [c for c in command.candidates if not await self._is_vetoed(c)]
+            if not kept or (command.replacements and len(kept) < len(command.candidates)):
+                continue
+            chosen = replace(command, candidates=tuple(kept))
+            if await self.queue.start(chosen, consolidation_type=method.consolidation_type):
+                started = True
+                await self._providers.observe_decision(_journal_entry(chosen))
+        return started
+
+    def _look(self, snapshot: Snapshot, stamp: Stamp | None = None) -> Pass:
+        now = self._runtime.clock.now()
         return Pass(
             snapshot=snapshot,
-            now=self._runtime.clock.now(),
+            now=now,
             command_id=self._runtime.new_id(),
             cause=f"snapshot {snapshot.version}",
-            queued=self._runner.queued,
+            queued=self.queue.queued,
+            settled=frozenset(
+                name
+                for name, (known, at) in self._settled.items()
+                if known == stamp and not is_stale(at, now)
+            ),
+            resting=self.queue.resting,
             options=self._options,
+            cache=self._cache,
         )
 
-    async def _validated(self, command: Command, method: Method) -> Command | None:
-        """Return what of a command still holds, less what plug-ins keep."""
-        self._feed.tick()
-        verdict = method.validate(command, self._look(self._feed.snapshot()))
-        if verdict.failed:
-            self._runtime.metrics.disruption_failed_validations.labels(
-                consolidation_type=method.consolidation_type
-            ).inc(verdict.failed)
-        if verdict.command is None:
+    async def _compute(self, steps: Steps[T], effort: Effort) -> T:
+        def overtime() -> None:
+            effort.is_spent = True
+
+        return await self._planner.work(steps, limit_seconds=LIMIT_SECONDS, overtime=overtime)
+
+    async def _validated(self, commands: Sequence[Command], method: Method) -> list[Command]:
+        """Wait, and return what still holds then."""
+        is_consolidation = method.reason is DisruptionReason.UNDERUTILIZED
+        for command in commands:
+            if is_consolidation:
+                self._hands.tell(candidate_notices(command))
             self._log.info(
-                "disruption command no longer holds",
+                "disruption command waits to be validated",
                 command=str(command),
-                reason=str(verdict.rejection),
+                seconds=self._options.validation_delay.total_seconds(),
             )
-            return None
-        kept = [
-            candidate
-            for candidate in verdict.command.candidates
-            if not await self._is_vetoed(candidate)
-        ]
-        return replace(verdict.command, candidates=tuple(kept)) if kept else None
+        await self._runtime.clock.sleep(self._options.validation_delay.total_seconds())
+        self._feed.tick()
+        look = self._look(self._feed.snapshot())
+        kept: list[Command] = []
+        for command in commands:
+            verdict: Verdict = await self._compute(
+                method.validate_steps(command, look), look.effort
+            )
+            if verdict.failed:
+                self._runtime.metrics.disruption_failed_validations.labels(
+                    consolidation_type=method.consolidation_type
+                ).inc(verdict.failed)
+            if verdict.command is not None:
+                kept.append(verdict.command)
+                continue
+            reason = str(verdict.rejection)
+            self._log.info(
+                "disruption command no longer holds", command=str(command), reason=reason
+            )
+            if is_consolidation:
+                self._hands.tell(rejection_notices(command, reason))
+        return kept
 
     async def _is_vetoed(self, candidate: Candidate) -> bool:
         vetoes = await self._providers.vetoes(candidate.machine)
@@ -135,28 +208,6 @@ class DisruptionController:
                 "plug-in keeps node", Node={"name": candidate.node.name}, plugin=plugin, why=reason
             )
         return bool(vetoes)
-
-    async def _clean(self) -> None:
-        """Take marks off that a failed command or a dead process left; next time where it fails."""
-        for mark in stale_marks(self._feed.snapshot(), queued=self._runner.queued):
-            try:
-                await self._clean_one(mark)
-            except ApiError as error:
-                self._log.warning(
-                    "could not take the marks of a disruption off",
-                    Node={"name": mark.node},
-                    NodeClaim={"name": mark.claim},
-                    error=str(error),
-                )
-
-    async def _clean_one(self, mark: StaleMark) -> None:
-        snapshot = self._feed.snapshot()
-        node = snapshot.nodes.get(mark.node)
-        if node is not None and (patch := undisrupted_patch(node)) is not None:
-            await self._hands.write_node(node, patch)
-        claim = snapshot.node_claims.get(mark.claim)
-        if claim is not None:
-            await self._hands.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
 
     def _report_budgets(self, snapshot: Snapshot) -> None:
         """Log budgets that cannot be read, once for each way they are wrong."""
@@ -173,13 +224,35 @@ class DisruptionController:
     def _measure(self, found: DisruptionPlan, *, seconds: float) -> None:
         metrics = self._runtime.metrics
         for report in found.reports:
+            reason, kind = str(report.method.reason), report.method.consolidation_type
             metrics.disruption_evaluation_duration.labels(
-                reason=report.reason.lower(), consolidation_type=report.consolidation_type
+                reason=reason.lower(), consolidation_type=kind
             ).observe(seconds / len(found.reports))
-            metrics.disruption_eligible_nodes.labels(reason=report.reason.lower()).set(
-                report.eligible
-            )
+            metrics.disruption_eligible_nodes.labels(reason=reason.lower()).set(report.eligible)
+            if report.is_cut_short:
+                metrics.consolidation_timeouts.labels(consolidation_type=kind).inc()
             for pool, budget in report.budgets.items():
-                labels = {"nodepool": pool, "reason": report.reason}
+                labels = {"nodepool": pool, "reason": reason}
                 metrics.nodepools_allowed_disruptions.labels(**labels).set(budget.allowed)
                 metrics.nodepools_nodes_consuming_budgets.labels(**labels).set(budget.consuming)
+            for score in report.scores:
+                labels = {
+                    "decision": "approved" if score.approved else "rejected",
+                    "nodepool": score.pool,
+                    "policy": score.policy,
+                }
+                metrics.consolidation_moves.labels(**labels).inc()
+                if score.policy == BALANCED:
+                    metrics.consolidation_score.labels(**labels).observe(score.score)
+
+
+def _journal_entry(command: Command) -> Decision:
+    refs = [ref for item in command.candidates for ref in (item.claim.ref, node_ref(item.node))]
+    return Decision(
+        id=command.id,
+        cause=command.cause,
+        kind="disrupt",
+        at=command.created,
+        summary=str(command),
+        objects=tuple(refs),
+    )

@@ -1,103 +1,184 @@
-"""Carry out a command: mark its machines, then let their claims go.
+"""Carry out commands: mark, order what comes instead, wait for it, then let the old claims go.
 
-Nothing is deleted that could not be marked first: the taint keeps the scheduler from using what is
-about to vanish, and what a crash leaves marked is found and cleaned by the next look.
+Nothing is deleted that could not be marked first, and nothing before its replacements are ready:
+the taint keeps the scheduler from using what is about to vanish, and what a crash leaves marked is
+found and cleaned by the next look. A command that fails or takes too long is rolled back; what was
+ordered for it stays, and is consolidated like everything else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
 from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.controllers.provisioning.claims import Decided
+from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.disruption.budgets import DisruptionReason
+from karpenter_core.disruption.queue import command_timeout
+from karpenter_core.disruption.resting import Resting
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
 from karpenter_core.lifecycle.changes import Fact
-from karpenter_core.lifecycle.claim_status import disrupted_labels, with_condition
+from karpenter_core.lifecycle.claim_status import (
+    disrupted_labels,
+    with_condition,
+    without_condition,
+)
 from karpenter_core.lifecycle.launch import DISRUPTED
-from karpenter_core.lifecycle.node_termination import disrupted_patch, node_ref
-from karpenter_core.provider.contract import Decision
-from karpenter_core.state.events import DeletionMarked, DeletionUnmarked
+from karpenter_core.lifecycle.node_termination import disrupted_patch, node_ref, undisrupted_patch
+from karpenter_core.state.events import (
+    DeletionMarked,
+    DeletionUnmarked,
+    Nominated,
+    PodsDecided,
+)
+from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.provisioning.creation import ClaimCreator
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.disruption.queue import StaleMark
 
-__all__ = ["CommandRunner"]
+__all__ = ["CommandQueue"]
 
 ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.5
+PERIOD_SECONDS: Final = 1.0  # upstream default
+IDLE_SECONDS: Final = 60.0
+_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Entry:
+    """A command under way, and the replacements that are awaited."""
+
+    command: Command
+    started: datetime
+    awaited: list[str] = field(default_factory=list[str])
+    """Names of the replacements that have not been ready yet."""
+
+    @property
+    def provider_ids(self) -> frozenset[str]:
+        return frozenset(candidate.provider_id for candidate in self.command.candidates)
 
 
 @final
-class CommandRunner:
-    """Starts commands; knows which machines are being worked on."""
+class CommandQueue:
+    """The controller `disruption.queue`: starts commands and sees them through."""
 
-    def __init__(self, *, hands: Hands, providers: Providers, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        *,
+        hands: Hands,
+        creator: ClaimCreator,
+        runtime: Runtime,
+        nomination_window: timedelta,
+    ) -> None:
         self._hands = hands
         self._feed = hands.feed
-        self._providers = providers
+        self._creator = creator
         self._runtime = runtime
-        self._queued: set[str] = set()
+        self._window = nomination_window
+        self._starting: set[str] = set()
+        self._entries: list[_Entry] = []
+        self._resting = Resting()
         self._log: FilteringBoundLogger = structlog.get_logger("disruption")
+        self._loop = Loop(self.name, self.step, runtime=runtime)
+        self._feed.subscribe(Kind.NODE_CLAIM, self._note_claim)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "disruption.queue"
 
     @property
     def queued(self) -> frozenset[str]:
         """Provider ids of the machines that commands are working on."""
-        return frozenset(self._queued)
+        return frozenset(self._starting).union(*(entry.provider_ids for entry in self._entries))
 
-    async def start(self, command: Command, *, consolidation_type: str) -> None:
-        """Mark the candidates and delete those that could be marked."""
+    @property
+    def resting(self) -> frozenset[str]:
+        """Pools whose drift is left alone for a while, since replacements kept failing."""
+        return self._resting.pools(self._runtime.clock.now())
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._loop.run()
+
+    def _note_claim(self, name: str) -> None:
+        """Look sooner at commands that wait for this claim."""
+        if any(name in entry.awaited for entry in self._entries):
+            self._loop.wake()
+
+    # -- start -------------------------------------------------------------------------------------
+
+    async def start(self, command: Command, *, consolidation_type: str) -> bool:
+        """Mark the candidates and order the replacements; say whether the command is under way."""
         ids = {candidate.provider_id for candidate in command.candidates}
-        self._queued |= ids
+        if ids & self.queued:
+            self._log.info("candidate is being disrupted", command=str(command))
+            return False
+        self._starting |= ids
         try:
-            marked = await self._mark(command)
-            if not marked:
-                self._log.warning("no candidate could be marked, command given up")
-                return
-            await self._carry_out(
-                replace(command, candidates=marked), consolidation_type=consolidation_type
-            )
+            return await self._start(command, consolidation_type=consolidation_type)
         finally:
-            self._queued -= ids
+            self._starting -= ids
 
-    async def _carry_out(self, command: Command, *, consolidation_type: str) -> None:
-        names = tuple(candidate.name for candidate in command.candidates)
-        self._feed.fold(DeletionMarked(names=names, cause=command.id))
+    async def _start(self, command: Command, *, consolidation_type: str) -> bool:
+        marked = await self._mark(command)
+        if not marked or (command.replacements and len(marked) < len(command.candidates)):
+            self._log.warning("could not mark all candidates, command given up")
+            return False
+        command = replace(command, candidates=marked)
+        names = await self._order(command)
+        if None in names:
+            self._log.warning("could not create all replacements, command given up")
+            return False
+        # Only now: the provisioner would otherwise order the same machines a second time.
+        self._feed.fold(DeletionMarked(names=tuple(item.name for item in marked), cause=command.id))
+        self._expect(command)
         self._count(command, consolidation_type=consolidation_type)
-        self._log.info(
-            "disrupting node(s)",
-            command=str(command),
-            decision=str(command.decision),
-            cause=command.cause,
-            **{
-                "command-id": command.id,
-                "disrupted-node-count": len(command.candidates),
-                "replacement-node-count": len(command.replacements),
-                "pod-count": command.pod_count,
-                "disrupted-nodes": [item.node.name for item in command.candidates],
-            },
-        )
-        kept = [
-            candidate.name
-            for candidate, done in zip(
-                command.candidates,
-                await asyncio.gather(*(self._delete(c, command) for c in command.candidates)),
-                strict=True,
+        self._say(command)
+        self._entries.append(
+            _Entry(
+                command=command,
+                started=self._runtime.clock.now(),
+                awaited=[name for name in names if name is not None],
             )
-            if not done
-        ]
-        if kept:
-            self._feed.fold(DeletionUnmarked(names=tuple(kept)))
-        await self._providers.observe_decision(_journal_entry(command))
+        )
+        self._loop.wake()
+        return True
+
+    async def _order(self, command: Command) -> tuple[str | None, ...]:
+        if not command.replacements:
+            return ()
+        return await self._creator.create(
+            command.replacements,
+            decided=Decided(id=command.id, cause=str(command)),
+            reason=str(command.reason).lower(),
+        )
+
+    def _expect(self, command: Command) -> None:
+        """Keep the machines that the pods will go to; they would be disrupted as well."""
+        if not command.moves:
+            return
+        now = self._runtime.clock.now()
+        self._feed.fold(Nominated(names=tuple(command.moves), until=now + self._window))
+        placed = {pod.uid: name for name, pods in command.moves.items() for pod in pods}
+        self._feed.fold(PodsDecided(placed=placed, at=now))
 
     async def _mark(self, command: Command) -> tuple[Candidate, ...]:
         done = await asyncio.gather(
@@ -114,7 +195,8 @@ class CommandRunner:
             if node is None or claim is None or claim.uid != candidate.claim.uid:
                 return False
             try:
-                await self._hands.write_node(node, disrupted_patch(node))
+                # Balancers are told when the node really goes: a command may be taken back.
+                await self._hands.write_node(node, replace(disrupted_patch(node), labels={}))
                 await self._hands.write_claim(
                     claim,
                     with_condition(
@@ -131,10 +213,59 @@ class CommandRunner:
                 await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
             except ApiError as error:
                 self._log.warning("could not mark node", Node={"name": node.name}, error=str(error))
-                return False
+                await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
             else:
                 return True
         return False
+
+    # -- see through -------------------------------------------------------------------------------
+
+    async def step(self) -> float:
+        """Look at every command under way."""
+        for entry in tuple(self._entries):
+            await self._advance(entry)
+        return PERIOD_SECONDS if self._entries else IDLE_SECONDS
+
+    async def _advance(self, entry: _Entry) -> None:
+        problem = self._look_at_replacements(entry)
+        if not problem and not entry.awaited:
+            if await self._delete_all(entry.command):
+                self._entries.remove(entry)
+                self._note_result(entry.command, succeeded=True)
+                return
+            problem = "nodeclaims could not be deleted"
+            if not self._is_late(entry):
+                return
+        elif not problem and self._is_late(entry):
+            problem = "replacements were not ready in time"
+        if problem:
+            await self._roll_back(entry, problem)
+
+    def _look_at_replacements(self, entry: _Entry) -> str:
+        """Strike off what is ready; say what went wrong for good, if anything did."""
+        claims = self._feed.snapshot().node_claims
+        reason = str(entry.command.reason)
+        for name in tuple(entry.awaited):
+            claim = claims.get(name)
+            if claim is None or claim.is_deleting:
+                return f"replacement {name} failed"
+            self._hands.publish(
+                _about(claim.ref, "DisruptionLaunching", f"Launching NodeClaim: {reason}", reason)
+            )
+            if is_true(claim.status.conditions, INITIALIZED):
+                entry.awaited.remove(name)
+                continue
+            text = "Waiting on readiness to continue disruption"
+            self._hands.publish(_about(claim.ref, "DisruptionWaitingReadiness", text))
+        return ""
+
+    def _is_late(self, entry: _Entry) -> bool:
+        limit = command_timeout(len(self.queued))
+        return self._runtime.clock.now() - entry.started > limit
+
+    async def _delete_all(self, command: Command) -> bool:
+        done = await asyncio.gather(*(self._delete(c, command) for c in command.candidates))
+        return all(done)
 
     async def _delete(self, candidate: Candidate, command: Command) -> bool:
         claim = self._feed.snapshot().node_claims.get(candidate.name)
@@ -151,9 +282,80 @@ class CommandRunner:
             self._tell(candidate, command)
         return True
 
+    async def _roll_back(self, entry: _Entry, problem: str) -> None:
+        """Give a command up: its machines stay."""
+        command = entry.command
+        self._entries.remove(entry)
+        self._feed.fold(DeletionUnmarked(names=tuple(item.name for item in command.candidates)))
+        self._runtime.metrics.disruption_queue_failures.labels(
+            decision=str(command.decision),
+            reason=str(command.reason).lower(),
+            consolidation_type=str(command.decision),  # as upstream fills it
+        ).inc(max(len(entry.awaited), 1))
+        self._log.error("disruption command failed", command=str(command), error=problem)
+        self._note_result(command, succeeded=False)
+        for candidate in command.candidates:
+            await self._unmark(candidate)
+
+    async def _unmark(self, candidate: Candidate) -> None:
+        snapshot = self._feed.snapshot()
+        node = snapshot.nodes.get(candidate.node.name)
+        claim = snapshot.node_claims.get(candidate.name)
+        try:
+            await self.clean(node.name if node else "", claim.name if claim else "")
+        except ApiError as error:
+            self._log.warning(
+                "could not take the marks of a disruption off yet",
+                Node={"name": candidate.node.name},
+                error=str(error),
+            )
+
+    async def clean(self, node_name: str, claim_name: str) -> None:
+        """Take a taint and a reason for disruption off, where there are any.
+
+        Raises:
+            ApiError: it could not be written; the next look tries again.
+        """
+        snapshot = self._feed.snapshot()
+        node = snapshot.nodes.get(node_name)
+        if node is not None and (patch := undisrupted_patch(node)) is not None:
+            await self._hands.write_node(node, patch)
+        claim = snapshot.node_claims.get(claim_name)
+        if claim is not None and not claim.is_deleting:
+            await self._hands.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
+
+    async def clean_stale(self, marks: tuple[StaleMark, ...]) -> None:
+        """Take marks off that a failed command or a dead process left; next time where it fails."""
+        for mark in marks:
+            try:
+                await self.clean(mark.node, mark.claim)
+            except ApiError as error:
+                self._log.warning(
+                    "could not take the marks of a disruption off",
+                    Node={"name": mark.node},
+                    NodeClaim={"name": mark.claim},
+                    error=str(error),
+                )
+
+    # -- what is said and counted ------------------------------------------------------------------
+
+    def _note_result(self, command: Command, *, succeeded: bool) -> None:
+        if command.reason is not DisruptionReason.DRIFTED:
+            return
+        now = self._runtime.clock.now()
+        for pool in command.pools:
+            self._resting = (
+                self._resting.succeeded(pool)
+                if succeeded
+                else self._resting.failed(pool, now, command.id)
+            )
+
     def _tell(self, candidate: Candidate, command: Command) -> None:
         reason = str(command.reason)
-        labels = disrupted_labels(candidate.claim, reason.lower())
+        policy = ""
+        if command.reason is not DisruptionReason.DRIFTED:
+            policy = _snake_case(candidate.pool.spec.disruption.consolidation_policy)
+        labels = disrupted_labels(candidate.claim, reason.lower(), consolidation_policy=policy)
         pods = len(candidate.reschedulable_pods)
         self._hands.count(
             (
@@ -162,7 +364,26 @@ class CommandRunner:
             )
         )
         for what, ref in (("Node", node_ref(candidate.node)), ("NodeClaim", candidate.claim.ref)):
-            self._hands.publish(_terminating(ref, what, reason))
+            text = f"Disrupting {what}: {reason}"
+            self._hands.publish(_about(ref, "DisruptionTerminating", text, reason))
+
+    def _say(self, command: Command) -> None:
+        self._log.info(
+            "disrupting node(s)",
+            command=str(command),
+            decision=str(command.decision),
+            cause=command.cause,
+            **{
+                "command-id": command.id,
+                "disrupted-node-count": len(command.candidates),
+                "replacement-node-count": len(command.replacements),
+                "pod-count": command.pod_count,
+                "disrupted-nodes": [item.node.name for item in command.candidates],
+                "replacement-nodes": [
+                    planned.cheapest.capacity_type for planned in command.replacements
+                ],
+            },
+        )
 
     def _count(self, command: Command, *, consolidation_type: str) -> None:
         metrics = self._runtime.metrics
@@ -176,23 +397,12 @@ class CommandRunner:
             metrics.disruption_decisions_by_nodepool.labels(nodepool=pool, **labels).inc()
 
 
-def _terminating(ref: ObjectRef, what: str, reason: str) -> Notice:
+def _about(ref: ObjectRef, reason: str, message: str, *dedupe: str) -> Notice:
     return Notice(
-        regarding=ref,
-        type="Normal",
-        reason="DisruptionTerminating",
-        message=f"Disrupting {what}: {reason}",
-        dedupe=(ref.uid, reason),
+        regarding=ref, type="Normal", reason=reason, message=message, dedupe=(ref.uid, *dedupe)
     )
 
 
-def _journal_entry(command: Command) -> Decision:
-    refs = [ref for item in command.candidates for ref in (item.claim.ref, node_ref(item.node))]
-    return Decision(
-        id=command.id,
-        cause=command.cause,
-        kind="disrupt",
-        at=command.created,
-        summary=str(command),
-        objects=tuple(refs),
-    )
+def _snake_case(name: str) -> str:
+    """Write `WhenEmptyOrUnderutilized` as `when_empty_or_underutilized`."""
+    return _CAPITAL.sub("_", name).lower()

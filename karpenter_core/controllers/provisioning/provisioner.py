@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.provisioning.planner import Planner
+    from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.state.problem import ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot

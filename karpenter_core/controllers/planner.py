@@ -1,4 +1,4 @@
-"""Where a scheduling pass is computed, as a port.
+"""Where plans are computed, as a port.
 
 A pass is pure Python and keeps a processor busy for seconds; on the event loop it would stop
 watches, lease renewals and probes. By default it therefore runs in a thread of its own, with the
@@ -46,6 +46,16 @@ class Planner(Protocol):
         """Return the plan; a partial one when the pass took too long."""
         ...
 
+    async def work(
+        self, steps: Generator[int, None, T], *, limit_seconds: float, overtime: Callable[[], None]
+    ) -> T:
+        """Run steps to their end where passes are computed.
+
+        Once they have taken longer than the limit `overtime` is called, upon which they are
+        expected to end soon.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of threads."""
         ...
@@ -78,6 +88,18 @@ class InlinePlanner:
                 return end.value
             await asyncio.sleep(0)
 
+    async def work(
+        self, steps: Generator[int, None, T], *, limit_seconds: float, overtime: Callable[[], None]
+    ) -> T:
+        """Run the steps; simulated time does not pass meanwhile, so no limit is ever reached."""
+        del limit_seconds, overtime
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            await asyncio.sleep(0)
+
     def close(self) -> None:
         """Nothing to let go of."""
 
@@ -90,9 +112,9 @@ class InlinePlanner:
 class ThreadPlanner:
     """Computes in one thread, one pass at a time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, name: str = "planner") -> None:
         self._clock = clock
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._closed = threading.Event()
         self._columns: CatalogueCache | None = None
 
@@ -112,6 +134,32 @@ class ThreadPlanner:
             return await loop.run_in_executor(
                 self._thread, self._compute, problem, options, cancelled
             )
+        finally:
+            cancelled.set()
+
+    async def work(
+        self, steps: Generator[int, None, T], *, limit_seconds: float, overtime: Callable[[], None]
+    ) -> T:
+        """Run the steps in the thread; they end with the process, or when nobody waits any more."""
+        cancelled = threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def run() -> T:
+            started = self._clock.monotonic()
+            with _giving_way():
+                while True:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        return end.value
+                    if self._clock.monotonic() - started > limit_seconds:
+                        overtime()
+                    if cancelled.is_set() or self._closed.is_set():
+                        steps.close()
+                        raise asyncio.CancelledError
+
+        try:
+            return await loop.run_in_executor(self._thread, run)
         finally:
             cancelled.set()
 

@@ -1,0 +1,174 @@
+"""Multi-node consolidation: several machines go, at most one comes, or fewer and cheaper ones.
+
+The reference halves its way through the prefixes of the order by savings. Here every prefix is
+asked for; then a set is grown machine by machine from those whose pods fit on what stays, and what
+has grown is judged as a whole; if neither saves anything, small sets are repacked into new
+machines (m -> n). The move that saves most is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.disruption.balanced import is_approved, pool_totals, scores
+from karpenter_core.disruption.budgets import DisruptionReason
+from karpenter_core.disruption.candidates import DisruptionClass
+from karpenter_core.disruption.consolidation import (
+    Move,
+    accept,
+    best_move,
+    by_savings,
+    command_of,
+    within_budgets,
+)
+from karpenter_core.disruption.method import MethodPlan
+from karpenter_core.disruption.notices import approval_notices
+from karpenter_core.disruption.revalidation import revalidate_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.disruption.balanced import Score
+    from karpenter_core.disruption.candidates import Candidate
+    from karpenter_core.disruption.command import Command
+    from karpenter_core.disruption.method import Acceptance, Budgets, Pass, Steps
+    from karpenter_core.disruption.validation import Verdict
+
+__all__ = ["MultiNode"]
+
+MOST_CANDIDATES: Final = 100  # upstream's number
+MOST_REPACKED: Final = 10
+UNITS_PER_QUESTION: Final = 10
+"""About what a what-if costs, in the solver's work units of a tenth of a millisecond."""
+UNITS_PER_REPACKING: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MultiNode:
+    """Consolidate several machines at once."""
+
+    name: str = "multi-node-consolidation"
+    reason: DisruptionReason = DisruptionReason.UNDERUTILIZED
+    consolidation_type: str = "multi"
+    disruption_class: DisruptionClass = DisruptionClass.GRACEFUL
+    is_validated: bool = True
+    remembers: bool = True
+
+    def accept(self, candidate: Candidate, look: Pass) -> Acceptance:
+        """Take settled machines in use."""
+        del look
+        return accept(candidate)
+
+    def plan_steps(
+        self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
+    ) -> Steps[MethodPlan]:
+        """Return the move that saves most, of two machines or more."""
+        chosen, spared = within_budgets(by_savings(candidates), budgets)
+        constrained = bool(spared)
+        if len(chosen) < 2:  # noqa: PLR2004 - several
+            return MethodPlan(constrained=constrained)
+        yield from look.simulation.prepare_steps(peaceful=True)
+        search = _Search(look)
+        yield from search.prefix_steps(chosen[:MOST_CANDIDATES])
+        yield from search.grow_steps(chosen)
+        if search.best is None:
+            yield from search.repack_steps(chosen[:MOST_CANDIDATES])
+        judged = search.judged
+        if search.best is None:
+            return MethodPlan(
+                constrained=constrained, is_cut_short=search.is_cut_short, scores=judged
+            )
+        command = command_of(look, self, search.best, held_back=spared)
+        return MethodPlan(
+            commands=(command,),
+            constrained=constrained,
+            is_cut_short=search.is_cut_short,
+            notices=approval_notices(look.snapshot, judged),
+            scores=judged,
+        )
+
+    def validate_steps(self, command: Command, look: Pass) -> Steps[Verdict]:
+        """All of it still holds, or nothing does."""
+        return (yield from revalidate_steps(self, command, look))
+
+
+class _Search:
+    """The best move found so far, and how it was judged."""
+
+    def __init__(self, look: Pass) -> None:
+        self._look: Final = look
+        self._totals = pool_totals(
+            look.snapshot, look.candidates(DisruptionClass.GRACEFUL).candidates, look.prices
+        )
+        self._units = look.options.work_units
+        self.best: Move | None = None
+        self.judged: tuple[Score, ...] = ()
+        """Of the best move, or of the last that was refused for its score."""
+        self.is_cut_short = False
+
+    def prefix_steps(self, ordered: Sequence[Candidate]) -> Steps[None]:
+        """Ask for every prefix of two machines or more."""
+        for count in range(2, len(ordered) + 1):
+            if not self._may_ask(UNITS_PER_QUESTION):
+                return
+            self._consider(best_move(self._look, ordered[:count]))
+            yield UNITS_PER_QUESTION
+
+    def grow_steps(self, ordered: Sequence[Candidate]) -> Steps[None]:
+        """Let machines go one after the other as long as their pods fit on what stays.
+
+        What has grown is a sequence of small moves. Taken as a whole it may not fit, so the
+        longest part from its beginning that does is looked for by halving.
+        """
+        simulation = self._look.simulation
+        grown: list[Candidate] = []
+        for candidate in ordered:
+            if not self._may_ask(1):
+                break
+            if simulation.push(candidate):
+                grown.append(candidate)
+            yield 1
+        for _ in grown:
+            simulation.pop()
+        longest = 0
+        low, high = 2, len(grown)
+        while low <= high and self._may_ask(UNITS_PER_QUESTION):
+            count = high if longest == 0 and low == 2 else (low + high) // 2  # noqa: PLR2004
+            if self._consider(best_move(self._look, grown[:count])):
+                longest, low = count, count + 1
+            else:
+                high = count - 1
+            yield UNITS_PER_QUESTION
+
+    def repack_steps(self, ordered: Sequence[Candidate]) -> Steps[None]:
+        """Put the pods of a few machines onto fewer or cheaper new ones."""
+        for start in range(0, len(ordered) - 1, MOST_REPACKED // 2):
+            members = ordered[start : start + MOST_REPACKED]
+            if len(members) < 2 or not self._may_ask(UNITS_PER_REPACKING):  # noqa: PLR2004
+                return
+            found = best_move(self._look, members, most_claims=MOST_REPACKED)
+            self._consider(found)
+            yield UNITS_PER_REPACKING
+            if self.best is not None:
+                return
+
+    def _may_ask(self, units: int) -> bool:
+        if self._units < units or self._look.effort.is_spent:
+            self.is_cut_short = True
+            return False
+        self._units -= units
+        return True
+
+    def _consider(self, move: object) -> bool:
+        """Keep a move if it is possible, approved and saves more than the best one."""
+        if not isinstance(move, Move):
+            return False
+        judged = scores(move.candidates, move.savings_per_hour, self._totals, self._look.prices)
+        if not is_approved(judged):
+            if self.best is None:
+                self.judged = judged
+            return False
+        if self.best is None or move.savings_per_hour > self.best.savings_per_hour:
+            self.best, self.judged = move, judged
+        return True

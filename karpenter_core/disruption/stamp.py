@@ -1,0 +1,59 @@
+"""When a look need not be repeated: nothing that consolidation goes by has changed.
+
+Upstream's rule: what found nothing is not tried again until pods, machines or pools have changed,
+or five minutes have passed (protections of pods end without a change of any object).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from datetime import datetime
+
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = ["LONGEST", "Stamp", "stamp_of"]
+
+LONGEST: Final = timedelta(minutes=5)  # upstream default
+
+Stamp: TypeAlias = "tuple[Hashable, ...]"
+"""Equal for snapshots between which nothing has changed that matters."""
+
+
+def stamp_of(snapshot: Snapshot) -> Stamp:
+    """Return what consolidation goes by: who runs where, which pools, prices and protections."""
+    return (
+        tuple(_machine(machine) for machine in snapshot.state_nodes),
+        tuple(
+            (name, pool.metadata.generation, tuple(sorted(pool.metadata.annotations.items())))
+            for name, pool in sorted(snapshot.node_pools.items())
+        ),
+        tuple((name, item.version) for name, item in sorted(snapshot.catalogues.items())),
+        tuple(
+            (key, budget.disruptions_allowed > 0)
+            for key, budget in sorted(snapshot.disruption_budgets.items())
+        ),
+        frozenset(snapshot.pending_pods),
+    )
+
+
+def _machine(machine: StateNode) -> Hashable:
+    settled = machine.claim is not None and is_true(machine.claim.status.conditions, CONSOLIDATABLE)
+    return (
+        machine.name,
+        machine.initialized,
+        machine.marked_for_deletion,
+        settled,
+        tuple(sorted(pod.uid for pod in machine.pods)),
+    )
+
+
+def is_stale(found_at: datetime, now: datetime) -> bool:
+    """Tell whether a look that found nothing is too long ago."""
+    return now - found_at >= LONGEST
