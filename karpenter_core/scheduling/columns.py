@@ -106,11 +106,18 @@ class OpenNodes:
         request: Amounts,
     ) -> None:
         """Put pods of one class on nodes."""
+        self.log.append((pod_class, columns, counts))
+        if len(columns) == 1:  # the usual case, at a third of the time
+            column = columns.item()
+            amount = request * counts
+            self._free[:, column] -= amount
+            self._used[:, column] += amount
+            self._worth[column] -= (self._weights @ request) * counts.item()
+            return
         amounts = request[:, None] * counts[None, :]
         self._free[:, columns] -= amounts
         self._used[:, columns] += amounts
         self._worth[columns] -= (self._weights @ request) * counts
-        self.log.append((pod_class, columns, counts))
 
     def become(self, columns: Columns, signature: int, limit: Amounts | None) -> None:
         """Give nodes another signature; `limit` is what its machines hold, when that changed."""

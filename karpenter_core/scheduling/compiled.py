@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,10 +19,8 @@ from karpenter_core.scheduling.volumes import NO_LIMIT, Attachments, is_attach_r
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from karpenter_core.scheduling.catalogue import CatalogueCache
-    from karpenter_core.scheduling.classes import ClassIndex, PodClass, Rung
+    from karpenter_core.scheduling.classes import Ask, ClassIndex, PodClass, Rung
     from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.domains import Axis, FirstCounts
     from karpenter_core.scheduling.pools import CompiledPool
@@ -30,9 +28,31 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.reservations import Reservations
     from karpenter_core.scheduling.topology import Group
 
-__all__ = ["CompiledProblem", "NodeReader", "compile_steps"]
+__all__ = ["CompiledProblem", "NodeReader", "Task", "compile_steps"]
 
 NODES_PER_STEP: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """A class at one rung: what is being placed."""
+
+    index: int
+    pod_class: PodClass
+    rung: Rung
+    ties: Ties
+    request: Amounts
+    asked: tuple[tuple[int, int], ...]
+    """The lines of `request` that are not zero, with what is asked."""
+    lines: list[int]
+    """Those lines alone."""
+    reserved_only: bool = False
+    """New claims are opened on reserved machines alone."""
+
+    @property
+    def ask(self) -> Ask:
+        """What is asked of the node."""
+        return self.rung.ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +81,27 @@ class CompiledProblem:
     """For every class, for every rung: the topology groups that concern it."""
     index: ClassIndex
     reader: NodeReader
+    _tasks: dict[tuple[int, int], Task] = field(
+        init=False, default_factory=dict["tuple[int, int]", Task]
+    )
+
+    def task(self, index: int, rung: int) -> Task:
+        """Return what placing a class at one rung is about."""
+        known = self._tasks.get((index, rung))
+        if known is None:
+            pod_class, request = self.classes[index], self.requests[:, index]
+            amounts: list[int] = request.tolist()
+            asked = tuple([pair for pair in enumerate(amounts) if pair[1]])
+            known = self._tasks[index, rung] = Task(
+                index=index,
+                pod_class=pod_class,
+                rung=pod_class.rungs[rung],
+                ties=self.ties[index][rung],
+                request=request,
+                asked=asked,
+                lines=[line for line, _ in asked],
+            )
+        return known
 
 
 def compile_steps(
@@ -124,46 +165,43 @@ def _pool_free(pool: CompiledPool, resources: Sequence[str]) -> Amounts:
 
 def _all_ties(classes: Sequence[PodClass], axes: Sequence[Axis]) -> tuple[tuple[Ties, ...], ...]:
     numbers = {axis.key: axis.number for axis in axes}
-    masks: dict[tuple[Requirements, int], NDArray[np.bool_] | None] = {}
-    return tuple(
-        tuple(_ties(pod_class, rung, axes, numbers, masks) for rung in pod_class.rungs)
-        for pod_class in classes
-    )
+    known: dict[object, Ties] = {}
+    found: list[tuple[Ties, ...]] = []
+    for pod_class in classes:
+        of_class: list[Ties] = []
+        for rung in pod_class.rungs:
+            key = (rung.bound, rung.strict, pod_class.counted)
+            ties = known.get(key)
+            if ties is None:
+                ties = known[key] = _ties(pod_class, rung, axes, numbers)
+            of_class.append(ties)
+        found.append(tuple(of_class))
+    return tuple(found)
 
 
 def _ties(
-    pod_class: PodClass,
-    rung: Rung,
-    axes: Sequence[Axis],
-    numbers: Mapping[str, int],
-    masks: dict[tuple[Requirements, int], NDArray[np.bool_] | None],
+    pod_class: PodClass, rung: Rung, axes: Sequence[Axis], numbers: Mapping[str, int]
 ) -> Ties:
     zonal: dict[int, tuple[Group, ...]] = {}
     for group in rung.bound:
         if not group.is_host:
             axis = numbers[group.key]
             zonal[axis] = (*zonal.get(axis, ()), group)
-    allowed: dict[int, NDArray[np.bool_] | None] = {}
-    for axis in zonal:
-        key = (rung.strict, axis)
-        if key not in masks:
-            masks[key] = _allowed(rung.strict, axes[axis])
-        allowed[axis] = masks[key]
     counted = {numbers[group.key] for group in pod_class.counted if not group.is_host}
     return Ties(
         host=tuple(group for group in rung.bound if group.is_host),
         zonal=dict(sorted(zonal.items())),
-        allowed=allowed,
+        allowed={axis: _allowed(rung.strict, axes[axis]) for axis in zonal},
         counted_axes=tuple(sorted(counted - zonal.keys())),
         grows=frozenset(group.index for group in pod_class.counted),
     )
 
 
-def _allowed(strict: Requirements, axis: Axis) -> NDArray[np.bool_] | None:
+def _allowed(strict: Requirements, axis: Axis) -> tuple[bool, ...] | None:
     if axis.key not in strict:
         return None
     asked = strict.get(axis.key)
-    return np.array([asked.has(name) for name in axis.names], dtype=np.bool_)
+    return tuple(asked.has(name) for name in axis.names)
 
 
 def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:

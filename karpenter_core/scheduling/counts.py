@@ -17,13 +17,11 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numpy.typing import NDArray
-
     from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
 
-__all__ = ["NO_CAP", "Counts", "DomainCaps", "HostCaps", "Ties"]
+__all__ = ["NO_CAP", "Counts", "DomainCaps", "HostCaps", "Tally", "Ties"]
 
 NO_CAP: Final = 1 << 40
 
@@ -38,7 +36,7 @@ class Ties:
 
     host: tuple[Group, ...]
     zonal: Mapping[int, tuple[Group, ...]]
-    allowed: Mapping[int, NDArray[np.bool_] | None]
+    allowed: Mapping[int, tuple[bool, ...] | None]
     counted_axes: tuple[int, ...]
     grows: frozenset[int]
 
@@ -63,9 +61,42 @@ class DomainCaps:
     target yet, the first pod chooses the domain.
     """
 
-    caps: Amounts
+    caps: list[int]
     growing: list[Group] = field(default_factory=list["Group"])
     first: bool = False
+
+    @property
+    def domains(self) -> tuple[int, ...]:
+        """The domains that take any."""
+        return tuple([domain for domain, cap in enumerate(self.caps) if cap > 0])
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one group counts in the domains of its axis.
+
+    `known` are the domains that are there for it; `perhaps` are pods that may turn out to count in
+    a domain and do not yet (None: none anywhere).
+    """
+
+    counts: list[int]
+    known: list[bool]
+    perhaps: list[int] | None
+
+    def usable(self, allowed: tuple[bool, ...] | None) -> list[bool]:
+        """Return the domains that are there for pods that may be in those `allowed`."""
+        if allowed is None:
+            return self.known
+        return [a and b for a, b in zip(self.known, allowed, strict=True)]
+
+    def least(self, group: Group, usable: list[bool]) -> int:
+        """Return the lowest count that a spread constraint measures by."""
+        counts = self.counts
+        if False in usable:
+            counts = [count for count, it in zip(counts, usable, strict=True) if it]
+        if not counts or len(counts) < group.min_domains:
+            return 0
+        return min(counts)
 
 
 @final
@@ -76,12 +107,23 @@ class Counts:
         self._signatures: Final = compiled.signatures
         self._axes: Final = compiled.axes
         self._numbers: Final = {axis.key: axis.number for axis in compiled.axes}
-        self.zonal: Final = [table.copy() for table in compiled.first_counts.zonal]
-        self.known: Final = [table.copy() for table in compiled.first_counts.known]
+        self._first: Final = compiled.first_counts
+        self._tallies: Final = dict[int, Tally]()
         self.host: Final = {index: row.copy() for index, row in compiled.first_counts.host.items()}
-        self.perhaps: Final = {k: row.copy() for k, row in compiled.first_counts.perhaps.items()}
-        """By axis and line, pods that may turn out to count in a domain and do not yet."""
         self._filters: Final = dict[tuple[int, int, bool], bool]()
+
+    def tally(self, group: Group) -> Tally:
+        """Return what a group over domains counts."""
+        known = self._tallies.get(group.index)
+        if known is None:
+            axis, row, first = self._numbers[group.key], group.row, self._first
+            perhaps = first.perhaps.get((axis, row))
+            known = self._tallies[group.index] = Tally(
+                first.zonal[axis][row].tolist(),
+                first.known[axis][row].tolist(),
+                None if perhaps is None else perhaps.tolist(),
+            )
+        return known
 
     def host_caps(self, ties: Ties, count: int) -> HostCaps:
         """Return what host name groups allow on the open nodes (`count` of them) and on new ones."""
@@ -108,47 +150,32 @@ class Counts:
 
     def domain_caps(self, ties: Ties, axis: int) -> DomainCaps:
         """Return what the groups over one axis allow in its domains."""
-        size = len(self._axes[axis].names)
-        result = DomainCaps(np.full(size, NO_CAP, dtype=np.int64))
         allowed = ties.allowed[axis]
+        result = DomainCaps([])
+        caps: list[int] = []
         for group in ties.zonal[axis]:
-            counts, known = self.zonal[axis][group.row], self.known[axis][group.row]
-            perhaps = self.perhaps.get((axis, group.row))
-            grows = group.index in ties.grows
+            tally, grows = self.tally(group), group.index in ties.grows
+            usable = tally.usable(allowed)
             if group.kind is Kind.SPREAD:
-                most = counts if perhaps is None else counts + perhaps
-                cap = self.least(group, allowed) + group.max_skew - most
-                if not grows:
-                    cap = np.where(cap >= 0, NO_CAP, 0)
-                cap = np.where(known, cap, 0)
+                here = _spread_caps(group, tally, usable, grows=grows)
             elif group.kind is Kind.AFFINITY:
-                there = counts > 0 if allowed is None else (counts > 0) & allowed
-                if there.any():
-                    cap, grows = np.where(there, NO_CAP, 0), False
-                elif grows and not _may_be_there(perhaps, allowed):
-                    result.first = True
-                    free = known if allowed is None else known & allowed
-                    cap = np.where(free, NO_CAP, 0)
-                else:
-                    cap = np.zeros(size, dtype=np.int64)
+                there = [count > 0 for count in tally.counts]
+                if allowed is not None:
+                    there = [a and b for a, b in zip(there, allowed, strict=True)]
+                if True in there:
+                    grows = False
+                elif grows and not _may_be_there(tally.perhaps, allowed):
+                    result.first, there = True, usable
+                here = [NO_CAP if it else 0 for it in there]
             else:
-                cap = np.where((counts == 0) & known, 1 if grows else NO_CAP, 0)
+                most = 1 if grows else NO_CAP
+                counted = zip(tally.counts, usable, strict=True)
+                here = [most if it and not count else 0 for count, it in counted]
             if grows:
                 result.growing.append(group)
-            np.minimum(result.caps, cap, out=result.caps)
-        if allowed is not None:
-            result.caps[~allowed] = 0
+            caps = list(map(min, caps, here)) if caps else here
+        result.caps = caps
         return result
-
-    def least(self, group: Group, allowed: NDArray[np.bool_] | None) -> int:
-        """Return the lowest count a spread constraint measures by."""
-        axis = self._numbers[group.key]
-        known = self.known[axis][group.row]
-        eligible = known if allowed is None else known & allowed
-        number = int(np.count_nonzero(eligible))
-        if not number or number < group.min_domains:
-            return 0
-        return int(self.zonal[axis][group.row][eligible].min())
 
     def record(
         self,
@@ -163,65 +190,49 @@ class Counts:
         `loose` has the columns whose domain nobody but us knows, with those it may be in as far as
         the pods on it care, by axis.
         """
+        placed = list(zip(columns.tolist(), counts.tolist(), strict=True))
         for group in groups:
             if group.is_host:
-                self._record_host(group, columns, counts, nodes)
+                self._record_host(group, placed, nodes)
             else:
-                self._record_zonal(group, columns, counts, nodes, loose)
+                self._record_zonal(group, placed, nodes, loose)
 
     def _record_zonal(
         self,
         group: Group,
-        columns: Columns,
-        counts: Amounts,
+        placed: Iterable[tuple[int, int]],
         nodes: OpenNodes,
         loose: Mapping[int, Mapping[int, tuple[int, ...]]],
     ) -> None:
-        axis = self._numbers[group.key]
-        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+        axis, tally = self._numbers[group.key], self.tally(group)
+        for column, count in placed:
             choices = None
             if loose and group.kind is not Kind.SPREAD:
                 choices = loose.get(column, {}).get(axis)
                 if choices is not None and group.kind is Kind.AFFINITY:
-                    self._record_perhaps(group, axis, choices, count)
+                    _count_perhaps(tally, choices, count)
                     continue
-            signature = int(nodes.signature[column])
+            signature = nodes.signature.item(column)
             if choices is None:
                 choices = domains_of(group, axis, signature, self._signatures)
             if group.node_filter is not None and not self._counts_on(group, signature):
                 does, may = self._counts_by_rows(group, signature, nodes.used[:, column])
                 if may and not does:
-                    self._record_perhaps(group, axis, choices, count)
+                    _count_perhaps(tally, choices, count)
                 if not does:
                     continue
             for domain in choices:
-                self.zonal[axis][group.row, domain] += count
-                self.known[axis][group.row, domain] = True
-
-    def _record_perhaps(self, group: Group, axis: int, domains: Iterable[int], count: int) -> None:
-        """Count pods on a claim that does not count, but will if later pods narrow it down."""
-        row = self.perhaps.get((axis, group.row))
-        if row is None:
-            size = len(self._axes[axis].names)
-            row = self.perhaps[axis, group.row] = np.zeros(size, dtype=np.int64)
-        for domain in domains:
-            row[domain] += count
+                tally.counts[domain] += count
+                tally.known[domain] = True
 
     def _record_host(
-        self,
-        group: Group,
-        columns: Columns,
-        counts: Amounts,
-        nodes: OpenNodes,
+        self, group: Group, placed: Iterable[tuple[int, int]], nodes: OpenNodes
     ) -> None:
         row = self.host.get(group.index)
         if row is None or len(row) < nodes.size:
             row = self._widen(group.index, nodes.size)
-        if group.node_filter is None:
-            row[columns] += counts
-            return
-        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
-            if self._counts_on(group, int(nodes.signature[column])):
+        for column, count in placed:
+            if group.node_filter is None or self._counts_on(group, nodes.signature.item(column)):
                 row[column] += count
 
     def _counts_on(self, group: Group, signature: int, *, lenient: bool = False) -> bool:
@@ -264,10 +275,27 @@ class Counts:
         return wide
 
 
-def _may_be_there(perhaps: Amounts | None, allowed: NDArray[np.bool_] | None) -> bool:
+def _spread_caps(group: Group, tally: Tally, usable: list[bool], *, grows: bool) -> list[int]:
+    highest, counts = tally.least(group, usable) + group.max_skew, tally.counts
+    if tally.perhaps is not None:
+        counts = [a + b for a, b in zip(counts, tally.perhaps, strict=True)]
+    if grows:
+        return [highest - n if it else 0 for n, it in zip(counts, usable, strict=True)]
+    return [NO_CAP if it and n <= highest else 0 for n, it in zip(counts, usable, strict=True)]
+
+
+def _count_perhaps(tally: Tally, domains: Iterable[int], count: int) -> None:
+    """Count pods on a claim that does not count, but will if later pods narrow it down."""
+    if tally.perhaps is None:
+        tally.perhaps = [0] * len(tally.counts)
+    for domain in domains:
+        tally.perhaps[domain] += count
+
+
+def _may_be_there(perhaps: list[int] | None, allowed: tuple[bool, ...] | None) -> bool:
     if perhaps is None:
         return False
-    return bool((perhaps > 0 if allowed is None else (perhaps > 0) & allowed).any())
+    return any(n > 0 and (allowed is None or allowed[d]) for d, n in enumerate(perhaps))
 
 
 def _apart(group: Group, row: Amounts | None, count: int, *, grows: bool) -> Amounts | None:

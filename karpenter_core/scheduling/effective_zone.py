@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from karpenter_core.api.labels import ZONE
 from karpenter_core.scheduling.counts import Counts
 
@@ -38,11 +36,16 @@ def pending_pods_by_zone(problem: Problem, compiled: CompiledProblem) -> Mapping
     """
     counts = Counts(compiled)
     found: dict[str, int] = {}
+    known: dict[tuple[Ties, ...], str] = {}
     for pod_class, ties in zip(compiled.classes, compiled.ties, strict=True):
-        waiting = sum(pod.phase == "Pending" for pod in pod_class.members)
+        waiting = sum([pod.phase == "Pending" for pod in pod_class.members])
         if waiting:
             volumes = problem.volumes.get(pod_class.members[0].uid)
-            zone = _zone(pod_class, ties, volumes, counts, compiled)
+            zone = None if volumes else known.get(ties)
+            if zone is None:
+                zone = _zone(pod_class, ties, volumes, counts, compiled)
+                if not volumes:
+                    known[ties] = zone  # classes that share ties ask the same of zones
             found[zone] = found.get(zone, 0) + waiting
     return dict(sorted(found.items()))
 
@@ -92,5 +95,4 @@ def _zones_by_topology(
         return None
     axis = next(axis for axis in compiled.axes if axis.key == ZONE)
     own = replace(ties, host=(), zonal={axis.number: owned})
-    caps = counts.domain_caps(own, axis.number).caps
-    return frozenset(axis.names[number] for number in np.flatnonzero(caps > 0))
+    return frozenset(axis.names[d] for d in counts.domain_caps(own, axis.number).domains)

@@ -10,7 +10,7 @@ constraints change with every pod, domain by domain in the order of their levels
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
@@ -21,58 +21,32 @@ from karpenter_core.scheduling.counts import Counts
 from karpenter_core.scheduling.growing import Grower
 from karpenter_core.scheduling.holdings import Deferral, Holdings
 from karpenter_core.scheduling.opening import Measure, Opener
-from karpenter_core.scheduling.signatures import FLOATING, NO_MATCH, Pin
+from karpenter_core.scheduling.rooms import Rooms, dealt
+from karpenter_core.scheduling.shared_volumes import SharedVolumes
+from karpenter_core.scheduling.signatures import FLOATING, Pin
 from karpenter_core.scheduling.spread import spread_steps
 from karpenter_core.scheduling.tail import tail_steps
 from karpenter_core.scheduling.topology import Kind
 from karpenter_core.scheduling.volumes import is_attach_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Generator, Iterable
 
     from numpy.typing import NDArray
 
-    from karpenter_core.scheduling.classes import Ask, PodClass, Rung
     from karpenter_core.scheduling.columns import Amounts, Columns
-    from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.counts import DomainCaps, HostCaps, Ties
+    from karpenter_core.scheduling.compiled import CompiledProblem, Task
+    from karpenter_core.scheduling.counts import HostCaps
     from karpenter_core.scheduling.opening import Opening, Profile
-    from karpenter_core.scheduling.signatures import ClaimSignature
+    from karpenter_core.scheduling.rooms import Becoming
 
-__all__ = ["Engine", "Halt", "Task"]
-
-_TOLERATED_RISE: Final = 1.05
-"""Pods whose wishes make a claim's machine dearer than that (on-demand only …) get another one."""
-
-_FIRST_LOOK: Final = 16
-"""Nodes whose room first-fit computes at once; most pods find a place among the first."""
+__all__ = ["Engine", "Halt"]
 
 _LIKELY_FILLED: Final = 0.9
 """The part of the room on open claims that later pods will find use for."""
 
-_UNKNOWN: Final = -3
 _MOST_ROUNDS: Final = 20
 """Rounds over classes that wait for others; a chain of affinities that long is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Task:
-    """A class at one rung: what is being placed."""
-
-    index: int
-    pod_class: PodClass
-    rung: Rung
-    ties: Ties
-    request: Amounts
-    asked: tuple[int, ...]
-    """The lines of `request` that are not zero."""
-    reserved_only: bool = False
-    """New claims are opened on reserved machines alone."""
-
-    @property
-    def ask(self) -> Ask:
-        """What is asked of the node."""
-        return self.rung.ask
 
 
 @final
@@ -97,9 +71,8 @@ class Engine:
         """Classes that were not tried, because the pass was to end."""
         self.compiled: Final = compiled
         self.profile: Final = profile
-        counts = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
-        self.demand: Final = (compiled.requests * counts).sum(axis=1)
-        """What the classes ask for that were not placed yet, per resource."""
+        self.waiting: Final = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
+        """How many pods of each class were not tried yet."""
         self.weights: Final = self._weights(profile)
         self.nodes: Final = OpenNodes(
             compiled.node_free,
@@ -116,54 +89,56 @@ class Engine:
         )
         self.deferred: Final = dict[int, Deferral]()
         """Classes of which some pods wait for reserved machines."""
-        self._asked: Final = tuple(
-            tuple(column.nonzero()[0].tolist()) for column in compiled.requests.T
-        )
         self.opener: Final = Opener(self)
         """Finds the claims to open next."""
         self._grower: Final = Grower(self)
-        self._tables: Final = dict[tuple[int, tuple[Pin, ...]], _Table]()
+        self._volumes: Final = SharedVolumes(compiled, self.nodes)
+        self.rooms: Final = Rooms(compiled, self.nodes, self._volumes, tight=profile.tight)
+        self._soft: Final = dict[tuple[int, ...], tuple[Pin, ...]]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
-        self._present: Final = _present_volumes(compiled)
 
     def _weights(self, profile: Profile) -> NDArray[np.float64]:
         if profile.weights is not None:
             return profile.weights
-        weights = 1.0 / np.maximum(self.demand, 1)
+        weights = 1.0 / np.maximum(self._demand(), 1)
         for line, name in enumerate(self.compiled.resources):
             if is_attach_resource(name):
                 weights[line] = 0.0
         return weights
 
+    def _demand(self) -> Amounts:
+        """Return what the pods ask for that were not tried yet, per resource."""
+        demand: Amounts = self.compiled.requests @ self.waiting
+        return demand
+
     def steps(self) -> Generator[int, None, None]:
         """Place every class, then again those that may have waited for others."""
         order = self.profile.order or range(len(self.compiled.classes))
-        counts = [len(pod_class.members) for pod_class in self.compiled.classes]
         if self.profile.mix:
             if self.compiled.reservations.capacity:
-                yield from self._reserve_steps(order, counts)
+                yield from self._reserve_steps(order)
             for opening in self.profile.mix:
                 self.opener.open_empty(opening)
         last = frozenset(index for group in self.profile.tail for index in group)
-        yield from self._each_steps([index for index in order if index not in last], counts)
+        yield from self._each_steps([index for index in order if index not in last])
         for group in self.profile.tail:
             if not self._halt.requested:
-                yield from tail_steps(self, group, counts)
-        yield from self._each_steps([index for index in order if index in last], counts)
+                yield from tail_steps(self, group)
+        yield from self._each_steps([index for index in order if index in last])
         yield from self._again_steps(more_room=bool(self.left) and self.opener.close_empty())
         self.holdings.settle()
 
-    def _each_steps(self, order: Iterable[int], counts: list[int]) -> Generator[int, None, None]:
+    def _each_steps(self, order: Iterable[int]) -> Generator[int, None, None]:
         for index in order:
             if self._halt.requested:
                 return
             self.unreached.discard(index)
-            left = 0
-            if counts[index]:
-                left = yield from self._place_class(index, counts[index])
-            if left:
-                self.left[index] = left
-            self.demand[:] -= self.compiled.requests[:, index] * counts[index]
+            count = self.waiting.item(index)
+            if count:
+                left = yield from self._place_class(index, count)
+                if left:
+                    self.left[index] = left
+                self.waiting[index] = 0
             yield 1 + self.nodes.count // 1000
 
     def _again_steps(self, *, more_room: bool) -> Generator[int, None, None]:
@@ -192,24 +167,20 @@ class Engine:
             if sum(self.left.get(index, 0) for index in waiting) == before:
                 return
 
-    def _reserve_steps(self, order: Iterable[int], counts: list[int]) -> Generator[int, None, None]:
-        """Use what is paid for already, before a mix of others is bought; lowers `counts`."""
+    def _reserve_steps(self, order: Iterable[int]) -> Generator[int, None, None]:
+        """Use what is paid for already, before a mix of others is bought."""
         for index in order:
             if self._halt.requested:
                 return
             if self.compiled.classes[index].blocked is not None:
                 continue
-            task = self.task(index, 0)
+            task = self.compiled.task(index, 0)
             if not self.holdings.are_wanted(task.ask, task.request):
                 continue
-            placed = yield from self._put_class(replace(task, reserved_only=True), counts[index])
-            self.took(index, placed, counts)
+            left = self.waiting.item(index)
+            placed = yield from self._put_class(replace(task, reserved_only=True), left)
+            self.waiting[index] -= placed
             yield 1
-
-    def took(self, index: int, placed: int, counts: list[int]) -> None:
-        """Note that pods of a class are placed that the order has not come to yet."""
-        counts[index] -= placed
-        self.demand[:] -= self.compiled.requests[:, index] * placed
 
     def _place_class(self, index: int, left: int) -> Generator[int, None, int]:
         """Place pods of a class, rung after rung; return how many are left."""
@@ -218,23 +189,11 @@ class Engine:
             return left
         self.deferred.pop(index, None)
         for rung in range(len(pod_class.rungs)):
-            left -= yield from self._put_class(self.task(index, rung), left)
+            left -= yield from self._put_class(self.compiled.task(index, rung), left)
             if not left or index in self.deferred:
                 break
             yield 1
         return left
-
-    def task(self, index: int, rung: int) -> Task:
-        """Return what placing a class at one rung is about."""
-        pod_class = self.compiled.classes[index]
-        return Task(
-            index=index,
-            pod_class=pod_class,
-            rung=pod_class.rungs[rung],
-            ties=self.compiled.ties[index][rung],
-            request=self.compiled.requests[:, index],
-            asked=self._asked[index],
-        )
 
     def _put_class(self, task: Task, left: int) -> Generator[int, None, int]:
         """Put pods of a class where one rung lets them; return how many found a place."""
@@ -246,15 +205,19 @@ class Engine:
         """Return what still waits and will not go where there is room already, per resource."""
         planned = self.nodes.free[:, self.nodes.existing :]
         room = np.maximum(planned, 0).sum(axis=1)
-        return np.maximum(self.demand - (_LIKELY_FILLED * room).astype(np.int64), 0)
+        return np.maximum(self._demand() - (_LIKELY_FILLED * room).astype(np.int64), 0)
 
     def pins(self, task: Task, domains: tuple[Pin, ...] = ()) -> tuple[Pin, ...]:
         """Complete pins by those of the axes on which a class is only counted."""
         counted = task.ties.counted_axes
         if not counted:
             return domains
-        axes = self.compiled.axes
-        soft = (Pin(axis, tuple(range(len(axes[axis].names))), soft=True) for axis in counted)
+        soft = self._soft.get(counted)
+        if soft is None:
+            axes = self.compiled.axes
+            soft = self._soft[counted] = tuple(
+                Pin(axis, tuple(range(len(axes[axis].names))), soft=True) for axis in counted
+            )
         return (*domains, *soft)
 
     def put_steps(self, task: Task, left: int, pins: tuple[Pin, ...]) -> Generator[int, None, int]:
@@ -271,10 +234,11 @@ class Engine:
         self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps
     ) -> Generator[int, None, int]:
         """Put pods that want to be on one node, and are the first there, where most of them go."""
-        columns, rooms = self._rooms(task, left, pins, caps)
+        becoming = self.rooms.becoming(task.ask, pins)
+        columns, rooms = self.rooms.every(task, becoming, caps)
         enough = columns[rooms >= left]
         if len(enough):
-            self._place(task, enough[:1], _one(left), pins)
+            self.put_on(task, enough[:1], _one(left), becoming)
             return left
         best = int(rooms.argmax()) if len(columns) else -1
         most = int(rooms[best]) if best >= 0 else 0
@@ -284,7 +248,7 @@ class Engine:
             return self._execute(task, opening, min(opening.pods, left), pins, count=1)
         if not most:
             return 0
-        self._place(task, columns[best : best + 1], rooms[best : best + 1], pins)
+        self.put_on(task, columns[best : best + 1], rooms[best : best + 1], becoming)
         return most
 
     # -- open nodes ----------------------------------------------------------------------------
@@ -294,214 +258,24 @@ class Engine:
         caps = self.counts.host_caps(task.ties, self.nodes.count)
         return self._fill(task, left, self.pins(task), caps)
 
-    def fill_there(
-        self, task: Task, left: int, pins: tuple[Pin, ...], domains: Mapping[int, DomainCaps]
-    ) -> int:
-        """Put pods on the first node that is there and takes some; return how many went.
-
-        No more than the domains of the node take now (by axis).
-        """
-        nodes = self.nodes
-        caps = self.counts.host_caps(task.ties, nodes.count)
-        if not nodes.existing or caps.first:
-            return 0
-        columns, rooms = self._rooms(task, left, pins, caps)
-        if not len(columns) or int(columns[0]) >= nodes.existing:
-            return 0
-        met = int(self._table(task.ask, pins).met[nodes.signature[columns[0]]])
-        most = min(left, int(rooms[0]))
-        for axis, of_axis in domains.items():
-            domain = self.compiled.signatures.domain(axis, met)
-            most = min(most, int(of_axis.caps[domain]) if domain >= 0 else 0)
-        if most > 0:
-            self._place(task, columns[:1], _one(most), pins)
-        return most
-
     def _fill(self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps) -> int:
         """Put as many pods as go on open nodes; return how many went."""
-        columns, rooms = self._rooms(task, left, pins, caps)
+        if not self.nodes.count:
+            return 0
+        becoming = self.rooms.becoming(task.ask, pins)
+        columns, counts = self.rooms.first(task, left, becoming, caps)
         if not len(columns):
             return 0
-        counts = _dealt(rooms, left)
-        self._place(task, columns[: len(counts)], counts, pins)
+        self.put_on(task, columns, counts, becoming)
         return int(counts.sum())
 
-    def _rooms(
-        self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps
-    ) -> tuple[Columns, Amounts]:
-        """Return the nodes that take pods, best first, and how many each takes."""
-        nodes = self.nodes
-        none = np.empty(0, dtype=np.intp)
-        if not nodes.count:
-            return none, np.empty(0, dtype=np.int64)
-        table = self._table(task.ask, pins)
-        free, request = nodes.free, task.request
-        first, *others = task.asked
-        able = free[first] >= request[first]
-        for line in others:
-            able &= free[line] >= request[line]
-        if table.refuses:
-            able &= table.good[nodes.signature]
-        if caps.open is not None:
-            able &= caps.open > 0
-        columns = able.nonzero()[0]
-        if task.pod_class.shared_volumes and len(columns):
-            columns = self._attachable(task, columns)
-        if not len(columns):
-            return none, np.empty(0, dtype=np.int64)
-        if self.profile.tight or not table.uneven:
-            columns, rooms = self._exact_rooms(task, table, columns, caps)
-            if self.profile.tight and len(columns) > 1:
-                columns, rooms = self._ranked(columns, rooms, left)
-            return columns, rooms
-        return self._first_rooms(task, table, columns, caps, left)
-
-    def _first_rooms(
-        self, task: Task, table: _Table, columns: Columns, caps: HostCaps, left: int
-    ) -> tuple[Columns, Amounts]:
-        """Look at nodes in their order until enough room is found."""
-        parts: list[tuple[Columns, Amounts]] = []
-        start, size, total = 0, _FIRST_LOOK, 0
-        while start < len(columns) and total < left:
-            part = self._exact_rooms(task, table, columns[start : start + size], caps)
-            parts.append(part)
-            total += int(part[1].sum())
-            start, size = start + size, size * 4
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate([c for c, _ in parts]), np.concatenate([r for _, r in parts])
-
-    def _exact_rooms(
-        self, task: Task, table: _Table, columns: Columns, caps: HostCaps
-    ) -> tuple[Columns, Amounts]:
-        """Return how many pods each of some nodes takes; those that take none are left out."""
-        free, request = self.nodes.free, task.request
-        first, *others = task.asked
-        rooms = free[first, columns] // request[first]
-        for line in others:
-            np.minimum(rooms, free[line, columns] // request[line], out=rooms)
-        if caps.open is not None:
-            np.minimum(rooms, caps.open[columns], out=rooms)
-        if task.ask.host_ports:
-            np.minimum(rooms, 1, out=rooms)
-        if table.uneven and self._correct(task, table, columns, rooms):
-            kept = rooms > 0
-            columns, rooms = columns[kept], rooms[kept]
-        return columns, rooms
-
-    def _ranked(self, columns: Columns, rooms: Amounts, left: int) -> tuple[Columns, Amounts]:
-        """Order nodes: those that are there as they come, then planned ones, the fullest first."""
-        start = int(np.count_nonzero(columns < self.nodes.existing))
-        if start and int(rooms[:start].sum()) >= left:
-            return columns[:start], rooms[:start]
-        planned = columns[start:]
-        worth = self.nodes.worth[planned]
-        if left == 1 and not start:
-            best = int(worth.argmin())
-            return columns[best : best + 1], rooms[best : best + 1]
-        order = np.argsort(worth, kind="stable")
-        if not start:
-            return columns[order], rooms[order]
-        order = np.concatenate((np.arange(start), order + start))
-        return columns[order], rooms[order]
-
-    def _table(self, ask: Ask, pins: tuple[Pin, ...]) -> _Table:
-        """Return what every signature in use becomes."""
-        key = (ask.index, pins)
-        table = self._tables.get(key)
-        if table is None:
-            table = self._tables[key] = _Table()
-        used = self.nodes.signatures_in_use
-        if table.done < len(used):
-            signatures = self.compiled.signatures
-            fresh = used[table.done :]
-            table.reserve(max(fresh))
-            for number in fresh:
-                met = table.met[number] = signatures.meet(number, ask, pins)
-                if met == NO_MATCH:
-                    table.refuses = True
-                else:
-                    table.good[number] = True
-                    changes = met != number
-                    table.changes |= changes
-                    if signatures.is_claim(number):
-                        table.uneven |= changes or signatures.claim(met).is_ragged
-            table.done = len(used)
-        return table
-
-    def _correct(self, task: Task, table: _Table, columns: Columns, rooms: Amounts) -> bool:
-        """Make rooms exact where the largest amounts alone do not tell; say whether any changed."""
-        nodes, signatures = self.nodes, self.compiled.signatures
-        start = int(np.count_nonzero(columns < nodes.existing))
-        planned, changed_any = columns[start:], False
-        numbers = nodes.signature[planned]
-        for number in sorted(set(numbers.tolist())):
-            met = int(table.met[number])
-            claim = signatures.claim(met)
-            changed = met != number
-            if not changed and not claim.is_ragged:
-                continue
-            changed_any = True
-            places = (numbers == number).nonzero()[0] + start
-            those = columns[places]
-            is_open = nodes.row[those] == NO_ROW
-            if changed:
-                measured = places[~is_open]
-                refused = self._refused_rows(signatures.claim(number), claim)
-                rooms[measured[refused[nodes.row[columns[measured]]]]] = 0
-            opened = places[is_open]
-            exact = claim.rooms(nodes.used[:, columns[opened]], task.request)
-            rooms[opened] = np.minimum(rooms[opened], exact)
-        return changed_any
-
-    @staticmethod
-    def _refused_rows(before: ClaimSignature, after: ClaimSignature) -> NDArray[np.bool_]:
-        """Return the rows that pods must not join: impossible with them, or much dearer."""
-        limit = before.prices_and_groups[0] * _TOLERATED_RISE
-        return ~after.admissible_mask | (after.prices_and_groups[0] > limit)
-
-    def _attachable(self, task: Task, columns: Columns) -> Columns:
-        """Keep the nodes that have, or can still attach, the volumes that pods share."""
-        good = np.ones(len(columns), dtype=np.bool_)
-        needed: dict[int, Amounts] = {}
-        for resource, claim in task.pod_class.shared_volumes:
-            line = self.compiled.resources.index(resource)
-            present = self._present.get(claim)
-            absent = np.ones(len(columns), dtype=np.int64)
-            if present is not None:
-                there = columns < len(present)
-                absent[there] -= present[columns[there]]
-            needed[line] = needed.get(line, 0) + absent
-        for line, count in needed.items():
-            spare = self.nodes.free[line, columns] - task.request[line] >= count
-            good &= spare | (task.request[line] + count == 0)  # attached, however many are
-        return columns[good]
-
-    def _attach(self, task: Task, columns: Columns) -> None:
-        for resource, claim in task.pod_class.shared_volumes:
-            line = self.compiled.resources.index(resource)
-            present = self._present.get(claim)
-            if present is None:
-                present = np.zeros(self.nodes.existing, dtype=np.int64)
-                self._present[claim] = present
-            there = columns[columns < len(present)]
-            self.nodes.take(line, there[present[there] == 0], 1)
-            present[there] = 1
-
-    # -- placing -------------------------------------------------------------------------------
-
-    def put_on(self, task: Task, columns: Columns, counts: Amounts) -> None:
-        """Put pods on nodes that have room for them."""
-        self._place(task, columns, counts, self.pins(task))
-
-    def _place(self, task: Task, columns: Columns, counts: Amounts, pins: tuple[Pin, ...]) -> None:
-        """Put pods on nodes, and count them."""
+    def put_on(self, task: Task, columns: Columns, counts: Amounts, becoming: Becoming) -> None:
+        """Put pods on nodes that have room for them, which become what they are with these."""
         if task.pod_class.shared_volumes:
-            self._attach(task, columns)
+            self._volumes.attach(task, columns)
         self.nodes.place(task.index, columns, counts, task.request)
-        table = self._table(task.ask, pins)
-        if table.changes:
-            self._become(columns, table.met)
+        if becoming.changes:
+            self._become(columns, becoming.met)
         self.holdings.keep(columns)
         self._count(task, columns, counts)
 
@@ -571,20 +345,21 @@ class Engine:
         nodes = self.nodes
         if self.profile.measure is not Measure.DEMAND or task.pod_class.shared_volumes:
             return 0
-        table, caps = self._table(task.ask, pins), self.counts.host_caps(task.ties, nodes.count)
-        able = table.good[nodes.signature] & (nodes.row != NO_ROW)
+        becoming = self.rooms.becoming(task.ask, pins)
+        caps = self.counts.host_caps(task.ties, nodes.count)
+        able = becoming.good[nodes.signature] & (nodes.row != NO_ROW)
         able[: nodes.existing] = False
         if caps.open is not None:
             able &= caps.open > 0
         columns = able.nonzero()[0]
-        met = table.met[nodes.signature[columns]]
+        met = becoming.met[nodes.signature[columns]]
         growth = self._grower.find(task, columns, met, caps.open, most) if len(columns) else None
         if growth is None:
             return 0
-        counts = _dealt(growth.rooms, left)
+        counts = dealt(growth.rooms, left)
         columns = growth.columns[: len(counts)]
         nodes.measure(columns, growth.row, growth.limit)
-        self._place(task, columns, counts, pins)
+        self.put_on(task, columns, counts, becoming)
         return int(counts.sum())
 
     def _execute(
@@ -622,53 +397,5 @@ class Engine:
             self._loose[column] = dict(free)
 
 
-def _dealt(rooms: Amounts, left: int) -> Amounts:
-    """Return how many of the pods left each of the first nodes gets, which are filled in turn."""
-    if int(rooms[0]) >= left:
-        return _one(left)
-    total = np.cumsum(rooms)
-    counts = rooms[: int(np.searchsorted(total, left)) + 1].copy()
-    counts[-1] -= max(int(total[len(counts) - 1]) - left, 0)
-    return counts
-
-
 def _one(count: int) -> Amounts:
     return np.array([count], dtype=np.int64)
-
-
-class _Table:
-    """What each signature becomes when pods join, by number.
-
-    `good` are those that take the pods at all (`refuses`: not all do). `changes`: some become
-    another one; `uneven`: the rooms of some claims need correction.
-    """
-
-    __slots__ = ("changes", "done", "good", "met", "refuses", "uneven")
-
-    def __init__(self) -> None:
-        self.met: Columns = np.full(16, _UNKNOWN, dtype=np.intp)
-        self.good: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
-        self.done = 0
-        self.refuses = False
-        self.changes = False
-        self.uneven = False
-
-    def reserve(self, number: int) -> None:
-        """Make room for a signature."""
-        if number >= len(self.met):
-            extra = max(number + 1, 2 * len(self.met)) - len(self.met)
-            self.met = np.pad(self.met, (0, extra), constant_values=_UNKNOWN)
-            self.good = np.pad(self.good, (0, extra))
-
-
-def _present_volumes(compiled: CompiledProblem) -> dict[str, Amounts]:
-    """Say on which existing nodes the volumes are that pods share."""
-    present: dict[str, Amounts] = {}
-    shared = {claim for c in compiled.classes for _, claim in c.shared_volumes}
-    if shared:
-        for column, node in enumerate(compiled.nodes):
-            for claims in node.volumes.values():
-                for claim in claims & shared:
-                    row = present.setdefault(claim, np.zeros(len(compiled.nodes), dtype=np.int64))
-                    row[column] = 1
-    return present

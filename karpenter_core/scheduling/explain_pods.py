@@ -16,8 +16,6 @@ from karpenter_core.scheduling.problem import Constraint, PoolRejection
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from karpenter_core.scheduling.counts import HostCaps
     from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.explain_options import Answer, Option, Question
@@ -104,18 +102,17 @@ class _View:
         self.group: Final = group
         self.axis: Final = axis
         self.options: Final = options
-        self.open: Final[NDArray[np.bool_]] = counts.domain_caps(ties, axis.number).caps > 0
+        tally = counts.tally(group)
+        self.open: Final = counts.domain_caps(ties, axis.number).domains
         """The domains that the group allows."""
-        self.counts: Final = counts.zonal[axis.number][group.row]
-        perhaps = counts.perhaps.get((axis.number, group.row))
-        self.perhaps: Final = np.zeros_like(self.counts) if perhaps is None else perhaps
+        self.counts: Final = tally.counts
+        self.perhaps: Final = tally.perhaps or [0] * len(tally.counts)
         """Pods on machines of which it is not known yet whether they count there."""
         self.reach: Final = question.domains(options, axis)
         """The domains that a machine of the pool could be in."""
-        self.admitted: Final = tuple(domain for domain in self.reach if self.open[domain])
-        allowed = question.ties.allowed[axis.number]
-        known = counts.known[axis.number][group.row]
-        self.eligible: Final = known if allowed is None else known & allowed
+        self.admitted: Final = tuple(domain for domain in self.reach if domain in self.open)
+        usable = tally.usable(question.ties.allowed[axis.number])
+        self.eligible: Final = [domain for domain, it in enumerate(usable) if it]
         """The domains that are there for the pod."""
 
     def names(self, domains: tuple[int, ...] | list[int]) -> str:
@@ -125,8 +122,8 @@ class _View:
     def counted(self, domains: tuple[int, ...] | list[int]) -> str:
         """Write domains with what is counted there."""
         return listed(
-            f"{self.axis.names[domain]} {int(self.counts[domain])}"
-            + (f" (perhaps {int(self.perhaps[domain])} more)" if self.perhaps[domain] else "")
+            f"{self.axis.names[domain]} {self.counts[domain]}"
+            + (f" (perhaps {self.perhaps[domain]} more)" if self.perhaps[domain] else "")
             for domain in domains
         )
 
@@ -167,9 +164,9 @@ class _View:
 
     def _spread(self) -> tuple[str, str]:
         """Say where a spread constraint allows the next pod."""
-        group, eligible = self.group, np.flatnonzero(self.eligible).tolist()
+        group, eligible = self.group, self.eligible
         now = f"pods now: {self.counted(eligible)}"
-        may = tuple(np.flatnonzero(self.open & self.eligible).tolist())
+        may = tuple(domain for domain in self.open if domain in eligible)
         relax = "raise maxSkew, or use whenUnsatisfiable: ScheduleAnyway"
         if may:
             return (
@@ -187,13 +184,13 @@ class _View:
 
     def _affinity(self) -> tuple[str, str]:
         """Say where the pods are that another one wants, or must not have, beside it."""
-        there = tuple(np.flatnonzero(self.counts > 0).tolist())
+        there = tuple(domain for domain, count in enumerate(self.counts) if count > 0)
         if self.group.kind is not Kind.AFFINITY:
             return (
                 f"such pods are, or may come to be, in {self.counted(there)}, {self._reached()}",
                 "let the nodepool make nodes in other domains, or make the anti-affinity preferred",
             )
-        maybe = tuple(np.flatnonzero(self.perhaps > 0).tolist())
+        maybe = tuple(domain for domain, count in enumerate(self.perhaps) if count > 0)
         if not there and maybe:
             return (
                 f"it is not known yet in which of {self._listed(maybe)} such pods will be",

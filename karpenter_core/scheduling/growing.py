@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from karpenter_core.scheduling.columns import Amounts, Columns
-    from karpenter_core.scheduling.engine import Engine, Task
+    from karpenter_core.scheduling.compiled import Task
+    from karpenter_core.scheduling.engine import Engine
 
 __all__ = ["Grower", "Growth"]
 
@@ -72,9 +73,9 @@ class Grower:
             columns = able[(numbers == signature) & (rows == row)]
             shapes = signatures.claim(signature).shapes
             limit = shapes.room[:, shape]
-            asked = list(task.asked)
             spare = limit[:, None] - nodes.used[:, columns]
-            rooms = np.minimum.reduce(spare[asked] // task.request[asked, None], axis=0)
+            asked = task.request[task.lines, None]
+            rooms = np.minimum.reduce(spare[task.lines] // asked, axis=0)
             rooms[(spare < 0).any(axis=0)] = 0
             if caps is not None:
                 np.minimum(rooms, caps[columns], out=rooms)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from karpenter_core.scheduling.columns import Amounts, Columns
-    from karpenter_core.scheduling.engine import Engine, Task
+    from karpenter_core.scheduling.compiled import Task
+    from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.reservations import Reservation
     from karpenter_core.scheduling.signatures import ClaimSignature, Pin
@@ -288,8 +289,7 @@ class Opener:
             return None  # cutting the list to the limits could break minValues
         shapes = claim.shapes
         free = shapes.room
-        asked = list(task.asked)
-        pods = np.minimum.reduce(free[asked] // request[asked, None], axis=0)
+        pods = np.minimum.reduce(free[task.lines] // request[task.lines, None], axis=0)
         np.minimum(pods, min(cap, 1) if task.ask.host_ports else cap, out=pods)
         candidates = np.flatnonzero(pods > 0)
         if not len(candidates):

@@ -275,6 +275,26 @@ class ClaimSignature:
             )
         return self._rooms(self.frontier, used, request)
 
+    def room(
+        self,
+        used: NDArray[np.int64],
+        request: NDArray[np.int64],
+        asked: Sequence[tuple[int, int]],
+    ) -> int:
+        """Return `rooms` of one claim; `asked` are the lines of `request` that are not zero."""
+        if self.has_min_values:
+            return self._room_with_min_values(used, request)
+        most, amounts = 0, used.tolist()
+        for machine in self._machines:
+            spare = [there - taken for there, taken in zip(machine, amounts, strict=True)]
+            if min(spare) >= 0:
+                most = max(most, min([spare[line] // amount for line, amount in asked]))
+        return most
+
+    @cached_property
+    def _machines(self) -> list[list[int]]:
+        return self.frontier.T.tolist()
+
     @staticmethod
     def _rooms(
         machines: NDArray[np.int64], used: NDArray[np.int64], request: NDArray[np.int64]

@@ -20,8 +20,11 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from numpy.typing import NDArray
+
+    from karpenter_core.scheduling.compiled import Task
     from karpenter_core.scheduling.counts import DomainCaps
-    from karpenter_core.scheduling.engine import Engine, Task
+    from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["spread_steps", "water"]
@@ -36,19 +39,15 @@ def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
     placed = 0
     full: set[tuple[int, ...]] = set()
     while placed < left:
+        placed += yield from _there_steps(engine, task, left - placed)
         caps = {axis: engine.counts.domain_caps(task.ties, axis) for axis in task.ties.zonal}
-        if any(not (of_axis.caps > 0).any() for of_axis in caps.values()):
+        if placed == left or not all(of_axis.domains for of_axis in caps.values()):
             break
-        everywhere = engine.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
-        there = engine.fill_there(task, left - placed, everywhere, caps)
-        if there:
-            placed += there
-            yield 1
-            continue
         tried = len(full)
         growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
         if not growing:
-            placed += yield from engine.put_steps(task, left - placed, everywhere)
+            pins = engine.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
+            placed += yield from engine.put_steps(task, left - placed, pins)
             break
         if len(growing) == 1 and not (full and caps[growing[0]].first):
             here = yield from _along(engine, task, left - placed, growing[0], caps, full)
@@ -60,8 +59,47 @@ def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
     return placed
 
 
+def _there_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, int]:
+    """Put pods on nodes that are there, each on the first that takes it; return how many.
+
+    On each as many as its domains take just then.
+    """
+    nodes, signatures = engine.nodes, engine.compiled.signatures
+    if not nodes.existing:
+        return 0
+    host = engine.counts.host_caps(task.ties, nodes.count)
+    if host.first:
+        return 0
+    becoming = engine.rooms.becoming(task.ask, ())
+    columns, rooms = engine.rooms.there(task, becoming, host)
+    if not len(columns):
+        return 0
+    domains: dict[int, NDArray[np.intp]] = {}
+    numbers: list[int] = nodes.signature[columns].tolist()
+    for axis in task.ties.zonal:
+        domain_of = {number: signatures.domain(axis, number) for number in set(numbers)}
+        domains[axis] = np.array([max(domain_of[number], -1) for number in numbers], dtype=np.intp)
+    placed = 0
+    while placed < left:
+        most = rooms
+        for axis, domain in domains.items():
+            caps = engine.counts.domain_caps(task.ties, axis).caps
+            most = np.minimum(most, np.array([*caps, 0])[domain])  # none where there is no domain
+        first = int((most > 0).argmax())
+        count = min(left - placed, int(most[first]))
+        if count <= 0:
+            break
+        engine.put_on(task, columns[first : first + 1], np.array([count]), becoming)
+        rooms[first] -= count
+        placed += count
+        yield 1
+        if task.pod_class.shared_volumes:
+            break  # that a volume is attached now may be room for others, or take it
+    return placed
+
+
 def _pin(axis: int, caps: DomainCaps) -> Pin:
-    return Pin(axis, tuple(int(domain) for domain in np.flatnonzero(caps.caps > 0)))
+    return Pin(axis, caps.domains)
 
 
 def _along(
@@ -79,11 +117,11 @@ def _along(
         # Whoever comes first decides where all the others go: let it be where nodes are cheapest.
         pins = engine.pins(task, (_pin(axis, here), *fixed))
         return (yield from engine.put_steps(task, 1, pins))
-    domains = [int(d) for d in np.flatnonzero(here.caps > 0) if (int(d),) not in full]
+    domains = [domain for domain in here.domains if (domain,) not in full]
     if not domains:
         return 0
     levels = _levels(engine, axis, here.growing)
-    tops = [int(here.caps[d]) for d in domains]
+    tops = [here.caps[d] for d in domains]
     at_once = sum(tops) < left and _is_endless(engine, task, left, axis, here, domains, fixed)
     if at_once:
         tops = [NO_CAP] * len(domains)
@@ -117,7 +155,7 @@ def _levels(engine: Engine, axis: int, growing: Sequence[Group]) -> list[int]:
     """Return how full each domain is for the first spread constraint (or nothing is)."""
     for group in growing:
         if group.kind is Kind.SPREAD:
-            return [int(count) for count in engine.counts.zonal[axis][group.row]]
+            return engine.counts.tally(group).counts.copy()
     return [0] * len(engine.compiled.axes[axis].names)
 
 
@@ -137,15 +175,11 @@ def _is_endless(
     if len(caps.growing) != 1 or caps.growing[0].kind is not Kind.SPREAD:
         return False
     group = caps.growing[0]
-    allowed = task.ties.allowed[axis]
-    eligible = engine.counts.known[axis][group.row]
-    if allowed is not None:
-        eligible = eligible & allowed
-    if not set(np.flatnonzero(eligible).tolist()) <= set(domains):
+    tally = engine.counts.tally(group)
+    eligible = {d for d, it in enumerate(tally.usable(task.ties.allowed[axis])) if it}
+    if not eligible <= set(domains) or len(eligible) < group.min_domains:
         return False
-    if int(np.count_nonzero(eligible)) < group.min_domains:
-        return False
-    if (axis, group.row) in engine.counts.perhaps:
+    if tally.perhaps is not None:
         return False
     return all(
         engine.surely_opens(task, left, engine.pins(task, (Pin(axis, (domain,)), *fixed)))
@@ -175,8 +209,7 @@ def _one_by_one(
             choices.append([_ANY])
             continue
         levels = _levels(engine, axis, caps[axis].growing)
-        domains = [int(domain) for domain in np.flatnonzero(caps[axis].caps > 0)]
-        choices.append(sorted(domains, key=lambda domain: (levels[domain], domain)))
+        choices.append(sorted(caps[axis].domains, key=lambda domain: (levels[domain], domain)))
     for combination in product(*choices):
         if combination in full:
             continue

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from karpenter_core.scheduling.columns import Columns
-    from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.engine import Engine, Task
+    from karpenter_core.scheduling.compiled import CompiledProblem, Task
+    from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.opening import Opening
     from karpenter_core.scheduling.signatures import Pin
 
@@ -47,19 +47,18 @@ def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[
     return tuple(map(tuple, groups.values()))
 
 
-def tail_steps(
-    engine: Engine, group: Sequence[int], counts: list[int]
-) -> Generator[int, None, None]:
-    """Place a group; lowers `counts`, by class, by what found a place."""
+def tail_steps(engine: Engine, group: Sequence[int]) -> Generator[int, None, None]:
+    """Place a group; lowers what is waiting of its classes by what found a place."""
+    compiled, counts = engine.compiled, engine.waiting
     for index in group:
         if counts[index]:
-            engine.took(index, engine.fill(engine.task(index, 0), counts[index]), counts)
+            counts[index] -= engine.fill(compiled.task(index, 0), int(counts[index]))
             yield 1
     waiting = [index for index in group if counts[index]]
-    left = sum(counts[index] for index in waiting)
+    left = int(counts[waiting].sum()) if waiting else 0
     if left <= _FEW_PODS:
         return
-    compiled, task = engine.compiled, engine.task(waiting[0], 0)
+    task = compiled.task(waiting[0], 0)
     offer = _offer(engine, task)
     if offer is None:
         return
@@ -70,7 +69,7 @@ def tail_steps(
     of_size = tuple(sizes.values())
     problem = PatternProblem(
         request=compiled.requests[:, [members[0] for members in of_size]],
-        count=np.array([sum(counts[i] for i in members) for members in of_size]),
+        count=np.array([counts[members].sum() for members in of_size]),
         room=claim.shapes.room,
         price=claim.shapes.robust_price + compiled.options.node_fee_per_hour,
     )
@@ -84,22 +83,22 @@ def tail_steps(
         place = int(claim.shapes.row[pattern.shape])
         columns = _open(engine, offer, engine.pins(task), place, pattern.nodes)
         for members, pods in zip(of_size, pattern.content.tolist(), strict=True):
-            _deal(engine, members, counts, columns, pods)
+            _deal(engine, members, columns, pods)
         yield 1
 
 
-def _deal(
-    engine: Engine, members: Sequence[int], counts: list[int], columns: Columns, pods: int
-) -> None:
+def _deal(engine: Engine, members: Sequence[int], columns: Columns, pods: int) -> None:
     """Put pods of one size, of whichever class, on each of some nodes."""
     due = np.full(len(columns), pods, dtype=np.int64)
     for index in members:
         total = np.cumsum(due)
-        given = np.diff(np.minimum(total, counts[index]), prepend=0)
+        given = np.diff(np.minimum(total, engine.waiting[index]), prepend=0)
         held = np.flatnonzero(given)
         if len(held):
-            engine.put_on(engine.task(index, 0), columns[held], given[held])
-            engine.took(index, int(given.sum()), counts)
+            task = engine.compiled.task(index, 0)
+            becoming = engine.rooms.becoming(task.ask, engine.pins(task))
+            engine.put_on(task, columns[held], given[held], becoming)
+            engine.waiting[index] -= given.sum()
             due -= given
 
 

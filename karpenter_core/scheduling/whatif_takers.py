@@ -16,8 +16,6 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
@@ -110,7 +108,7 @@ def class_plan(
                 axis=axis,
                 size=len(compiled.axes[axis].names),
                 groups=tuple((cell(axis, g, 0), g, g.index in grows) for g in groups),
-                allowed=_flags(zonal.allowed[axis]),
+                allowed=zonal.allowed[axis],
             )
             for axis, groups in zonal.zonal.items()
         ),
@@ -123,10 +121,6 @@ def _most(group: Group, grows: bool) -> int:  # noqa: FBT001 - a fact, not a swi
     if grows:
         return group.max_skew - 1
     return group.max_skew if group.kind is Kind.SPREAD else 0
-
-
-def _flags(mask: NDArray[np.bool_] | None) -> tuple[bool, ...] | None:
-    return None if mask is None else tuple(mask.tolist())
 
 
 @dataclass(slots=True)
