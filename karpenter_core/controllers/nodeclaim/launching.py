@@ -10,13 +10,26 @@ import structlog
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, WELL_KNOWN, ZONE
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodepool import (
+    NodePool,
+    NodePoolSpec,
+    Template,
+    TemplateMetadata,
+    TemplateSpec,
+)
+from karpenter_core.api.quantities import parse_amount
 from karpenter_core.controllers.reconciler import retry_after_seconds
 from karpenter_core.controllers.workqueue import Backoff
-from karpenter_core.errors import CallPendingError, CloudProviderError, NodeClassNotReadyError
+from karpenter_core.errors import (
+    CallPendingError,
+    CloudProviderError,
+    InsufficientCapacityError,
+    NodeClassNotReadyError,
+)
 from karpenter_core.lifecycle.changes import Step
 from karpenter_core.lifecycle.launch import launch_failed, launched_claim
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
-from karpenter_core.scheduling.offerings import order_by_price
+from karpenter_core.scheduling.offerings import compatible_instance_types, order_by_price
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.state.events import CallFinished, CallStarted
 from karpenter_core.state.usage import listed_types
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodeclaim import RequirementSpec
+    from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.provider.contract import LaunchOutcome
@@ -78,9 +92,11 @@ class Launcher:
         if left > 0:
             return Step(claim=claim, requeue_after=timedelta(seconds=left))
         try:
-            request = self._request(claim, self._feed.snapshot())
+            request = await self._request(claim, self._feed.snapshot())
         except NodeClassNotReadyError as error:
             return launch_failed(claim, error, now=self._runtime.clock.now())
+        except CloudProviderError as error:
+            return self._failed(claim, error, ())
         if request is None:
             # Its pool has not been listed since this process began: woken when it has.
             return Step(claim=claim)
@@ -100,18 +116,21 @@ class Launcher:
                 return Step(claim=claim)
             case _:
                 self._finished(claim, None)
-                return self._failed(claim, outcome, request)
+                return self._failed(claim, outcome, request.instance_types)
 
-    def _request(self, claim: NodeClaim, snapshot: Snapshot) -> LaunchRequest | None:
+    async def _request(self, claim: NodeClaim, snapshot: Snapshot) -> LaunchRequest | None:
         ref = claim.spec.node_class_ref
         node_class = snapshot.node_classes.get((ref.group, ref.kind, ref.name))
         if node_class is None or node_class.is_deleting:
             what = "not found" if node_class is None else "being deleted"
             raise NodeClassNotReadyError(f"{ref.kind} {ref.name} is {what}")
-        catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
-        if catalogue is None:
+        pool = claim.metadata.labels.get(NODE_POOL)
+        if pool is None:
+            types = await self._types_for(claim, node_class)
+        elif (catalogue := snapshot.catalogues.get(pool)) is not None:
+            types = self._offered(claim, catalogue)
+        else:
             return None
-        types = self._offered(claim, catalogue)
         return LaunchRequest(node_claim=claim, node_class=node_class, instance_types=types)
 
     def _offered(self, claim: NodeClaim, catalogue: Catalogue) -> tuple[InstanceType, ...]:
@@ -127,11 +146,36 @@ class Launcher:
             )
         return known
 
+    async def _types_for(self, claim: NodeClaim, node_class: NodeClass) -> tuple[InstanceType, ...]:
+        """Return the types for a claim that a user wrote: of no pool, and solved by nobody.
+
+        What it asks for, a solver has not turned into types that hold it, so that is done here.
+
+        Raises:
+            CloudProviderError: the provider could not list its types, or none would do.
+        """
+        listed = await self._providers.list_instance_types(_pool_of_one(claim), node_class)
+        requirements = Requirements.from_specs(claim.spec.requirements)
+        requests = {
+            name: parse_amount(name, str(amount))
+            for name, amount in claim.spec.resources.requests.items()
+        }
+        fitting = compatible_instance_types(
+            listed, requirements, requests, well_known=self._well_known
+        )
+        if not fitting:
+            raise InsufficientCapacityError(
+                "no instance type meets the requirements and holds the requested resources"
+            )
+        return order_by_price(fitting, requirements, well_known=self._well_known)
+
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a claim that is launched or gone."""
         self._setbacks.pop(uid, None)
 
-    def _failed(self, claim: NodeClaim, error: CloudProviderError, request: LaunchRequest) -> Step:
+    def _failed(
+        self, claim: NodeClaim, error: CloudProviderError, types: tuple[InstanceType, ...]
+    ) -> Step:
         before = self._setbacks.get(claim.uid)
         failures = 1 if before is None else before.failures + 1
         wait = max(BACKOFF.seconds(failures), retry_after_seconds(error))
@@ -143,7 +187,7 @@ class Launcher:
             self._feed.snapshot().node_claims.get(claim.name, claim),
             error,
             now=self._runtime.clock.now(),
-            instance_types=request.instance_types,
+            instance_types=types,
         )
 
     def _late(self, request: LaunchRequest, outcome: LaunchOutcome) -> None:
@@ -178,6 +222,22 @@ class Launcher:
                 "allocatable": {n: str(value) for n, value in claim.status.allocatable.items()},
             },
         )
+
+
+def _pool_of_one(claim: NodeClaim) -> NodePool:
+    """Return the pool that a claim of no pool would be of; providers list types for pools."""
+    spec = claim.spec
+    template = TemplateSpec(
+        taints=spec.taints,
+        startup_taints=spec.startup_taints,
+        requirements=spec.requirements,
+        node_class_ref=spec.node_class_ref,
+    )
+    labels = TemplateMetadata(labels=claim.metadata.labels)
+    return NodePool(
+        metadata=claim.metadata,
+        spec=NodePoolSpec(template=Template(metadata=labels, spec=template)),
+    )
 
 
 def _taken_over(claim: NodeClaim, outcome: LaunchOutcome) -> NodeClaim | CloudProviderError:
