@@ -10,6 +10,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TY
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
 from karpenter_core.disruption.costs import disruption_cost, eviction_cost, reschedule_cost
 from karpenter_core.disruption.pricing import current_price
+from karpenter_core.state.pause import why_paused
 from karpenter_core.state.placements import NOMINATION_WINDOW, expected_machines
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
@@ -115,8 +116,12 @@ def find_candidates(
     disruption_class: DisruptionClass = DisruptionClass.GRACEFUL,
     queued: frozenset[str] = frozenset(),
     nomination_window: timedelta = NOMINATION_WINDOW,
+    paused: bool = False,
 ) -> Candidates:
-    """Judge every machine; `queued` are the provider ids that a command is working on."""
+    """Judge every machine; `queued` are the provider ids that a command is working on.
+
+    `paused`: the whole cluster is to be left alone.
+    """
     judge = _Judge(
         snapshot=snapshot,
         now=now,
@@ -129,6 +134,7 @@ def find_candidates(
             now=now,
             window=nomination_window,
         ),
+        paused=paused,
     )
     candidates: list[Candidate] = []
     blocked: list[Blocked] = []
@@ -188,6 +194,7 @@ class _Judge:
     queued: frozenset[str]
     budgets: PodBudgets
     expected: frozenset[StateNode]
+    paused: bool
     notices: list[Notice] = field(default_factory=list[Notice])
     _types: dict[str, Mapping[str, InstanceType]] = field(
         default_factory=dict[str, "Mapping[str, InstanceType]"]
@@ -211,6 +218,9 @@ class _Judge:
         types = self._instance_types(pool_name)
         if pool is None or not types:
             return _blocked(machine, f"NodePool not found (NodePool={pool_name})")
+        pause = why_paused(pool, everywhere=self.paused)
+        if pause:
+            return _blocked(machine, pause[:1].upper() + pause[1:])
         problem = self._pods_problem(machine, machine.claim)
         if problem:
             return _blocked(machine, problem)

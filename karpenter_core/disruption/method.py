@@ -57,6 +57,8 @@ class DisruptionOptions:
     solve: SolveOptions = field(default_factory=SolveOptions)
     spot_to_spot: bool = False
     """The feature gate `SpotToSpotConsolidation`."""
+    paused: bool = False
+    """Whether nothing is disrupted at all, as the setting `pause-disruption` says."""
     work_units: int = 4_000
     """What-ifs that one method asks in one look, beyond one for each candidate."""
 
@@ -114,6 +116,7 @@ class Pass:
                 disruption_class=disruption_class,
                 queued=self.queued,
                 nomination_window=self.options.framing.nomination_window,
+                paused=self.options.paused,
             )
         return found
 

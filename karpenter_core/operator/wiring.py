@@ -95,6 +95,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             framing=options.framing,
             solve=options.solve,
             spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+            paused=settings.pause_disruption,
         ),
     )
     return (

@@ -260,3 +260,26 @@ class TestCosts:
     def test_the_life_that_is_left(self, expire, hours, left):
         claim = node_claim("web", expire_after=expire)
         assert lifetime_remaining(claim, EPOCH + timedelta(hours=hours)) == pytest.approx(left)
+
+
+class TestPause:
+    def paused(self, *, annotation="", everywhere=False):
+        pool = ready(node_pool())
+        if annotation:
+            annotations = {"karpenter.sh/pause-disruption": annotation}
+            metadata = pool.metadata.model_copy(update={"annotations": annotations})
+            pool = pool.model_copy(update={"metadata": metadata})
+        found = find_candidates(
+            state(pool, *machine("web")).snapshot(), now=EPOCH, paused=everywhere
+        )
+        return [item.message for item in found.blocked]
+
+    def test_nothing_is_paused_unless_asked_for(self):
+        assert self.paused() == []
+        assert self.paused(annotation="false") == []
+
+    def test_an_annotation_pauses_one_pool(self):
+        assert "paused" in self.paused(annotation="true")[0]
+
+    def test_a_setting_pauses_everything(self):
+        assert "--pause-disruption" in self.paused(everywhere=True)[0]
