@@ -264,7 +264,7 @@ class TestCosts:
 
 class TestPause:
     def paused(self, *, annotation="", everywhere=False):
-        pool = ready(node_pool())
+        pool = node_pool()
         if annotation:
             annotations = {"karpenter.sh/pause-disruption": annotation}
             metadata = pool.metadata.model_copy(update={"annotations": annotations})
