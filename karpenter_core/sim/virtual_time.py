@@ -39,8 +39,13 @@ class _JumpingSelector(selectors.DefaultSelector):
         if timeout is None:
             raise DeadlockError("nothing is scheduled: every task waits for something else")
         # Rounded up to whole nanoseconds: a timer that rang a rounding error too early would be set
-        # again for no time at all, for ever.
-        self.now = math.ceil((self.now + timeout) * _NANOSECONDS) / _NANOSECONDS
+        # again for no time at all, for ever. The sum and the product are rounded too, so that time
+        # might not move at all.
+        wanted = self.now + timeout
+        ticks = math.ceil(wanted * _NANOSECONDS)
+        if ticks / _NANOSECONDS <= max(self.now, math.nextafter(wanted, -math.inf)):
+            ticks += 1
+        self.now = ticks / _NANOSECONDS
         return ready
 
 

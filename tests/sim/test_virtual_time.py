@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -31,6 +32,24 @@ def test_a_day_passes_at_once():
     assert end == NOON + timedelta(days=1)
     assert seconds == 86400
     assert time.process_time() - before < 5
+
+
+@pytest.mark.parametrize("start", [0.145, 1259.144604039, 86400.3])
+def test_a_timer_that_is_due_a_rounding_error_from_now_rings_late_rather_than_early(start):
+    """Else whoever waits until then would set it again and again, and time would stand still."""
+
+    async def wait_until_then():
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(start)
+        due, rung = math.nextafter(loop.time(), math.inf), 0
+        while loop.time() < due:
+            ringing = loop.create_future()
+            loop.call_at(due, ringing.set_result, None)
+            await ringing
+            rung += 1
+            assert rung < 10
+
+    run_virtual(wait_until_then())
 
 
 def test_timers_fire_in_the_order_of_their_times():
