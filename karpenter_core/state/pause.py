@@ -7,20 +7,20 @@ the end of machines that came to nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.labels import PAUSE_DISRUPTION
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["PAUSE_DISRUPTION", "why_paused"]
-
-PAUSE_DISRUPTION: Final = "karpenter.sh/pause-disruption"
-"""Annotation of NodePools: `true` pauses the disruption of its nodes."""
+__all__ = ["why_paused"]
 
 
 def why_paused(pool: NodePool | None, *, everywhere: bool) -> str:
     """Return what pauses the disruption of a pool's nodes; empty when nothing does.
 
+    A pool is paused by its annotation `karpenter.sh/pause-disruption` being `true`.
     `everywhere` is the setting `pause-disruption`; `pool` is None for a claim without one.
     """
     if everywhere:

@@ -1,0 +1,144 @@
+"""Repair by a whole controller: the gate, the pause, a dead node's pods and what replaces it."""
+
+from __future__ import annotations
+
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+REPAIR = "--feature-gates=NodeRepair=true"
+PROTECTED = {
+    "consolidationPolicy": "WhenEmpty",
+    "consolidateAfter": "Never",
+    "budgets": [{"nodes": "0"}],
+}
+ON_ITS_OWN = {
+    "labels": {"app": "web"},
+    "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+}
+
+
+def protected(name: str, replicas: int, **pod):
+    """A Deployment whose pods nobody may disturb, one to a node."""
+    made = deployment(name, replicas, **pod)
+    made["spec"]["template"]["metadata"] = ON_ITS_OWN
+    made["spec"]["template"]["spec"]["affinity"] = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+    return made
+
+
+async def grown(scene, nodes: int, *arguments: str):
+    scene.cluster.apply([NODE_CLASS, node_pool(disruption=PROTECTED), protected("web", nodes)])
+    running = scene.start(WITHOUT_ELECTION, *arguments)
+    await scene.settle(lambda: len(scene.pods("Running")) == nodes, seconds=60)
+    await scene.settle(lambda: all(_is_initialised(claim) for claim in scene.claims()))
+    return running, sorted(node["metadata"]["name"] for node in scene.nodes())
+
+
+def _is_initialised(claim) -> bool:
+    conditions = claim.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Initialized" and c["status"] == "True" for c in conditions)
+
+
+def names(objects):
+    return {each["metadata"]["name"] for each in objects}
+
+
+def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path):
+    """Cases 114, 117 and 120: budgets and annotations do not keep a machine that is broken."""
+
+    async def story(scene):
+        running, (first, *_) = await grown(scene, 1, REPAIR)
+        scene.cluster.kubelets.fail(first)
+        await scene.cluster.clock.sleep(9 * 60)
+        assert names(scene.nodes()) == {first}
+
+        await scene.settle(lambda: first not in names(scene.nodes()), seconds=240)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+        disrupted = (
+            'karpenter_nodeclaims_unhealthy_disrupted_total{capacity_type="on-demand",'
+            'condition="ready",image_id="",nodepool="general"}'
+        )
+        assert running.metric(disrupted) == 1
+
+    play(tmp_path, story)
+
+
+def test_without_the_gate_nothing_is_repaired(tmp_path):
+    """As in the reference, it is off unless asked for."""
+
+    async def story(scene):
+        _, (first, *_) = await grown(scene, 1)
+        scene.cluster.kubelets.fail(first)
+        await scene.cluster.clock.sleep(1800)
+
+        assert first in names(scene.claims())
+
+    play(tmp_path, story)
+
+
+def test_many_broken_nodes_are_left_alone_and_say_so(tmp_path):
+    """Case 118: three of ten; the Events are on Nodes, claims and the pool."""
+
+    async def story(scene):
+        _, nodes = await grown(scene, 10, REPAIR)
+        for name in nodes[:3]:
+            scene.cluster.kubelets.fail(name)
+        await scene.cluster.clock.sleep(1200)
+
+        assert set(nodes) <= names(scene.claims())
+        told = {event["involvedObject"]["kind"] for event in scene.events("NodeRepairBlocked")}
+        assert told == {"Node", "NodeClaim", "NodePool"}
+
+        scene.cluster.kubelets.heal(nodes[0])
+        await scene.settle(lambda: not names(scene.claims()) & set(nodes[1:3]), seconds=900)
+        assert nodes[0] in names(scene.claims())
+
+    play(tmp_path, story)
+
+
+def test_a_small_pool_that_is_all_dead_comes_back(tmp_path):
+    """One node after the other: never are two of them on their way out."""
+
+    async def story(scene):
+        _, nodes = await grown(scene, 3, REPAIR)
+        for name in nodes:
+            scene.cluster.kubelets.fail(name)
+        going = 0
+        for _ in range(60):
+            await scene.cluster.clock.sleep(30)
+            deleting = [c for c in scene.claims() if "deletionTimestamp" in c["metadata"]]
+            going = max(going, len(deleting))
+
+        assert not names(scene.nodes()) & set(nodes)
+        assert len(scene.pods("Running")) == 3
+        assert going <= 1
+
+    play(tmp_path, story)
+
+
+def test_a_paused_pool_is_repaired_when_the_pause_ends(tmp_path):
+    """The annotation is read at once, without a restart."""
+
+    async def story(scene):
+        _, (first, *_) = await grown(scene, 1, REPAIR)
+        pause = {"metadata": {"annotations": {"karpenter.sh/pause-disruption": "true"}}}
+        scene.cluster.server.registry.patch(NODE_POOLS, pause, "general", "")
+        scene.cluster.kubelets.fail(first)
+        await scene.cluster.clock.sleep(1800)
+        assert scene.cluster.find(NODE_CLAIMS, first) is not None
+
+        pause = {"metadata": {"annotations": {"karpenter.sh/pause-disruption": None}}}
+        scene.cluster.server.registry.patch(NODE_POOLS, pause, "general", "")
+        await scene.settle(lambda: first not in names(scene.nodes()), seconds=300)
+
+    play(tmp_path, story)
