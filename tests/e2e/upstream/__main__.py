@@ -13,12 +13,13 @@ import argparse
 import asyncio
 import json
 import re
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.e2e.upstream.expected import EXPECTED
-from tests.e2e.upstream.runner import run
+from tests.e2e.upstream.runner import Player
 from tests.e2e.upstream.suite import LIMIT_SECONDS, SUITES, scenarios
 
 
@@ -44,22 +45,38 @@ def main():
         print("\n".join(scenario.name for scenario in chosen))
         return 0
     output = arguments.output or Path(tempfile.mkdtemp(prefix="upstream-"))
-    results = asyncio.run(
-        run(
-            chosen,
-            output,
-            kubernetes=arguments.kubernetes,
-            limit_seconds=arguments.limit,
-            options=dict(option.split("=", 1) for option in arguments.option),
-            tell=lambda line: print(line, flush=True),
-        )
+    player = Player(
+        output,
+        kubernetes=arguments.kubernetes,
+        limit_seconds=arguments.limit,
+        options=dict(option.split("=", 1) for option in arguments.option),
     )
+    results = asyncio.run(_until_terminated(_play_all(player, chosen)))
     good = sum(result.is_good for result in results)
     print(f"{good} passed, {len(results) - good} failed; logs in {output}")
     (output / "results.json").write_text(
         json.dumps([[r.scenario.name, r.state, round(r.seconds, 1), r.reason] for r in results])
     )
     return 0 if good == len(results) else 1
+
+
+async def _play_all(player, chosen):
+    results = []
+    async with player:
+        for scenario in chosen:
+            result = await player.play(scenario)
+            print(f"{result.state:9} {result.seconds:6.1f} s  {scenario.name}", flush=True)
+            if not result.is_good:
+                print(f"          {result.reason[:600]}", flush=True)
+            results.append(result)
+    return results
+
+
+async def _until_terminated(work):
+    """Let a polite end (SIGTERM) end the children too, as Ctrl-C does."""
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 if __name__ == "__main__":

@@ -10,39 +10,52 @@ from tests.e2e.upstream.ground import LOGS, Ground
 from tests.e2e.upstream.suite import LIMIT_SECONDS, Result, play
 
 
-async def run(chosen, output, *, kubernetes, limit_seconds=LIMIT_SECONDS, options=None, tell=print):
-    """Play scenarios and return how each went.
+class Player:
+    """Plays scenarios; a context manager.
 
     They share a control plane and a controller until one of them fails: what it left behind is no
     ground for another. Each has a folder of its own for its output and its share of the logs.
     """
-    results = []
-    waiting = list(chosen)
-    grounds = 0
-    while waiting:
-        grounds += 1
-        async with Ground(
-            output / f"ground-{grounds}", kubernetes=kubernetes, options=options
-        ) as ground:
-            while waiting:
-                scenario = waiting.pop(0)
-                folder = output / _file_name(scenario.name)
-                folder.mkdir(parents=True, exist_ok=True)
-                ends = {name: _size(ground.folder / name) for name in LOGS}
-                result = await play(
-                    scenario, ground.kubeconfig, folder, limit_seconds=limit_seconds
-                )
-                if not ground.controller.process.is_running:
-                    code = ground.controller.process.exit_code
-                    result = Result(scenario, "crashed", result.seconds, f"ended with {code}")
-                for name, end in ends.items():
-                    _copy_rest(ground.folder / name, end, folder / name)
-                results.append(result)
-                tell(f"{result.state:9} {result.seconds:6.1f} s  {scenario.name}")
-                if not result.is_good:
-                    tell(f"          {result.reason[:600]}")
-                    break
-    return results
+
+    def __init__(self, output, *, kubernetes, limit_seconds=LIMIT_SECONDS, options=None):
+        self._output = output
+        self._kubernetes = kubernetes
+        self._limit = limit_seconds
+        self._options = options
+        self._ground = None
+        self._grounds = 0
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        ground, self._ground = self._ground, None
+        if ground is not None:
+            await ground.__aexit__()
+
+    async def play(self, scenario):
+        """Play one scenario and return how it went."""
+        ground = await self._clean_ground()
+        folder = self._output / _file_name(scenario.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        ends = {name: _size(ground.folder / name) for name in LOGS}
+        result = await play(scenario, ground.kubeconfig, folder, limit_seconds=self._limit)
+        if not ground.controller.process.is_running:
+            reason = f"ended with {ground.controller.process.exit_code}"
+            result = Result(scenario, "crashed", result.seconds, reason)
+        for name, end in ends.items():
+            _copy_rest(ground.folder / name, end, folder / name)
+        if not result.is_good:
+            await self.__aexit__()
+        return result
+
+    async def _clean_ground(self):
+        if self._ground is None:
+            self._grounds += 1
+            folder = self._output / f"ground-{self._grounds}"
+            ground = Ground(folder, kubernetes=self._kubernetes, options=self._options)
+            self._ground = await ground.__aenter__()
+        return self._ground
 
 
 def _file_name(name):
