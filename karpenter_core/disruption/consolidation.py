@@ -47,8 +47,11 @@ __all__ = [
 
 UNCONSOLIDATABLE_WINDOW: Final = timedelta(minutes=15)  # upstream default
 _WHEN_EMPTY: Final = "WhenEmpty"
+_TOO_DEAR: Final = "Can't replace with a cheaper node"
+_ROUNDING: Final = 1e-9
+"""A price per hour that is nothing: floors are shares, and sums of prices are not exact."""
 _SPOT_FLEXIBILITY: Final = 15
-"""Types that a single spot node needs to be replaced by spot, and that are sent to launch.
+"""Types that a spot node needs to be replaced by spot one for one, and that are sent to launch.
 
 What is launched is then among the cheapest fifteen, so a chain of replacements ends (upstream)."""
 
@@ -151,39 +154,47 @@ def best_move(
 ) -> Move | Refusal:
     """Say what comes of candidates going all at once, or why they cannot.
 
-    Replacements cost less than what goes, whatever they are launched as.
+    Replacements cost less than what goes, by the savings floor of its pools at least, whatever
+    they are launched as.
     """
     chosen = tuple(candidates)
     price = look.prices.of(chosen)
-    verdict = look.simulation.evaluate(chosen, most_claims=most_claims, below_price=price)
+    least = least_savings(chosen, look.prices)
+    # Exactly the floor is enough; a saving of nothing never is.
+    below = min(price, price - least + _ROUNDING) if least else price
+    verdict = look.simulation.evaluate(chosen, most_claims=most_claims, below_price=below)
     if verdict.outcome is Outcome.LEFT:
         text = leftover_message(verdict)
         return Refusal(text[:1].upper() + text[1:])
     if verdict.outcome is Outcome.TOO_MANY:
         return Refusal(f"Can't remove without creating more than {most_claims} candidates")
     if verdict.outcome is Outcome.TOO_DEAR:
-        return Refusal("Can't replace with a cheaper node")
+        return Refusal(_TOO_DEAR + _floor_text(least))
+    if verdict.fits and price < least - _ROUNDING:
+        return Refusal("Can't save enough by removing" + _floor_text(least))
     unready = look.simulation.unready_destination(verdict)
     if unready:
         return Refusal(unready[:1].upper() + unready[1:])
     try:
-        replacements = _replacements(look, chosen, verdict, price)
+        replacements = _replacements(look, chosen, verdict, below)
     except Refused as refused:
-        return Refusal(str(refused))
+        return Refusal(str(refused) + _floor_text(least))
     saved = price - sum(planned.cheapest.price_per_hour for planned in replacements)
-    if saved < least_savings(chosen, look.prices):
-        return Refusal(f"Saves ${saved:.4f} per hour, less than the savings floor")
     return Move(
         candidates=chosen, verdict=verdict, replacements=replacements, savings_per_hour=saved
     )
 
 
-def _replacements(
-    look: Pass, candidates: tuple[Candidate, ...], verdict: Verdict, price: float
-) -> tuple[PlannedNodeClaim, ...]:
-    """Narrow what the simulation would open down to what is cheaper in any case.
+def _floor_text(least: float) -> str:
+    return f" (savings floor: ${least:.4f} per hour)" if least else ""
 
-    Several replacements share the price of what goes by what each costs at best.
+
+def _replacements(
+    look: Pass, candidates: tuple[Candidate, ...], verdict: Verdict, below: float
+) -> tuple[PlannedNodeClaim, ...]:
+    """Narrow what the simulation would open down to what costs less in any case.
+
+    Several replacements share the price that they must stay below by what each costs at best.
     """
     claims = verdict.claims
     total = sum(planned.cheapest.price_per_hour for planned in claims)
@@ -193,29 +204,31 @@ def _replacements(
         if planned.min_values_relaxed:
             raise Refused("Can't replace without relaxing minValues")
         ceiling = (
-            price
+            below
             if len(claims) == 1 or total <= 0
-            else price * (planned.cheapest.price_per_hour / total)
+            else below * (planned.cheapest.price_per_hour / total)
         )
         if all_spot and look.prices.is_spot_possible(planned):
-            narrowed = _spot_for_spot(look, planned, ceiling, alone=len(candidates) == 1)
+            # As many for as many could go on for ever, each time by a little.
+            endless = len(claims) >= len(candidates)
+            narrowed = _spot_for_spot(look, planned, ceiling, is_flexible=endless)
         else:
             narrowed = look.prices.narrowed(planned, below_price=ceiling)
-        if len(candidates) > 1:
+        if len(candidates) > 1 and len(claims) == 1:
             narrowed = look.prices.without(narrowed, _ceilings(look, candidates))
         found.append(narrowed)
     return tuple(found)
 
 
 def _spot_for_spot(
-    look: Pass, planned: PlannedNodeClaim, ceiling: float, *, alone: bool
+    look: Pass, planned: PlannedNodeClaim, ceiling: float, *, is_flexible: bool
 ) -> PlannedNodeClaim:
     if not look.options.spot_to_spot:
         raise Refused(
             "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
         )
     narrowed = look.prices.narrowed(planned, below_price=ceiling, only_spot=True)
-    if not alone:
+    if not is_flexible:
         return narrowed
     count = len(narrowed.instance_types)
     if count < _SPOT_FLEXIBILITY:

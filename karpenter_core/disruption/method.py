@@ -60,7 +60,8 @@ class DisruptionOptions:
     paused: bool = False
     """Whether nothing is disrupted at all, as the setting `pause-disruption` says."""
     work_units: int = 4_000
-    """What-ifs that one method asks in one look, beyond one for each candidate."""
+    """What the search for several nodes may spend in one look, in the solver's units of about a
+    tenth of a millisecond."""
 
 
 @dataclass(slots=True)

@@ -2,8 +2,8 @@
 
 The reference halves its way through the prefixes of the order by savings. Here every prefix is
 asked for; then a set is grown machine by machine from those whose pods fit on what stays, and what
-has grown is judged as a whole; if neither saves anything, small sets are repacked into new
-machines (m -> n). The move that saves most is taken.
+has grown is judged as a whole. The move that saves most is taken. If there is none, small sets are
+repacked into several new machines (m -> n), leaving out whoever adds nothing to the saving.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from karpenter_core.disruption.consolidation import (
     command_of,
     within_budgets,
 )
+from karpenter_core.disruption.floors import least_savings
 from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.notices import approval_notices
 from karpenter_core.disruption.revalidation import revalidate_steps
@@ -42,6 +43,8 @@ MOST_REPACKED: Final = 10
 UNITS_PER_QUESTION: Final = 10
 """About what a what-if costs, in the solver's work units of a tenth of a millisecond."""
 UNITS_PER_REPACKING: Final = 100
+NOTHING: Final = 1e-9
+"""A saving per hour that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,31 +134,60 @@ class _Search:
             yield 1
         for _ in grown:
             simulation.pop()
-        longest = 0
         low, high = 2, len(grown)
+        count = high  # most likely all of it
         while low <= high and self._may_ask(UNITS_PER_QUESTION):
-            count = high if longest == 0 and low == 2 else (low + high) // 2  # noqa: PLR2004
             if self._consider(best_move(self._look, grown[:count])):
-                longest, low = count, count + 1
+                low = count + 1
             else:
                 high = count - 1
+            count = (low + high) // 2
             yield UNITS_PER_QUESTION
 
     def repack_steps(self, ordered: Sequence[Candidate]) -> Steps[None]:
-        """Put the pods of a few machines onto fewer or cheaper new ones."""
+        """Put the pods of a few machines onto several new ones that cost less."""
         for start in range(0, len(ordered) - 1, MOST_REPACKED // 2):
             members = ordered[start : start + MOST_REPACKED]
             if len(members) < 2 or not self._may_ask(UNITS_PER_REPACKING):  # noqa: PLR2004
                 return
             found = best_move(self._look, members, most_claims=MOST_REPACKED)
-            self._consider(found)
             yield UNITS_PER_REPACKING
+            if isinstance(found, Move):
+                found = yield from self._needed_steps(found)
+                self._consider(found)
             if self.best is not None:
                 return
 
+    def _needed_steps(self, move: Move) -> Steps[Move | None]:
+        """Leave machines out of a move that are exchanged in it for as good as nothing.
+
+        Repacking ten machines of which one is too large would otherwise disturb the pods of all.
+        None where a single machine is left, which is not for this method.
+        """
+        for candidate in reversed(move.candidates):
+            if not self._may_ask(UNITS_PER_REPACKING):
+                return move
+            rest = [item for item in move.candidates if item is not candidate]
+            found = best_move(self._look, rest, most_claims=MOST_REPACKED)
+            yield UNITS_PER_REPACKING
+            if not isinstance(found, Move):
+                continue
+            gained = move.savings_per_hour - found.savings_per_hour
+            if gained <= max(least_savings((candidate,), self._look.prices), NOTHING):
+                move = found
+            if len(move.candidates) < 2:  # noqa: PLR2004
+                return None
+        return move
+
     def _may_ask(self, units: int) -> bool:
-        if self._units < units or self._look.effort.is_spent:
+        """Tell whether there is work left to do it with.
+
+        Running out of units is no reason to look again: the answer would be the same.
+        """
+        if self._look.effort.is_spent:
             self.is_cut_short = True
+            return False
+        if self._units < units:
             return False
         self._units -= units
         return True

@@ -12,6 +12,7 @@ from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.single_node import SingleNode
+from karpenter_core.disruption.stamp import digest_of, stamp_of
 from karpenter_core.scheduling.whatif_engine import run
 
 if TYPE_CHECKING:
@@ -48,12 +49,16 @@ class MethodReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DisruptionPlan:
-    """What a look came to: the commands of the first method that found something."""
+    """What a look came to: the commands of the first method that found something.
+
+    `inputs` is the digest of what they rest on.
+    """
 
     commands: tuple[Command, ...] = ()
     method: Method | None = None
     notices: tuple[Notice, ...] = ()
     reports: tuple[MethodReport, ...] = ()
+    inputs: str = ""
 
 
 def plan(look: Pass, *, methods: Sequence[Method] = METHODS) -> DisruptionPlan:
@@ -104,6 +109,7 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
                 method=method,
                 notices=tuple(notices),
                 reports=tuple(reports),
+                inputs=digest_of(stamp_of(look.snapshot)),
             )
     return DisruptionPlan(notices=tuple(notices), reports=tuple(reports))
 
