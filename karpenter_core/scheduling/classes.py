@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
+import msgspec
+
 from karpenter_core.api.labels import (
     ALIASES,
     CPU,
@@ -45,6 +47,7 @@ __all__ = ["Ask", "ClassIndex", "PodClass", "Rung", "classify_steps"]
 PODS_PER_STEP: Final = 1000
 """Pods looked at between two yields: one to three milliseconds, or two work units."""
 
+_ENCODER: Final = msgspec.msgpack.Encoder()
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 _NO_VOLUMES: Final = PodVolumes()
 
@@ -185,8 +188,12 @@ class ClassIndex:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Draft:
-    """A shape read: its steps and the groups it owns at each, or why it cannot be placed."""
+    """What shapes ask for beside resources: steps and the groups owned at each, or a refusal.
 
+    `number` is the same for drafts that ask the same.
+    """
+
+    number: int = -1
     steps: tuple[Step, ...] = ()
     owned: tuple[tuple[Group, ...], ...] = ()
     inverse: tuple[Group, ...] = ()
@@ -209,9 +216,34 @@ class _Reader:
         self._problem: Final = problem
         self.groups: Final = Groups(lambda: _namespaces(problem), aliases=self._aliases)
         self._asks: Final = dict[object, Ask]()
+        self._drafts: Final = dict[bytes, _Draft]()
+        self._numbers: Final = dict[object, int]()
+        self._rungs: Final = dict[object, tuple[tuple[Rung, ...], int]]()
 
     def draft(self, shape: PodShape) -> _Draft:
-        """Read one shape."""
+        """Read one shape; of those that differ in labels and resources only the first."""
+        constraints = (
+            shape.namespace,
+            shape.node_selector,
+            shape.required_node_terms,
+            shape.preferred_node_terms,
+            shape.tolerations,
+            shape.topology_spread,
+            shape.pod_affinity,
+            shape.preferred_pod_affinity,
+            shape.pod_anti_affinity,
+            shape.preferred_pod_anti_affinity,
+            shape.resource_claims,
+            shape.labels if any(s.match_label_keys for s in shape.topology_spread) else None,
+        )
+        text = _ENCODER.encode(constraints)  # a tenth of the time that hashing them takes
+        known = self._drafts.get(text)
+        if known is None:
+            known = self._drafts[text] = self._read(shape)
+            known.number = self._numbers.setdefault(_asked(shape, known), len(self._numbers))
+        return known
+
+    def _read(self, shape: PodShape) -> _Draft:
         blocked = self._invalid(shape)
         if blocked is not None:
             return _Draft(blocked=blocked)
@@ -240,24 +272,19 @@ class _Reader:
         seen: set[int] = set()
         for node in self._problem.nodes:
             for pod in node.pods:
-                if pod.shape.pod_anti_affinity and id(pod.shape) not in seen:
-                    seen.add(id(pod.shape))
-                    self.groups.inverse_of(pod.shape)
+                shape = pod.shape
+                if id(shape) not in seen:
+                    seen.add(id(shape))
+                    if shape.pod_anti_affinity:
+                        self.groups.inverse_of(shape)
 
     def key(self, shape: PodShape, draft: _Draft) -> object:
         """Return everything a placement reads of a shape; equal keys are one class."""
-        blocked = draft.blocked
         return (
+            draft.number,
             tuple(sorted(shape.requests.items())),
-            tuple(sorted(shape.node_selector.items())),
-            shape.required_node_terms,
-            shape.preferred_node_terms,
-            shape.tolerations,
-            tuple(sorted(shape.host_ports, key=str)),
-            draft.owned,
-            draft.inverse,
+            _ports(shape),
             self.groups.selecting(shape),
-            None if blocked is None else (blocked.constraint, blocked.detail),
         )
 
     def make(
@@ -265,21 +292,12 @@ class _Reader:
     ) -> PodClass:
         """Make a class of the pods of a shape with such volumes."""
         selecting = self.groups.selecting(shape)
-        avoided_by = tuple(group for group in selecting if group.kind is Kind.INVERSE)
-        ports = tuple(sorted(shape.host_ports, key=str))
-        rungs: list[Rung] = []
-        for step, owned in zip(draft.steps, draft.owned, strict=True):
-            rungs.append(
-                Rung(
-                    ask=self._ask(step, volumes, ports),
-                    requirements=step.requirements,
-                    strict=step.strict,
-                    owned=owned,
-                    bound=tuple(dict.fromkeys((*owned, *avoided_by))),
-                )
-            )
-        distinct = _distinct(rungs)
-        last = next((n for n, rung in enumerate(distinct) if _like(rung) == _like(rungs[-1])), 0)
+        avoided_by = tuple([group for group in selecting if group.kind is Kind.INVERSE])
+        key = (draft.number, avoided_by, _ports(shape), volumes.alternatives)
+        known = self._rungs.get(key)
+        if known is None:
+            known = self._rungs[key] = self._make_rungs(shape, draft, volumes, avoided_by)
+        rungs, last = known
         return PodClass(
             shape=shape,
             requests={
@@ -287,13 +305,35 @@ class _Reader:
                 **{name: max(amount, 0) for name, amount in shape.requests.items()},
                 **attachments.requests(volumes),
             },
-            rungs=distinct,
+            rungs=rungs,
             last_rung=last,
-            counted=(*(g for g in selecting if g.kind is not Kind.INVERSE), *draft.inverse),
+            counted=(*[g for g in selecting if g.kind is not Kind.INVERSE], *draft.inverse),
             shared_volumes=attachments.shared(volumes),
             volume_alternatives=volumes.alternatives,
             blocked=draft.blocked,
         )
+
+    def _make_rungs(
+        self,
+        shape: PodShape,
+        draft: _Draft,
+        volumes: PodVolumes,
+        avoided_by: tuple[Group, ...],
+    ) -> tuple[tuple[Rung, ...], int]:
+        """Return the rungs, and which of them is that of the last step."""
+        rungs = [
+            Rung(
+                ask=self._ask(step, volumes, _ports(shape)),
+                requirements=step.requirements,
+                strict=step.strict,
+                owned=owned,
+                bound=tuple(dict.fromkeys((*owned, *avoided_by))),
+            )
+            for step, owned in zip(draft.steps, draft.owned, strict=True)
+        ]
+        distinct = _distinct(rungs)
+        last = next((n for n, rung in enumerate(distinct) if _like(rung) == _like(rungs[-1])), 0)
+        return distinct, last
 
     def _ask(self, step: Step, volumes: PodVolumes, ports: tuple[HostPort, ...]) -> Ask:
         alternatives = (step.requirements,)
@@ -326,6 +366,24 @@ class _Reader:
             return _refusal("the pod asks for nodes outside of every NodePool")
         error = selector_error(shape, well_known=self._well_known, aliases=self._aliases)
         return _refusal(error) if error else None
+
+
+def _ports(shape: PodShape) -> tuple[HostPort, ...]:
+    return tuple(sorted(shape.host_ports, key=str)) if shape.host_ports else ()
+
+
+def _asked(shape: PodShape, draft: _Draft) -> object:
+    """Return what makes two drafts the same to a placement."""
+    blocked = draft.blocked
+    return (
+        tuple(sorted(shape.node_selector.items())),
+        shape.required_node_terms,
+        shape.preferred_node_terms,
+        shape.tolerations,
+        draft.owned,
+        draft.inverse,
+        None if blocked is None else (blocked.constraint, blocked.detail),
+    )
 
 
 def _distinct(rungs: Iterable[Rung]) -> tuple[Rung, ...]:

@@ -124,20 +124,21 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
 def _machine(claim: ClaimSignature, used: Amounts, compiled: CompiledProblem) -> Machine | None:
     """Right-size; None when the list cut to its maximum misses `minValues`."""
     options = compiled.options
-    catalogue = claim.pool.catalogue
-    chosen = claim.fitting(used)
-    rows = claim.rows[chosen]
-    names = catalogue.name_array[rows].tolist()
+    catalogue, most = claim.pool.catalogue, options.max_instance_types
+    fitting = claim.rows[claim.fitting(used)]
     if catalogue.has_twins:
-        names = list(dict.fromkeys(names))
-    if len(names) > options.max_instance_types:
-        names = names[: options.max_instance_types]
-        numbers = list(dict.fromkeys(catalogue.type_numbers[rows].tolist()))[: len(names)]
+        every: list[str] = catalogue.name_array[fitting].tolist()
+        names = list(dict.fromkeys(every))[:most]
+        listed = set(names)
+        rows = fitting[[name in listed for name in every]]
+    else:
+        rows = fitting[:most]
+        names = catalogue.name_array[rows].tolist()
+    is_strict = options.min_values is MinValuesPolicy.STRICT
+    if is_strict and claim.has_min_values and len(rows) < len(fitting):
         is_listed = np.zeros(catalogue.size, dtype=np.bool_)
-        is_listed[numbers] = True
-        chosen &= is_listed[catalogue.type_numbers[claim.rows]]
-        rows = claim.rows[chosen]
-        if options.min_values is MinValuesPolicy.STRICT and claim.min_values_missing(chosen):
+        is_listed[rows] = True
+        if claim.min_values_missing(is_listed[claim.rows]):
             return None
     return Machine(
         claim=claim,

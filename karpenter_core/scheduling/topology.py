@@ -159,7 +159,8 @@ class Groups:
 
     def selecting(self, shape: PodShape) -> tuple[Group, ...]:
         """Return every group that selects pods of a shape. Ask when all groups are there."""
-        labels = tuple(sorted((k, v) for k, v in shape.labels.items() if k in self._looked_at))
+        looked_at = self._looked_at
+        labels = tuple(sorted([pair for pair in shape.labels.items() if pair[0] in looked_at]))
         key = (shape.namespace, labels)
         known = self._selected.get(key)
         if known is None:

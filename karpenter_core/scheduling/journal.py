@@ -1,0 +1,145 @@
+"""Scheduling plans as entries of the decision journal."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.decisions import (
+    PROVISION,
+    Decision,
+    DecisionLaunch,
+    DecisionObstacle,
+    DecisionPlacement,
+    bounded,
+)
+from karpenter_core.api.notices import ObjectRef
+from karpenter_core.api.prices import Price
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from karpenter_core.scheduling.problem import (
+        PlannedNodeClaim,
+        Problem,
+        SchedulingPlan,
+        SolveOptions,
+    )
+
+__all__ = ["inputs_digest", "plan_decision"]
+
+_NAMED_PODS = 5
+
+
+def inputs_digest(problem: Problem) -> str:
+    """Return in short what a pass is asked: the same in any process that sees the same objects.
+
+    Takes some milliseconds where tens of thousands of pods wait; not meant for the event loop.
+    """
+    parts: list[Iterable[object]] = [
+        sorted((pod.uid, pod.resource_version) for pod in problem.pods),
+        sorted((pool.name, pool.uid, pool.metadata.generation) for pool in problem.pools),
+        sorted((name, catalogue.version) for name, catalogue in problem.catalogues.items()),
+        sorted(
+            (node.name, node.closed, node.initialized, sum(node.available.values()))
+            for node in problem.nodes
+        ),
+    ]
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        digest.update(repr(part).encode())
+    return digest.hexdigest()
+
+
+def plan_decision(
+    plan: SchedulingPlan,
+    problem: Problem,
+    *,
+    options: SolveOptions,
+    id: str,  # noqa: A002 - the name of the field
+    cause: str,
+    at: datetime,
+    inputs: str = "",
+    names: Sequence[str | None] = (),
+) -> Decision:
+    """Return the record of a plan; `names` are those of the claims that were created for it.
+
+    Prices are in the reporting currency; nothing goes, so the price before is zero.
+    """
+    created = [*names, *[None] * (len(plan.claims) - len(names))]
+    cost = plan.cost
+    compared = {"first-fit": cost.first_fit, "lower-bound": cost.lower_bound}
+    return Decision(
+        id=id,
+        cause=cause,
+        kind=PROVISION,
+        at=at,
+        summary=_summary(plan),
+        inputs=inputs,
+        method=str(options.packing),
+        price_per_hour_before=Price(0.0, options.currency),
+        price_per_hour_after=Price(cost.hourly, options.currency),
+        alternatives={name: price for name, price in compared.items() if price is not None},
+        **bounded(
+            objects=[
+                ObjectRef(api_version="karpenter.sh/v1", kind="NodeClaim", name=name)
+                for name in names
+                if name is not None
+            ],
+            launches=[
+                _launch(planned, name or "", options.currency)
+                for planned, name in zip(plan.claims, created, strict=True)
+            ],
+            placements=[
+                DecisionPlacement(machine=name, pods=len(pods))
+                for name, pods in sorted(plan.existing.items())
+            ],
+            obstacles=_obstacles(plan, problem),
+        ),
+    )
+
+
+def _summary(plan: SchedulingPlan) -> str:
+    launched = sum(len(planned.pods) for planned in plan.claims)
+    placed = sum(map(len, plan.existing.values()))
+    return (
+        f"{len(plan.claims)} nodeclaim(s) for {launched} pod(s), {placed} pod(s) on nodes that are"
+        f" there, {len(plan.unschedulable)} without a place"
+    )
+
+
+def _launch(planned: PlannedNodeClaim, name: str, currency: str) -> DecisionLaunch:
+    cheapest = planned.cheapest
+    return DecisionLaunch(
+        node_claim=name,
+        node_pool=planned.pool,
+        instance_type=cheapest.instance_type,
+        zone=cheapest.zone,
+        capacity_type=cheapest.capacity_type,
+        instance_types=len(planned.instance_types),
+        price_per_hour=Price(cheapest.price_per_hour, currency),
+        pods=len(planned.pods),
+    )
+
+
+def _obstacles(plan: SchedulingPlan, problem: Problem) -> list[DecisionObstacle]:
+    """Gather the pods without a place by why that is so."""
+    if not plan.unschedulable:
+        return []
+    keys = {pod.uid: pod.key for pod in problem.pods if pod.uid in plan.unschedulable}
+    groups: dict[tuple[str, str], list[str]] = {}
+    for uid, why in plan.unschedulable.items():
+        constraints = sorted({rejection.constraint.value for rejection in why.pools.values()})
+        groups.setdefault((",".join(constraints), why.message), []).append(keys.get(uid, uid))
+    found = [
+        DecisionObstacle(
+            kind="Pod",
+            reason=reason,
+            message=message,
+            count=len(pods),
+            names=tuple(sorted(pods)[:_NAMED_PODS]),
+        )
+        for (reason, message), pods in groups.items()
+    ]
+    return sorted(found, key=lambda item: (-item.count, item.reason, item.message))
