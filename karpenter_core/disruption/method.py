@@ -85,6 +85,8 @@ class Pass:
     cause: str = ""
     queued: frozenset[str] = frozenset()
     settled: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+    """Pools that the last look had no time for; their nodes come first where one by one is asked."""
     resting: frozenset[str] = frozenset()
     """Pools whose drift is left alone for a while, since replacements kept failing."""
     options: DisruptionOptions = field(default_factory=DisruptionOptions)
@@ -138,12 +140,14 @@ class Acceptance:
 class MethodPlan:
     """What a method came to; `constrained` says that budgets held something back.
 
-    `is_cut_short` says that it would have looked at more, had there been time.
+    `is_cut_short` says that it would have looked at more, had there been time, and `unseen` names
+    the pools of which it has looked at nothing.
     """
 
     commands: tuple[Command, ...] = ()
     constrained: bool = False
     is_cut_short: bool = False
+    unseen: frozenset[str] = frozenset()
     notices: tuple[Notice, ...] = ()
     scores: tuple[Score, ...] = ()
     """How moves were judged under the policy `Balanced` (for others: approved, without a score)."""

@@ -35,7 +35,7 @@ class MethodReport:
     """What a method saw: for metrics and explanations.
 
     `is_settled` says that it found nothing, and that looking again would not help until something
-    changes.
+    changes; so it is not while pods are expected on some machine, which ends by itself.
     """
 
     method: Method
@@ -43,6 +43,7 @@ class MethodReport:
     constrained: bool
     is_cut_short: bool = False
     is_settled: bool = False
+    unseen: frozenset[str] = frozenset()
     budgets: Mapping[str, PoolBudget] = field(default_factory=dict[str, "PoolBudget"])
     scores: tuple[Score, ...] = ()
 
@@ -98,7 +99,13 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
                 constrained=outcome.constrained,
                 is_cut_short=outcome.is_cut_short,
                 is_settled=is_known
-                or not (outcome.commands or outcome.constrained or outcome.is_cut_short),
+                or not (
+                    outcome.commands
+                    or outcome.constrained
+                    or outcome.is_cut_short
+                    or any(blocked.is_expected for blocked in found.blocked)
+                ),
+                unseen=outcome.unseen,
                 budgets=budgets,
                 scores=outcome.scores,
             )

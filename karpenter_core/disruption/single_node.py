@@ -1,7 +1,7 @@
 """Single-node consolidation: one machine goes, and one that is cheaper comes, or none.
 
-Every candidate is asked for in each look, so there is no order in which pools have to take turns;
-only where the work of one look does not suffice, the next one begins where it ended.
+Every candidate is asked for in each look, so pools need not take turns; only where the time of one
+look does not suffice, the next one begins with the pools that were not reached.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from karpenter_core.disruption.notices import approved_candidate
 from karpenter_core.disruption.revalidation import revalidate_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.balanced import Score
     from karpenter_core.disruption.candidates import Candidate
@@ -68,10 +70,12 @@ class SingleNode:
         notices: list[Notice] = []
         moves: list[tuple[Move, tuple[Score, ...]]] = []
         refused: list[Score] = []
+        unseen: frozenset[str] = frozenset()
         is_cut_short = False
-        for candidate in by_savings(allowed):
+        ordered = sorted(by_savings(allowed), key=lambda item: item.pool.name not in look.unseen)
+        for number, candidate in enumerate(ordered):
             if look.effort.is_spent:
-                is_cut_short = True
+                is_cut_short, unseen = True, _pools(ordered[number:]) - _pools(ordered[:number])
                 break
             # What ending it for nothing would score is the most that any move of it can.
             ceiling = scores((candidate,), look.prices.of((candidate,)), totals, look.prices)
@@ -93,6 +97,7 @@ class SingleNode:
             return MethodPlan(
                 constrained=constrained,
                 is_cut_short=is_cut_short,
+                unseen=unseen,
                 notices=tuple(notices),
                 scores=tuple(refused),
             )
@@ -103,6 +108,7 @@ class SingleNode:
             commands=(command,),
             constrained=constrained,
             is_cut_short=is_cut_short,
+            unseen=unseen,
             notices=tuple(notices),
             scores=(*refused, *judged),
         )
@@ -110,6 +116,10 @@ class SingleNode:
     def validate_steps(self, command: Command, look: Pass) -> Steps[Verdict]:
         """All of it still holds, or nothing does."""
         return (yield from revalidate_steps(self, command, look))
+
+
+def _pools(candidates: Iterable[Candidate]) -> frozenset[str]:
+    return frozenset(candidate.pool.name for candidate in candidates)
 
 
 def _has_budget(candidate: Candidate, budgets: Budgets) -> bool:

@@ -138,15 +138,21 @@ def runs(name, on, *, cpu="1", annotations=None, start=EPOCH, deleted=None, read
 
 def cluster(*objects, market=MARKET, **options):
     """A synced state of these objects; every pool sells all of the market."""
-    flat = []
-    for item in objects:
-        flat += item if isinstance(item, (tuple, list)) else [item]
+    flat = list(_flat(objects))
     pools = [item for item in flat if isinstance(item, NodePool)]
     if not pools:
         flat.insert(0, pool())
         pools = [flat[0]]
     catalogues = {item.name: catalogue(*market) for item in pools}
     return state(*flat, **{"catalogues": catalogues, **options})
+
+
+def _flat(items):
+    for item in items:
+        if isinstance(item, (tuple, list)):
+            yield from _flat(item)
+        else:
+            yield item
 
 
 def look(builder, *, now=NOW, **options):

@@ -17,12 +17,11 @@ from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.balanced import BALANCED
 from karpenter_core.disruption.budgets import DisruptionReason, budget_errors
 from karpenter_core.disruption.consolidation import candidate_notices, rejection_notices
+from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.method import DisruptionOptions, Effort, Pass
 from karpenter_core.disruption.plan import METHODS, plan_steps
 from karpenter_core.disruption.queue import stale_marks
 from karpenter_core.disruption.stamp import is_stale, stamp_of
-from karpenter_core.lifecycle.node_termination import node_ref
-from karpenter_core.provider.contract import Decision
 from karpenter_core.scheduling.catalogue import CatalogueCache
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ class DisruptionController:
         )
         self._cache = CatalogueCache()
         self._settled: dict[str, tuple[Stamp, datetime]] = {}
+        self._unseen: frozenset[str] = frozenset()
         self._reported: dict[str, tuple[str, ...]] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._loop = Loop(self.name, self.step, runtime=runtime)
@@ -109,7 +109,7 @@ class DisruptionController:
             found = await self._plan(methods)
             if found.method is None:
                 return PERIOD_SECONDS
-            if await self._act(found.commands, found.method):
+            if await self._act(found, found.method):
                 return 0.0
             methods = methods[methods.index(found.method) + 1 :]
         return PERIOD_SECONDS
@@ -124,12 +124,15 @@ class DisruptionController:
         self._hands.tell(found.notices)
         for report in found.reports:
             name = report.method.name
+            if report.method.consolidation_type == "single":
+                self._unseen = report.unseen
             if report.is_settled and name not in look.settled:
                 self._settled[name] = (stamp, look.now)
         return found
 
-    async def _act(self, commands: Sequence[Command], method: Method) -> bool:
+    async def _act(self, found: DisruptionPlan, method: Method) -> bool:
         """Start commands, after a second look where the method wants one; say whether any was."""
+        commands: Sequence[Command] = found.commands
         if method.is_validated:
             commands = await self._validated(commands, method)
         started = False
@@ -140,7 +143,9 @@ class DisruptionController:
             chosen = replace(command, candidates=tuple(kept))
             if await self.queue.start(chosen, consolidation_type=method.consolidation_type):
                 started = True
-                await self._providers.observe_decision(_journal_entry(chosen))
+                await self._runtime.journal.record(
+                    command_decision(chosen, found, currency=self._options.solve.currency)
+                )
         return started
 
     def _look(self, snapshot: Snapshot, stamp: Stamp | None = None) -> Pass:
@@ -156,6 +161,7 @@ class DisruptionController:
                 for name, (known, at) in self._settled.items()
                 if known == stamp and not is_stale(at, now)
             ),
+            unseen=self._unseen,
             resting=self.queue.resting,
             options=self._options,
             cache=self._cache,
@@ -244,15 +250,3 @@ class DisruptionController:
                 metrics.consolidation_moves.labels(**labels).inc()
                 if score.policy == BALANCED:
                     metrics.consolidation_score.labels(**labels).observe(score.score)
-
-
-def _journal_entry(command: Command) -> Decision:
-    refs = [ref for item in command.candidates for ref in (item.claim.ref, node_ref(item.node))]
-    return Decision(
-        id=command.id,
-        cause=command.cause,
-        kind="disrupt",
-        at=command.created,
-        summary=str(command),
-        objects=tuple(refs),
-    )

@@ -1,0 +1,382 @@
+"""Which nodes can go, and where their pods go (cases 209, 210, 213-219, 225-228, 230, 235, 236)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import DO_NOT_DISRUPT, HOSTNAME, ZONE
+from karpenter_core.api.records import (
+    AffinityTerm,
+    LabelSelector,
+    TopologySpread,
+    WeightedAffinityTerm,
+)
+from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.method import DisruptionOptions, Effort
+from karpenter_core.scheduling.problem import PreferencePolicy, SolveOptions
+from karpenter_core.state.events import DeletionMarked, Nominated, Observed
+from karpenter_core.testing.builders import node_term, pod
+from karpenter_core.testing.machines import disruption_budget, node
+from tests.disruption.scene import (
+    EIGHT,
+    FOUR,
+    MARKET,
+    NOW,
+    SIXTEEN,
+    ZONES,
+    bought,
+    box,
+    cluster,
+    found,
+    gone,
+    kind,
+    look,
+    messages,
+    multi,
+    only,
+    pool,
+    report,
+    runs,
+    single,
+)
+
+WEB = LabelSelector(match_labels={"app": "web"})
+
+
+def two(**options):
+    """Two nodes with a pod each, both of which would fit on either; `a` is the first choice."""
+    return [
+        box("a"),
+        box("b"),
+        runs("a-pod", "a", labels={"app": "a"}, **options),
+        runs("b-pod", "b", cpu="2", priority=2**24, labels={"app": "b"}),
+    ]
+
+
+def shaped(item, **changes):
+    """A pod with a shape that differs in these fields."""
+    return msgspec.structs.replace(item, shape=msgspec.structs.replace(item.shape, **changes))
+
+
+class TestWhoIsChosen:
+    def test_what_disturbs_least_for_its_price_goes(self):
+        """Case 225: of two nodes of a price the one with fewer pods."""
+        builder = cluster(
+            box("a"), box("b"), *(runs(f"a-{n}", "a") for n in range(3)), runs("b-0", "b")
+        )
+        assert gone(single(builder)) == ["b"]
+
+    def test_costs_are_compared_as_numbers(self):
+        """Case 235: 1, 5 and 20 in this order."""
+        counts = {"one": 1, "five": 5, "twenty": 20}
+        builder = cluster(
+            *(box(name, kind("roomy", 40, 4.0)) for name in counts),
+            *(runs(f"{name}-{n}", name) for name, count in counts.items() for n in range(count)),
+            market=(kind("roomy", 40, 4.0),),
+        )
+        assert gone(single(builder)) == ["one"]
+
+    def test_every_node_of_every_pool_is_looked_at(self):
+        """Case 235's point: no pool starves, since none waits for its turn.
+
+        Only the last node by order can go; whatever comes before it is looked at in the same pass.
+        """
+        six = kind("six", 6)
+        names = [f"{letter}-{n}" for letter in "xyz" for n in range(3)]
+        objects = [pool(letter) for letter in "xyz"]
+        for name in names:
+            last = name == "z-2"
+            objects.append(box(name, six if last else FOUR, pool=name[0]))
+            objects.append(runs(f"{name}-pod", name, cpu="3.5", priority=2**27 if last else 0))
+        assert gone(single(cluster(*objects, market=(*MARKET, six)))) == ["z-2"]
+
+    def test_a_look_that_takes_too_long_goes_on_where_it_ended(self):
+        """Case 235: pools that were not reached come first in the next look."""
+        builder = cluster(
+            pool("first"),
+            pool("second"),
+            box("a", SIXTEEN, pool="first"),
+            box("b", EIGHT, pool="second"),
+            runs("a-pod", "a", cpu="3"),
+            runs("b-pod", "b", cpu="3"),
+        )
+        spent = Effort(is_spent=True)
+        cut = single(builder, effort=spent)
+        assert (gone(cut), report(cut).is_cut_short, report(cut).is_settled) == ([], True, False)
+        assert report(cut).unseen == {"first", "second"}
+        whole = single(builder)
+        assert (gone(whole), report(whole).unseen) == (["a"], frozenset())
+
+
+class TestPlaces:
+    def test_pods_go_to_a_node_that_is_there(self):
+        """Case 213."""
+        outcome = single(cluster(two()))
+        command = only(outcome)
+        assert (command.decision, gone(outcome)) == (Decision.DELETE, ["a"])
+        assert {name: [p.name for p in pods] for name, pods in command.moves.items()} == {
+            "b": ["a-pod"]
+        }
+        assert command.proof.savings_per_hour == pytest.approx(0.4)
+
+    def test_to_a_node_of_nobody_as_well(self):
+        """Case 213."""
+        builder = cluster(pool(), box("web"), runs("a", "web"), node("foreign"))
+        outcome = single(builder)
+        assert (gone(outcome), list(only(outcome).moves)) == (["web"], ["foreign"])
+
+    def test_pods_without_an_owner_are_moved_too(self):
+        """Case 217."""
+        assert gone(single(cluster(two(owner_kind="")))) == ["a"]
+
+    def test_a_pod_that_waits_for_good_does_not_block(self):
+        """Case 214."""
+        assert gone(single(cluster(*two(), pod("giant", cpu="500")))) == ["a"]
+
+    def test_a_pod_that_would_wait_does(self):
+        """Case 214: it fits where it is, and on nothing that could be bought."""
+        stuck = shaped(runs("a", "web"), node_selector={"disk": "there-is-none"})
+        builder = cluster(box("web", SIXTEEN), stuck, box("rest"))
+        (message,) = messages(single(builder))
+        assert message.startswith("Not all pods would schedule, default/a => ")
+
+    def test_the_pods_that_would_wait_are_named_up_to_five(self):
+        builder = cluster(
+            box("web", SIXTEEN),
+            *(
+                shaped(runs(f"p-{n}", "web"), node_selector={"disk": "there-is-none"})
+                for n in range(7)
+            ),
+        )
+        (message,) = messages(single(builder))
+        assert message.count("=>") == 5
+        assert message.endswith(" and 2 other(s)")
+
+    def test_a_node_that_is_still_booting_is_no_place(self):
+        """Case 215: it may never come up."""
+        builder = cluster(
+            box("web", FOUR), runs("a", "web", cpu="3"), box("new", FOUR, stage="Registered")
+        )
+        outcome = single(builder)
+        assert gone(outcome) == []
+        assert messages(outcome) == ["Would schedule against uninitialized nodeclaim/new, node/new"]
+
+    def test_nodes_that_are_up_are_preferred(self):
+        """Case 216."""
+        builder = cluster(
+            box("web", FOUR),
+            runs("a", "web", cpu="2"),
+            box("up", FOUR, settled=False),
+            runs("b", "up", cpu="2"),
+            *(box(f"booting-{n:03}", FOUR, stage="Registered") for n in range(100)),
+        )
+        outcome = single(builder)
+        assert (gone(outcome), list(only(outcome).moves)) == (["web"], ["up"])
+
+    def test_a_node_on_its_way_out_is_no_place(self):
+        builder = cluster(two())
+        builder.fold(DeletionMarked(names=("b",), cause="x"))
+        assert gone(single(builder)) == []
+
+    def test_a_disk_of_one_node_does_not_hold_its_pods(self):
+        """Case 236: affinity to the hostname of a node that goes is what local volumes come with."""
+        here = node_term((HOSTNAME, "In", "web"))
+        stuck = shaped(runs("a", "web", cpu="3"), required_node_terms=(here,))
+        assert gone(single(cluster(box("web", EIGHT), stuck))) == []
+
+
+class TestProtection:
+    @pytest.mark.parametrize(
+        "hold",
+        [
+            disruption_budget(labels={"app": "a"}),
+            disruption_budget(labels={"app": "a"}, min_available="1"),
+        ],
+    )
+    def test_a_blocking_budget_leaves_the_other_node(self, hold):
+        """Case 209."""
+        outcome = single(cluster(*two(), hold))
+        assert gone(outcome) == ["b"]
+        assert messages(outcome, "DisruptionBlocked") == [
+            "Pdb prevents pod evictions (PodDisruptionBudget=[default/budget])"
+        ]
+
+    def test_a_budget_of_another_namespace_means_nothing(self):
+        """Case 209."""
+        hold = disruption_budget(labels={"app": "a"}, namespace="other")
+        assert gone(single(cluster(*two(), hold))) == ["a"]
+
+    def test_an_unready_pod_may_go_where_its_budget_says_so(self):
+        """Case 209."""
+        hold = disruption_budget(labels={"app": "a"}, unhealthy_policy="AlwaysAllow")
+        assert gone(single(cluster(*two(ready=False), hold))) == ["a"]
+
+    @pytest.mark.parametrize(
+        ("value", "goes"), [("true", "b"), ("2m", "a"), ("invalid-format", "a")]
+    )
+    def test_a_protected_pod_leaves_the_other_node(self, value, goes):
+        """Cases 210 and 218: `2m` of the pod's first ten minutes are long past."""
+        assert gone(single(cluster(two(annotations={DO_NOT_DISRUPT: value})))) == [goes]
+
+    def test_protection_for_a_while_ends(self):
+        """Case 218."""
+        builder = cluster(two(annotations={DO_NOT_DISRUPT: "2m"}, start=NOW))
+        assert gone(single(builder, now=NOW + timedelta(minutes=1))) == ["b"]
+        assert gone(single(builder, now=NOW + timedelta(minutes=3))) == ["a"]
+
+    def test_a_protected_node_leaves_the_other_one(self):
+        """Case 210."""
+        (its_node, claim), *rest = two()
+        held = msgspec.structs.replace(its_node, annotations={DO_NOT_DISRUPT: "true"})
+        assert gone(single(cluster((held, claim), *rest))) == ["b"]
+
+    @pytest.mark.parametrize(
+        "hold", [{"annotations": {DO_NOT_DISRUPT: "true"}}, {"labels": {"app": "held"}}]
+    )
+    def test_a_grace_period_does_not_outweigh_what_pods_wish(self, hold):
+        """Case 218: saving money is no reason to override them."""
+        builder = cluster(
+            box("web", EIGHT, termination_grace_period="300s"),
+            runs("a", "web", **hold),
+            disruption_budget(labels={"app": "held"}),
+        )
+        assert gone(found(builder)) == []
+
+
+class TestPeace:
+    def window(self, settled, window="1m", *rest):
+        """Pods of `web` fit only on `calm`, whose pool leaves nodes in peace for a while."""
+        return cluster(
+            pool("lively"),
+            pool("calm", window=window),
+            box("web", FOUR, pool="lively"),
+            runs("a", "web", cpu="3"),
+            box("calm", FOUR, pool="calm", settled=settled),
+            runs("b", "calm", annotations={DO_NOT_DISRUPT: "true"}),
+            *rest,
+        )
+
+    @pytest.mark.parametrize(
+        ("settled", "window", "goes"),
+        [
+            (False, "1m", []),
+            (True, "1m", ["web"]),
+            (False, "Never", ["web"]),
+            (False, "0s", ["web"]),
+        ],
+    )
+    def test_a_node_inside_its_window_takes_no_pods(self, settled, window, goes):
+        """Case 219: `Never` is no window, and neither is none."""
+        outcome = single(self.window(settled, window))
+        assert gone(outcome) == goes
+        if goes:
+            assert list(only(outcome).moves) == ["calm"]
+
+    def test_replacing_needs_nobodys_peace(self):
+        """Case 219."""
+        builder = cluster(
+            pool("lively"),
+            pool("calm", window="1m"),
+            box("web", SIXTEEN, pool="lively"),
+            runs("a", "web", cpu="3"),
+            box("calm", FOUR, pool="calm", settled=False),
+            runs("b", "calm"),
+        )
+        outcome = single(builder)
+        assert gone(outcome) == ["web"]
+        assert bought(outcome) == [["four", "eight"]]
+
+    def test_pods_of_nodes_that_go_anyway_may_go_there(self):
+        """Case 219's exception: they disturb nobody in vain."""
+        builder = self.window(False, "1m", box("leaving", FOUR, pool="lively"))
+        builder.fold(Observed(runs("c", "leaving", cpu="3")))
+        builder.fold(DeletionMarked(names=("leaving",), cause="x"))
+        assert gone(single(builder)) == []
+
+
+class TestConstraints:
+    def spread(self, name, on, zone_key=ZONE):
+        constraint = TopologySpread(
+            max_skew=1,
+            topology_key=zone_key,
+            when_unsatisfiable="DoNotSchedule",
+            selector=WEB,
+        )
+        return shaped(runs(name, on, labels={"app": "web"}), topology_spread=(constraint,))
+
+    def test_a_spread_over_zones_is_kept_by_the_replacement(self):
+        """Case 226: (1, 1, 1) before and after."""
+        market = tuple(
+            kind(it.name, it.capacity["cpu"] // 1000, zones=ZONES) for it in (FOUR, EIGHT)
+        )
+        builder = cluster(
+            box("a", market[0], zone="zone-a"),
+            box("b", market[1], zone="zone-b"),
+            box("c", market[0], zone="zone-c"),
+            *(self.spread(f"p-{name}", name) for name in "abc"),
+            market=market,
+        )
+        outcome = single(builder)
+        assert gone(outcome) == ["b"]
+        (planned,) = only(outcome).replacements
+        asked = {r.key: sorted(r.values) for r in planned.requirements}
+        assert asked[ZONE] == ["zone-b"]
+
+    def test_anti_affinity_keeps_nodes_apart(self):
+        """Case 226."""
+        apart = AffinityTerm(topology_key=HOSTNAME, selector=WEB)
+        pods = [
+            shaped(runs(f"p-{name}", name, labels={"app": "web"}), pod_anti_affinity=(apart,))
+            for name in "ab"
+        ]
+        assert gone(found(cluster(box("a", kind("one", 1)), box("b", kind("one", 1)), *pods))) == []
+
+    @pytest.mark.parametrize(
+        ("policy", "goes"), [(PreferencePolicy.RESPECT, []), (PreferencePolicy.IGNORE, ["a"])]
+    )
+    def test_a_wish_to_be_apart_counts_unless_wishes_are_ignored(self, policy, goes):
+        """Case 230."""
+        wish = WeightedAffinityTerm(
+            weight=1, term=AffinityTerm(topology_key=HOSTNAME, selector=WEB)
+        )
+        one = kind("one", 1)
+        pods = [
+            shaped(
+                runs(f"p-{name}", name, cpu="100m", labels={"app": "web"}),
+                preferred_pod_anti_affinity=(wish,),
+            )
+            for name in "ab"
+        ]
+        builder = cluster(box("a", one), box("b", one), *pods, market=(one,))
+        options = DisruptionOptions(solve=SolveOptions(preferences=policy))
+        assert gone(single(builder, options=options)) == goes
+
+
+class TestOthersOnTheWay:
+    def test_a_node_that_pods_are_promised_to_is_left_alone(self):
+        """Case 228: launched for pods of a node that goes, it is still empty."""
+        builder = cluster(box("new", EIGHT), box("old", FOUR), runs("a", "old"))
+        builder.fold(DeletionMarked(names=("old",), cause="x"))
+        builder.fold(Nominated(names=("new",), until=NOW + timedelta(seconds=20)))
+        assert gone(found(builder)) == []
+        assert gone(found(builder, now=NOW + timedelta(seconds=21))) == ["new"]
+
+    def test_what_found_nothing_because_of_a_promise_is_asked_again(self):
+        """The promise ends without a change of any object."""
+        builder = cluster(box("new", EIGHT), runs("a", "new", cpu="3"))
+        builder.fold(Nominated(names=("new",), until=NOW + timedelta(seconds=20)))
+        outcome = found(builder)
+        assert [r.is_settled for r in outcome.reports if r.method.remembers] == [False] * 3
+
+    def test_places_of_pods_that_wait_are_not_given_away(self):
+        builder = cluster(*two(), pod("waits", cpu="2"))
+        outcome = multi(builder)
+        assert gone(outcome) == []
+        assert gone(single(cluster(*two(), pod("waits", cpu="1")))) == ["a"]
+
+    def test_nothing_is_asked_twice_of_a_look(self):
+        one = look(cluster(two()))
+        assert one.simulation is one.simulation
