@@ -174,5 +174,6 @@ def refused_notice(
         type="Warning",
         reason="FailedDraining",
         message=message,
-        dedupe=(node.name,),
+        # Beside the line that counts the pods which are waited for, else nobody would see this one.
+        dedupe=(node.name, *(budgets or (pod.key,))),
     )

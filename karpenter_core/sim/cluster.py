@@ -180,8 +180,13 @@ class EmbeddedCluster:
     ) -> None:
         """Set the replicas of a workload."""
         within = namespace if kind.namespaced else ""
-        patch = {"spec": {"replicas": replicas}}
-        self.server.registry.patch(kind, patch, name, within)
+        self.patch(kind, name, {"spec": {"replicas": replicas}}, namespace=within)
+
+    def patch(
+        self, kind: ResourceKind, name: str, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> None:
+        """Merge-patch an object."""
+        self.server.registry.patch(kind, body, name, namespace)
 
     def list(self, kind: ResourceKind, *, namespace: str | None = None) -> list[Json]:
         """Return the objects of a kind; they are the stored ones, not to be changed."""

@@ -71,14 +71,23 @@ def _unmet(expected: Expectation, seen: Observation) -> Iterator[str]:
         used = sorted({_labels(node)[NODE_POOL] for node in seen.pool_nodes})
         if used != sorted(expected.pools_used):
             yield f"NodePools with nodes: {used}, expected {sorted(expected.pools_used)}"
-    for key in expected.node_taints_absent:
-        tainted = [_name(node) for node in seen.pool_nodes if key in _taint_keys(node)]
-        if tainted:
-            yield f"taint {key} is on {_examples(tainted)}"
+    yield from _marks(expected, seen)
     for event in expected.events:
         yield from _event(event, seen)
     for condition in expected.conditions:
         yield from _condition(condition, seen)
+
+
+def _marks(expected: Expectation, seen: Observation) -> Iterator[str]:
+    """Yield what is wrong with taints and labels of nodes."""
+    for key in expected.node_taints_absent:
+        tainted = [_name(node) for node in seen.pool_nodes if key in _taint_keys(node)]
+        if tainted:
+            yield f"taint {key} is on {_examples(tainted)}"
+    for key, value in expected.node_labels.items():
+        others = [_name(node) for node in seen.pool_nodes if _labels(node).get(key) != value]
+        if others:
+            yield f"label {key} is not {value} on {_examples(others)}"
 
 
 def _amounts(expected: Expectation, seen: Observation) -> Iterator[str]:

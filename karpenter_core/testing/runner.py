@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.testing.beds import Bed
     from karpenter_core.testing.cluster import Object
-    from karpenter_core.testing.scenarios import Action, Expectation, Scenario
+    from karpenter_core.testing.scenarios import Action, Expectation, Patch, Scenario
 
 __all__ = ["KINDS", "NODE_CLAIMS", "NODE_POOLS", "Cloud", "ScenarioFailedError", "World"]
 
@@ -223,6 +223,8 @@ class World:
             await self.create(action.deploy.manifest())
         if action.delete is not None:
             await self._delete(self._kinds[action.delete.kind], action.delete.name)
+        if action.patch is not None:
+            await self._patch(KINDS[action.patch.kind], action.patch)
         if action.wait is not None:
             await asyncio.sleep(action.wait.total_seconds())
         if action.kill is not None:
@@ -237,6 +239,13 @@ class World:
             metadata = each["metadata"]
             if name in ("", metadata["name"]):
                 await self.client.delete(kind, metadata["name"], _namespace(metadata))
+
+    async def _patch(self, kind: ResourceKind, patch: Patch) -> None:
+        for each in await self.client.list(kind):
+            metadata = each["metadata"]
+            if patch.name in ("", metadata["name"]):
+                namespace = _namespace(metadata)
+                await self.client.patch(kind, metadata["name"], patch.body, namespace=namespace)
 
     # What comes of it.
 

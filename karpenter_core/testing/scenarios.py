@@ -49,6 +49,7 @@ __all__ = [
     "Expectation",
     "Given",
     "NodePool",
+    "Patch",
     "Pods",
     "Runner",
     "Scale",
@@ -133,6 +134,8 @@ class NodePool(_Part):
     requirements: list[Manifest] = Field(default_factory=list[Manifest])
     limits: dict[str, str] = Field(default_factory=dict)
     weight: int | None = None
+    expire_after: str = ""
+    termination_grace_period: str = ""
     disruption: Manifest = Field(
         default_factory=lambda: {
             "consolidationPolicy": "WhenEmpty",
@@ -155,6 +158,10 @@ class NodePool(_Part):
             template_spec["taints"] = self.taints
         if self.startup_taints:
             template_spec["startupTaints"] = self.startup_taints
+        if self.expire_after:
+            template_spec["expireAfter"] = self.expire_after
+        if self.termination_grace_period:
+            template_spec["terminationGracePeriod"] = self.termination_grace_period
         template: Manifest = {"spec": template_spec}
         if self.labels:
             template["metadata"] = {"labels": self.labels}
@@ -250,6 +257,15 @@ class Deletion(_Part):
     """Empty means: all of them."""
 
 
+class Patch(_Part):
+    """Merge-patch objects of a kind."""
+
+    kind: Literal["NodePool", "NodeClaim", "Node", "Deployment", "PodDisruptionBudget"]
+    name: str = ""
+    """Empty means: all of them."""
+    body: Manifest
+
+
 class Action(_Part):
     """One thing that happens."""
 
@@ -257,6 +273,7 @@ class Action(_Part):
     create: list[Manifest] | None = None
     deploy: Deployment | None = None
     delete: Deletion | None = None
+    patch: Patch | None = None
     wait: Duration | None = None
     kill: Literal["controller"] | None = None
     """SIGKILL, without time for any farewell."""
@@ -323,6 +340,8 @@ class Expectation(_Part):
     """Exactly these NodePools have nodes."""
     node_taints_absent: list[str] = Field(default_factory=list)
     """No node carries a taint of these keys."""
+    node_labels: dict[str, str] = Field(default_factory=dict)
+    """Labels that every node of a pool carries."""
     events: list[EventText] = Field(default_factory=list[EventText])
     conditions: list[Condition] = Field(default_factory=list[Condition])
 

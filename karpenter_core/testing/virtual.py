@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.testing.harness import Harness, RunningProcess
-    from karpenter_core.testing.scenarios import Action, Expectation, Scenario
+    from karpenter_core.testing.scenarios import Action, Expectation, Patch, Scenario
 
 __all__ = ["VirtualStage"]
 
@@ -56,14 +56,7 @@ class VirtualStage:
 
     async def _act(self, action: Action) -> None:
         cluster = self._harness.cluster
-        if action.scale is not None:
-            cluster.scale(resources.DEPLOYMENTS, action.scale.deployment, action.scale.replicas)
-        if action.create is not None:
-            cluster.apply(action.create)
-        if action.deploy is not None:
-            cluster.apply([action.deploy.manifest()])
-        if action.delete is not None:
-            self._delete(KINDS[action.delete.kind], action.delete.name)
+        self._change(action)
         if action.wait is not None:
             await cluster.clock.sleep(action.wait.total_seconds())
         match action.kill:
@@ -78,12 +71,34 @@ class VirtualStage:
         if action.restart is not None:
             await cluster.restart_server(down_seconds=API_SERVER_DOWN_SECONDS)
 
+    def _change(self, action: Action) -> None:
+        """Do what an action does to objects."""
+        cluster = self._harness.cluster
+        if action.scale is not None:
+            cluster.scale(resources.DEPLOYMENTS, action.scale.deployment, action.scale.replicas)
+        if action.create is not None:
+            cluster.apply(action.create)
+        if action.deploy is not None:
+            cluster.apply([action.deploy.manifest()])
+        if action.delete is not None:
+            self._delete(KINDS[action.delete.kind], action.delete.name)
+        if action.patch is not None:
+            self._patch(KINDS[action.patch.kind], action.patch)
+
     def _delete(self, kind: ResourceKind, name: str) -> None:
         for each in self._harness.cluster.list(kind):
             metadata = each["metadata"]
             if name in ("", metadata["name"]):
                 namespace = metadata.get("namespace", "")
                 self._harness.cluster.delete(kind, metadata["name"], namespace=namespace)
+
+    def _patch(self, kind: ResourceKind, patch: Patch) -> None:
+        for each in self._harness.cluster.list(kind):
+            metadata = each["metadata"]
+            if patch.name in ("", metadata["name"]):
+                namespace = metadata.get("namespace", "")
+                name = metadata["name"]
+                self._harness.cluster.patch(kind, name, patch.body, namespace=namespace)
 
     async def _expect(self, expected: Expectation, *, where: str) -> None:
         clock = self._harness.cluster.clock
