@@ -8,11 +8,12 @@ that a broken object never stops the others from being served.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 import structlog
 
+from karpenter_core.controllers.journal import Journal
 from karpenter_core.controllers.workqueue import Backoff, WorkQueue
 from karpenter_core.errors import (
     ApiError,
@@ -57,6 +58,8 @@ class Runtime:
     metrics: Metrics
     cpu_requests: int = 1000
     """CPU requests of the process in milli-cores; scales how much is done at once."""
+    journal: Journal = field(default_factory=Journal)
+    """Where decisions are put on record."""
 
     def workers(self, minimum: int, maximum: int) -> int:
         """Return how many keys are worked on at once: `minimum` on one core, `maximum` on 60."""

@@ -96,6 +96,7 @@ class Process:
             fence=fence,
             registry=self.metrics.registry,
         )
+        self.runtime.journal.observe(self.providers.observe_decision)
         models = self.providers.node_class_models()
         self.feed: Final = Feed(StateBuilder(plugins.owners), ports.clock)
         codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))

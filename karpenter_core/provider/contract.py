@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from karpenter_core.api.decisions import Decision
 from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.errors import CloudProviderError
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
-    from karpenter_core.api.notices import ObjectRef
-    from karpenter_core.api.prices import Price
     from karpenter_core.api.records import NodeView, Resources
     from karpenter_core.clock import Clock
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
@@ -351,22 +350,6 @@ class ClusterFacts:
     dns_ip: str = ""
     service_cidrs: tuple[str, ...] = ()
     ip_family: str = "IPv4"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One entry of the decision journal, for plug-ins that watch."""
-
-    id: str
-    cause: str
-    kind: str
-    """What was decided: provision, disrupt, terminate …"""
-    at: datetime
-    summary: str
-    """One line for people."""
-    objects: tuple[ObjectRef, ...] = ()
-    price_per_hour_before: Price | None = None
-    price_per_hour_after: Price | None = None
 
 
 class Fence(Protocol):

@@ -21,6 +21,7 @@ from karpenter_core.controllers.provisioning.claims import Decided
 from karpenter_core.controllers.provisioning.creation import ClaimCreator
 from karpenter_core.controllers.provisioning.outcome import PassRecorder, waits_for_reservation
 from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.scheduling.journal import inputs_digest, plan_decision
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.objects import Kind
 from karpenter_core.state.problem import Framing, scheduling_problem
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.reconciler import Runtime
@@ -162,6 +164,19 @@ class Provisioner:
         self._recorder.place_existing(plan, snapshot)
         names = await self._creator.create(plan.claims, decided=decided, reason="provisioned")
         self._recorder.record(plan, names, snapshot, quiet=bool(self._unevaluated_pools()))
+        inputs = await self._planner.prepare(partial(inputs_digest, asked.problem))
+        await self._runtime.journal.record(
+            plan_decision(
+                plan,
+                asked.problem,
+                options=self._options.solve,
+                id=decided.id,
+                cause=decided.cause,
+                at=self._runtime.clock.now(),
+                inputs=inputs,
+                names=names,
+            )
+        )
         self._log.info(
             "computed a plan",
             cause=decided.cause,
@@ -188,20 +203,39 @@ def _askers(snapshot: Snapshot, changes: Mapping[Kind, tuple[str, ...]]) -> Iter
     for name in changes.get(Kind.NODE, ()):
         if _leaves_pods(snapshot, name):
             yield f"node/{name}"
-    if not snapshot.pending_pods:
-        return
     for name in changes.get(Kind.NODE_CLAIM, ()):
         claim = snapshot.node_claims.get(name)
         if claim is None or claim.is_deleting:
-            yield f"nodeclaim/{name}"
+            yield from _left_by_claim(snapshot, name)
+    if not snapshot.pending_pods:
+        return
     for name in (*changes.get(Kind.NODE_POOL, ()), *changes.get(Kind.CATALOGUE, ())):
         if name in snapshot.node_pools and name in snapshot.catalogues:
             yield f"nodepool/{name}"
+
+
+def _left_by_claim(snapshot: Snapshot, name: str) -> Iterator[str]:
+    """Yield who asks for a pass when a claim is going or gone: pods that wait, pods it has.
+
+    Its node is tainted in a moment, but those whose machine is taken from them have none to lose.
+    """
+    if snapshot.pending_pods:
+        yield f"nodeclaim/{name}"
+        return
+    machine = snapshot.state_nodes_by_claim.get(name)
+    if machine is None or machine.node is None or _is_tainted(machine.node):
+        return
+    if any(pod.is_reschedulable for pod in machine.pods):
+        yield f"node/{machine.node.name}"
+
+
+def _is_tainted(node: NodeView) -> bool:
+    return any(taint.key == DISRUPTED_TAINT for taint in node.taints)
 
 
 def _leaves_pods(snapshot: Snapshot, name: str) -> bool:
     """Tell whether a node is going, or has gone while pods were on their way to it."""
     node = snapshot.nodes.get(name)
     if node is not None:
-        return any(taint.key == DISRUPTED_TAINT for taint in node.taints)
+        return _is_tainted(node)
     return any(pod.nominated_node_name == name for pod in snapshot.nominated_pods.values())

@@ -1,0 +1,100 @@
+"""Commands as entries of the decision journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.decisions import (
+    DISRUPT,
+    Decision,
+    DecisionLaunch,
+    DecisionLook,
+    DecisionMachine,
+    DecisionPlacement,
+    bounded,
+    obstacles_of,
+)
+from karpenter_core.api.notices import ObjectRef
+from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
+
+if TYPE_CHECKING:
+    from karpenter_core.disruption.candidates import Candidate
+    from karpenter_core.disruption.command import Command
+    from karpenter_core.disruption.plan import DisruptionPlan
+
+__all__ = ["command_decision"]
+
+_OBSTACLES: Final = ("DisruptionBlocked", "Unconsolidatable")
+"""Reasons of the Events that say why a machine stays."""
+
+
+def command_decision(
+    command: Command, found: DisruptionPlan, *, currency: str = DEFAULT_CURRENCY
+) -> Decision:
+    """Return the record of a command that is carried out; `found` is the look it comes from.
+
+    Prices are in the reporting currency.
+    """
+    after = sum(planned.cheapest.price_per_hour for planned in command.replacements)
+    candidates = [
+        DecisionMachine(
+            node=item.node,
+            node_claim=item.claim,
+            node_pool=item.pool,
+            price_per_hour=item.price,
+            pods=item.pods,
+        )
+        for item in command.proof.candidates
+        if item.claim in {candidate.name for candidate in command.candidates}
+    ]
+    launches = [
+        DecisionLaunch(
+            node_claim="",
+            node_pool=planned.pool,
+            instance_type=planned.cheapest.instance_type,
+            zone=planned.cheapest.zone,
+            capacity_type=planned.cheapest.capacity_type,
+            instance_types=len(planned.instance_types),
+            price_per_hour=Price(planned.cheapest.price_per_hour, currency),
+            pods=len(planned.pods),
+        )
+        for planned in command.replacements
+    ]
+    placements = [
+        DecisionPlacement(machine=name, pods=len(pods))
+        for name, pods in sorted(command.moves.items())
+    ]
+    return Decision(
+        id=command.id,
+        cause=command.cause,
+        kind=DISRUPT,
+        at=command.created,
+        summary=str(command),
+        inputs=found.inputs,
+        method=command.method,
+        reason=str(command.reason),
+        price_per_hour_before=Price(command.proof.savings_per_hour + after, currency),
+        price_per_hour_after=Price(after, currency),
+        looks=tuple(
+            DecisionLook(
+                method=report.method.name, eligible=report.eligible, constrained=report.constrained
+            )
+            for report in found.reports
+        ),
+        **bounded(
+            objects=[ref for item in command.candidates for ref in _refs(item)],
+            candidates=candidates,
+            launches=launches,
+            placements=placements,
+            held_back=command.proof.held_back,
+            obstacles=obstacles_of(found.notices, kinds=("Node", "NodePool"), reasons=_OBSTACLES),
+        ),
+    )
+
+
+def _refs(candidate: Candidate) -> tuple[ObjectRef, ObjectRef]:
+    node = candidate.node
+    return (
+        candidate.claim.ref,
+        ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid),
+    )
