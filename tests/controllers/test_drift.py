@@ -1,0 +1,292 @@
+"""Who is looked at for drift, and when (acceptance cases 126, 129-131, 133, 137, 140)."""
+
+from __future__ import annotations
+
+from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.provider.contract import DriftFinding
+from karpenter_core.provider.markers import hookimpl
+from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.harness import Harness
+from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
+
+KEPT = {"consolidateAfter": "0s", "budgets": [{"nodes": "0"}]}
+"""Nothing is disrupted, so that what is found can be looked at."""
+ONE_POD_A_NODE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }
+        ]
+    }
+}
+
+
+class Cloud:
+    """What the provider answers, and what it was asked."""
+
+    def __init__(self):
+        self.answer = lambda claim: None
+        self.asked = []
+        self.types = None
+
+    def plugin(self):
+        provider = KwokProvider()
+
+        def detect(node_claims):
+            self.asked.append(sorted(claim.name for claim in node_claims))
+            return [self.answer(claim) for claim in node_claims]
+
+        def types():
+            sold = KwokProvider.karpenter_list_instance_types(provider)
+            return sold if self.types is None else self.types(sold)
+
+        provider.karpenter_detect_drift = hookimpl(detect)
+        provider.karpenter_list_instance_types = hookimpl(types)
+        return provider
+
+
+def play(folder, story, *, cloud=None, nodes=3, pool=None):
+    """Tell a story that begins with some nodes, one pod on each."""
+    cloud = cloud or Cloud()
+
+    async def told():
+        async with Harness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
+            workload = deployment("web", nodes, affinity=ONE_POD_A_NODE)
+            scene.cluster.apply([NODE_CLASS, pool or node_pool(disruption=KEPT), workload])
+            scene.running = scene.start("--disable-leader-election")
+            await scene.settle(lambda: len(scene.pods("Running")) == nodes, seconds=60)
+            await scene.cluster.clock.sleep(5)
+            await story(scene, cloud)
+
+    run_virtual(told())
+
+
+def drifted(scene) -> list[str]:
+    """The reasons of all drifted claims."""
+    return sorted(
+        condition["reason"]
+        for claim in scene.claims()
+        for condition in claim["status"]["conditions"]
+        if condition["type"] == "Drifted" and condition["status"] == "True"
+    )
+
+
+def consolidatable(scene) -> int:
+    return sum(
+        condition["type"] == "Consolidatable"
+        for claim in scene.claims()
+        for condition in claim["status"]["conditions"]
+    )
+
+
+def relabel(scene, labels):
+    """Change the labels of the pool's template; None takes them away."""
+    metadata = None if labels is None else {"labels": labels}
+    patch = {"spec": {"template": {"metadata": metadata}}}
+    scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
+
+
+def test_a_change_of_the_template_shows_at_once_and_goes_when_it_is_undone(tmp_path):
+    """On every claim, with one patch of the status each."""
+
+    async def story(scene, cloud):
+        before = scene.running.process.writer.counts["patch", "NodeClaim", "status"]
+        relabel(scene, {"team": "a"})
+        await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=5)
+        await scene.cluster.clock.sleep(60)
+        assert scene.running.process.writer.counts["patch", "NodeClaim", "status"] == before + 3
+
+        relabel(scene, None)
+        await scene.settle(lambda: drifted(scene) == [], seconds=5)
+
+    play(tmp_path, story)
+
+
+def test_only_claims_that_new_requirements_exclude_drift(tmp_path):
+    """Case 133."""
+
+    async def story(scene, cloud):
+        name = scene.claims()[0]["metadata"]["name"]
+        labels = {"metadata": {"labels": {"kubernetes.io/os": "windows"}}}
+        scene.cluster.server.registry.patch(NODE_CLAIMS, labels, name, "")
+        pool = scene.pool("general")
+        requirements = pool["spec"]["template"]["spec"]["requirements"]
+        excluding = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+        template = {"spec": {"requirements": [*requirements, excluding]}}
+        patch = {"spec": {"template": template}}
+        scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
+
+        await scene.settle(lambda: drifted(scene) == ["RequirementsDrifted"], seconds=5)
+
+    play(tmp_path, story)
+
+
+def test_the_provider_is_asked_about_all_claims_at_once(tmp_path):
+    """Every five minutes; no longer drifted is removed (cases 126 and 131)."""
+
+    async def story(scene, cloud):
+        names = sorted(claim["metadata"]["name"] for claim in scene.claims())
+        asked = len(cloud.asked)
+        cloud.answer = lambda claim: (
+            None if claim.name == names[0] else DriftFinding(reason="ImageDrifted")
+        )
+        await scene.cluster.clock.sleep(310)
+        assert drifted(scene) == ["ImageDrifted"] * 2
+        assert cloud.asked[asked:] == [names]
+
+        cloud.answer = lambda claim: None
+        await scene.cluster.clock.sleep(310)
+        assert drifted(scene) == []
+        assert cloud.asked[asked:] == [names, names]
+
+    play(tmp_path, story)
+
+
+def test_a_change_of_the_nodeclass_is_asked_about_at_once(tmp_path):
+    """But not a condition that is stamped on it."""
+
+    async def story(scene, cloud):
+        cloud.answer = lambda claim: DriftFinding(reason="ImageDrifted")
+        delay = {"spec": {"nodeRegistrationDelay": "1s"}}
+        scene.cluster.apply([{**NODE_CLASS, **delay}])
+
+        await scene.settle(lambda: drifted(scene) == ["ImageDrifted"] * 3, seconds=5)
+
+    play(tmp_path, story)
+
+
+def test_a_provider_that_cannot_tell_changes_nothing_and_is_asked_again(tmp_path):
+    """An instance that is gone is fine; the claims beside it are judged all the same."""
+
+    async def story(scene, cloud):
+        cloud.answer = lambda claim: DriftFinding(reason="ImageDrifted")
+        await scene.cluster.clock.sleep(310)
+        names = sorted(claim["metadata"]["name"] for claim in scene.claims())
+
+        def answer(claim):
+            if claim.name == names[0]:
+                return NodeClaimNotFoundError("gone")
+            return CloudProviderError("try later") if claim.name == names[1] else None
+
+        cloud.answer = answer
+        cloud.asked.clear()
+        await scene.cluster.clock.sleep(300)
+        assert drifted(scene) == ["ImageDrifted"] * 2
+        assert cloud.asked[0] == names
+        assert len(cloud.asked) < 15
+
+        cloud.answer = lambda claim: None
+        await scene.cluster.clock.sleep(40)
+        assert drifted(scene) == ["ImageDrifted"]  # of the one that is gone
+
+    play(tmp_path, story)
+
+
+def test_what_is_not_sold_any_more_drifts_after_an_hour(tmp_path):
+    """Found once, it is looked up again after half an hour."""
+
+    async def story(scene, cloud):
+        (claim,) = scene.claims()
+        kind = claim["metadata"]["labels"]["node.kubernetes.io/instance-type"]
+        cloud.types = lambda sold: tuple(item for item in sold if item.name != kind)
+        await scene.cluster.clock.sleep(50 * 60)
+        assert drifted(scene) == []
+        await scene.cluster.clock.sleep(20 * 60)
+        assert drifted(scene) == ["InstanceTypeNotFound"]
+
+        cloud.types = None
+        await scene.cluster.clock.sleep(10 * 60)
+        assert drifted(scene) == []
+        cloud.types = lambda sold: tuple(item for item in sold if item.name != kind)
+        await scene.cluster.clock.sleep(15 * 60)
+        assert drifted(scene) == []
+        await scene.cluster.clock.sleep(30 * 60)
+        assert drifted(scene) == ["InstanceTypeNotFound"]
+
+    play(tmp_path, story, nodes=1)
+
+
+def test_drift_and_rest_are_shown_beside_each_other(tmp_path):
+    """Case 137: both come and both go."""
+
+    async def story(scene, cloud):
+        relabel(scene, {"team": "a"})
+        await scene.settle(lambda: drifted(scene) != [] and consolidatable(scene) == 1, seconds=5)
+
+        relabel(scene, None)
+        never = {"spec": {"disruption": {**KEPT, "consolidateAfter": "Never"}}}
+        scene.cluster.server.registry.patch(NODE_POOLS, never, "general", "")
+        await scene.settle(lambda: drifted(scene) == [] and consolidatable(scene) == 0, seconds=5)
+
+    play(tmp_path, story, nodes=1)
+
+
+def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
+    """Case 130."""
+
+    async def story(scene, cloud):
+        cloud.answer = lambda claim: DriftFinding(reason="ImageDrifted")
+        labels = {"metadata": {"labels": {"karpenter.sh/nodepool": "gone"}}}
+        for claim in scene.claims():
+            scene.cluster.server.registry.patch(NODE_CLAIMS, labels, claim["metadata"]["name"], "")
+        await scene.cluster.clock.sleep(320)
+        assert drifted(scene) == []
+
+    play(tmp_path, story)
+
+
+def test_a_cluster_that_changes_hands_does_not_drift(tmp_path):
+    """Case 140: hashes of another version are rewritten; who had drifted before stays drifted."""
+
+    async def story(scene, cloud):
+        relabel(scene, {"team": "a"})
+        await scene.settle(lambda: len(drifted(scene)) == 2, seconds=5)
+        await scene.running.stop()
+        older = {
+            "karpenter.sh/nodepool-hash": "1",
+            "karpenter.sh/nodepool-hash-version": "test",
+        }
+        registry = scene.cluster.server.registry
+        registry.patch(NODE_POOLS, {"metadata": {"annotations": older}}, "general", "")
+        claims = scene.claims()
+        for claim in claims:
+            name = claim["metadata"]["name"]
+            registry.patch(NODE_CLAIMS, {"metadata": {"annotations": older}}, name, "")
+        healthy = claims[0]
+        kept = [c for c in healthy["status"]["conditions"] if c["type"] != "Drifted"]
+        registry.patch(
+            NODE_CLAIMS, {"status": {"conditions": kept}}, healthy["metadata"]["name"], "",
+            part="status",
+        )  # fmt: skip
+
+        scene.start("--disable-leader-election")
+        await scene.cluster.clock.sleep(30)
+
+        assert drifted(scene) == ["NodePoolDrifted"]
+        hashes = {
+            c["metadata"]["annotations"]["karpenter.sh/nodepool-hash"] for c in scene.claims()
+        }
+        current = scene.pool("general")["metadata"]["annotations"]["karpenter.sh/nodepool-hash"]
+        assert hashes == {"1", current}
+
+    play(tmp_path, story, nodes=2)
+
+
+def test_a_write_that_fails_is_made_again(tmp_path):
+    """Conflict, overload, and an answer that is lost."""
+
+    async def story(scene, cloud):
+        patches = on("PATCH", "nodeclaims/")
+        faults = scene.cluster.front.faults
+        for status in (409, 503):
+            faults.add(Fault(matches=patches, status=status))
+        relabel(scene, {"team": "a"})
+
+        await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=60)
+
+    play(tmp_path, story)
