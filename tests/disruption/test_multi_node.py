@@ -1,0 +1,293 @@
+"""Several nodes at once: prefixes, growth, repacking, budgets (cases 221-224, 232, 234)."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, SPOT
+from karpenter_core.api.nodepool import Budget
+from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.emptiness import Emptiness
+from karpenter_core.disruption.method import DisruptionOptions, Effort
+from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.single_node import SingleNode
+from tests.disruption.scene import (
+    FOUR,
+    GATE,
+    MARKET,
+    SIXTEEN,
+    TWO,
+    bought,
+    box,
+    cluster,
+    found,
+    gone,
+    kind,
+    multi,
+    only,
+    pool,
+    report,
+    runs,
+    single,
+)
+
+KEPT = {DO_NOT_DISRUPT: "true"}
+
+
+def boxes(count, of=FOUR, *, cpu="1", prefix="web", pods=1, **options):
+    """Nodes `web-00` … with pods that ask for so much each."""
+    return [
+        (
+            box(f"{prefix}-{n:02}", of, **options),
+            [runs(f"{prefix}-{n:02}-{m}", f"{prefix}-{n:02}", cpu=cpu) for m in range(pods)],
+        )
+        for n in range(count)
+    ]
+
+
+class TestMerging:
+    @pytest.mark.parametrize("capacity_type", ["on-demand", "spot"])
+    def test_three_nodes_become_one(self, capacity_type):
+        """Case 221."""
+        market = tuple(
+            kind(it.name, it.capacity["cpu"] // 1000, spot=0.04 * it.capacity["cpu"] / 1000)
+            for it in MARKET
+        )
+        requirements = [(CAPACITY_TYPE, "In", capacity_type)]
+        builder = cluster(
+            pool(requirements=requirements),
+            boxes(3, market[2], cpu="2.5", capacity_type=capacity_type),
+            market=(*market, kind("eight-off", 8, 0.5, spot=0.2)),
+        )
+        outcome = multi(builder, options=GATE)
+        assert gone(outcome) == ["web-00", "web-01", "web-02"]
+        assert only(outcome).decision is Decision.REPLACE
+        assert bought(outcome) == [["eight-off", "eight"]]
+        without_gate = gone(multi(builder))
+        assert without_gate == ([] if capacity_type == SPOT else gone(outcome))
+
+    def test_mixed_capacity_becomes_one_spot(self):
+        """Case 221: a set that is not all spot needs no gate."""
+        small, large = kind("small", 4, 0.4, spot=0.2), kind("large", 8, 0.7, spot=0.3)
+        builder = cluster(
+            box("a", small, capacity_type="spot"),
+            box("b", small),
+            runs("a-pod", "a", cpu="3"),
+            runs("b-pod", "b", cpu="3"),
+            market=(small, large),
+        )
+        outcome = multi(builder)
+        assert (sorted(gone(outcome)), bought(outcome)) == (["a", "b"], [["large"]])
+
+    def test_nodes_of_the_cheapest_type_are_not_exchanged_for_one_of_them(self):
+        """Case 222: one of them goes instead."""
+        builder = cluster(boxes(2, TWO, cpu="500m"), market=(TWO, FOUR))
+        assert gone(multi(builder)) == []
+        outcome = single(builder)
+        assert (only(outcome).decision, len(gone(outcome))) == (Decision.DELETE, 1)
+
+    def test_a_type_that_is_there_already_is_no_option_of_the_merger(self):
+        """Of `[small, xl, 2xl]` for `[2xl, 2xl, small]` only what is cheaper than small is new."""
+        nano, small, xl = kind("nano", 8, 0.1), kind("small", 8, 0.2), kind("xl", 8, 0.3)
+        double = kind("2xl", 8, 0.6)
+        objects = [
+            box("a", double),
+            box("b", double),
+            box("c", small),
+            *(runs(f"{name}-pod", name, cpu="3", annotations=None) for name in "ab"),
+            runs("c-pod", "c", cpu="2"),
+        ]
+        with_nano = multi(cluster(*objects, market=(nano, small, xl, double)))
+        assert bought(with_nano) == [["nano"]]
+        without = multi(cluster(*objects, market=(small, xl, double)))
+        assert bought(without) == [], "a and b go to c, if anything"
+        assert sorted(gone(without)) == ["a", "b"]
+
+    def test_several_go_for_nothing(self):
+        builder = cluster(boxes(5), box("roomy", SIXTEEN), runs("kept", "roomy", annotations=KEPT))
+        outcome = multi(builder)
+        assert only(outcome).decision is Decision.DELETE
+        assert len(gone(outcome)) == 5
+        assert set(only(outcome).moves) == {"roomy"}
+
+    def test_empty_ones_are_left_to_emptiness(self):
+        """Case 223."""
+        builder = cluster(*(box(name) for name in "abc"))
+        outcome = found(builder)
+        assert (outcome.method.name, sorted(gone(outcome))) == ("emptiness", ["a", "b", "c"])
+        assert gone(multi(builder)) == []
+
+    def test_one_node_is_not_several(self):
+        assert gone(multi(cluster(boxes(1, SIXTEEN)))) == []
+
+    def test_every_prefix_is_asked_for(self):
+        """Only the first two of six can go: halving from the middle would look at four first."""
+        builder = cluster(
+            boxes(2, cpu="500m", prefix="a"),
+            *(
+                (box(f"z-{n}"), [runs(f"z-{n}-{m}", f"z-{n}", cpu="900m") for m in range(4)])
+                for n in range(4)
+            ),
+            box("roomy", TWO),
+            runs("kept", "roomy", annotations=KEPT),
+        )
+        assert sorted(gone(multi(builder))) == ["a-00", "a-01"]
+
+
+class TestGrowth:
+    def scattered(self):
+        """Of six nodes every other one fits on what stays; the others have pods of four cores."""
+        stuck = [
+            (box(f"s-{n}", kind("five", 5, 5.0)), runs(f"s-{n}", f"s-{n}", cpu="4.5"))
+            for n in range(3)
+        ]
+        return cluster(
+            *stuck,
+            boxes(3, FOUR, cpu="1"),
+            box("roomy", FOUR),
+            runs("kept", "roomy", annotations=KEPT),
+            market=(kind("five", 5, 5.0), FOUR),
+        )
+
+    def test_whoever_fits_goes_whatever_stands_between(self):
+        """No prefix of the order by savings would do: its first three cannot go."""
+        outcome = multi(self.scattered())
+        assert sorted(gone(outcome)) == ["web-00", "web-01", "web-02"]
+        assert only(outcome).decision is Decision.DELETE
+
+    def test_it_costs_work_units_and_stops_without_them(self):
+        options = DisruptionOptions(work_units=0)
+        outcome = multi(self.scattered(), options=options)
+        assert gone(outcome) == []
+        assert report(outcome).is_settled, "the same units would find the same nothing again"
+
+    def test_out_of_time_is_told_and_asked_again(self):
+        """Case 234: nothing is taken, the time-out counts."""
+        outcome = multi(self.scattered(), effort=Effort(is_spent=True))
+        assert gone(outcome) == []
+        assert (report(outcome).is_cut_short, report(outcome).is_settled) == (True, False)
+
+
+def packed(count, *, spot=None, **options):
+    """Nodes at 0.5 that are full with two pods each; a machine at 0.6 would hold three.
+
+    None can go alone, two are too much for one machine; but three of them fit on two.
+    """
+    six = kind("six", 6, 0.5, spot=None if spot is None else spot * 0.5)
+    nine = kind("nine", 9, 0.6, spot=None if spot is None else spot * 0.6)
+    return boxes(count, six, cpu="3", pods=2, **options), (six, nine)
+
+
+def with_large_ones(count):
+    """Four nodes that are full, and some of sixteen cores of which thirteen are used."""
+    fourteen = kind("fourteen", 14, 1.4)
+    return cluster(
+        [(box(f"fit-{n}", FOUR), runs(f"fit-{n}", f"fit-{n}", cpu="4")) for n in range(4)],
+        [
+            (
+                box(f"fat-{n}", SIXTEEN),
+                [runs(f"fat-{n}-{m}", f"fat-{n}", cpu="6.5") for m in (0, 1)],
+            )
+            for n in range(count)
+        ],
+        market=(FOUR, fourteen, SIXTEEN),
+    )
+
+
+class TestRepacking:
+    """Beyond the reference: m nodes become n, for less."""
+
+    def test_several_become_several_that_cost_less(self):
+        nodes, market = packed(3)
+        builder = cluster(nodes, market=market)
+        outcome = multi(builder)
+        command = only(outcome)
+        assert (len(command.candidates), bought(outcome)) == (3, [["nine"], ["nine"]])
+        assert command.proof.savings_per_hour == pytest.approx(3 * 0.5 - 2 * 0.6)
+        assert gone(single(builder)) == []
+
+    def test_an_equal_price_is_no_reason(self):
+        nodes, (six, _) = packed(3)
+        assert gone(found(cluster(nodes, market=(six, kind("nine", 9, 0.75))))) == []
+
+    def test_whoever_adds_nothing_is_left_alone(self):
+        """Two of six nodes are far too large; the others are not exchanged for their likes."""
+        outcome = multi(with_large_ones(2))
+        assert sorted(gone(outcome)) == ["fat-0", "fat-1"]
+        assert bought(outcome) == [["fourteen"], ["fourteen"]]
+
+    def test_one_large_node_among_others_is_left_to_the_next_method(self):
+        builder = with_large_ones(1)
+        assert gone(multi(builder)) == []
+        assert gone(single(builder)) == ["fat-0"]
+
+    def test_never_more_than_ten_for_ten(self):
+        nodes, market = packed(30)
+        command = only(multi(cluster(nodes, market=market)))
+        assert 3 <= len(command.candidates) <= 10
+        assert 2 <= len(command.replacements) < len(command.candidates)
+
+    def test_budgets_hold_for_it_as_well(self):
+        nodes, market = packed(6)
+        outcome = multi(cluster(pool(nodes="3"), nodes, market=market))
+        assert (len(gone(outcome)), len(bought(outcome))) == (3, 2)
+        outcome = multi(cluster(pool(nodes="2"), nodes, market=market))
+        assert gone(outcome) == []
+
+    def test_limits_hold_for_it_as_well(self):
+        nodes, market = packed(3)
+        assert gone(multi(cluster(pool(limits={"cpu": "18"}), nodes, market=market)))
+        assert gone(multi(cluster(pool(limits={"cpu": "9"}), nodes, market=market))) == []
+
+    def test_spot_is_not_repacked_without_the_gate(self):
+        nodes, market = packed(3, spot=0.1, capacity_type="spot")
+        assert gone(multi(cluster(nodes, market=market))) == []
+        assert len(gone(multi(cluster(nodes, market=market), options=GATE))) == 3
+
+
+class TestBudgets:
+    def test_several_stay_within_the_share(self):
+        """Case 232: three of ten."""
+        builder = cluster(
+            pool(nodes="30%"),
+            boxes(10),
+            box("roomy", SIXTEEN, pool="default"),
+            runs("k", "roomy", annotations=KEPT),
+        )
+        outcome = multi(builder)
+        assert len(gone(outcome)) == 4, "30 % of eleven nodes, rounded up"
+        assert report(outcome).constrained
+        assert len(only(outcome).proof.held_back) == 6
+
+    @pytest.mark.parametrize("method", [Emptiness(), MultiNode(), SingleNode()])
+    @pytest.mark.parametrize("pools", [1, 10])
+    def test_none_is_none_and_is_asked_again(self, method, pools):
+        """Case 232: a budget may open by the clock alone, so the look does not rest."""
+        objects = []
+        for p in range(pools):
+            objects.append(pool(f"p{p}", nodes="0%"))
+            objects.append(boxes(3, prefix=f"p{p}", pool=f"p{p}"))
+            objects.append(box(f"p{p}-empty", pool=f"p{p}"))
+        outcome = found(cluster(*objects), method)
+        assert gone(outcome) == []
+        assert report(outcome).eligible
+        assert not report(outcome).is_settled
+
+    def test_every_pool_has_its_own(self):
+        builder = cluster(
+            pool("one", nodes="1"),
+            pool("two", nodes="2"),
+            boxes(3, prefix="one", pool="one"),
+            boxes(3, prefix="two", pool="two"),
+            box("roomy", SIXTEEN, pool="one"),
+            runs("k", "roomy", annotations=KEPT),
+        )
+        goes = gone(multi(builder))
+        assert sorted(name.split("-")[0] for name in goes) == ["one", "two", "two"]
+
+    def test_a_budget_of_another_reason_does_not_hold(self):
+        budgets = [Budget(nodes="0", reasons=("Drifted", "Empty")), Budget(nodes="100%")]
+        builder = cluster(
+            pool(budgets=budgets), boxes(2), box("roomy"), runs("k", "roomy", annotations=KEPT)
+        )
+        assert len(gone(multi(builder))) == 2
