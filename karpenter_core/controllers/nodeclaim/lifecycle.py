@@ -1,8 +1,8 @@
 """Take every claim from its creation to an initialised node, and to its end.
 
 One look does all that is possible at once on one copy of the claim, and then writes it once:
-launch, registration, initialisation, liveness, pod events and `Consolidatable` share their
-patches. The API server sets the pace of a scale-up, so calls are what is saved here.
+launch, registration, initialisation, liveness, expiry, pod events and the conditions beside them
+share their patches. The API server sets the pace of a scale-up, so calls are what is saved here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconc
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.lifecycle.changes import Step, followed_by, soonest
 from karpenter_core.lifecycle.claim_status import initialise
+from karpenter_core.lifecycle.consistency import consistency_step
 from karpenter_core.lifecycle.consolidatable import consolidatable_step
+from karpenter_core.lifecycle.expiration import expiration_step
+from karpenter_core.lifecycle.hydration import hydration_step
 from karpenter_core.lifecycle.launch import (
     LaunchAction,
     finalizer_step,
@@ -165,7 +168,7 @@ class NodeClaimLifecycle:
                 return Step(claim=fresh)
 
     async def _progressed(self, step: Step) -> Step:
-        """Add registration, initialisation, liveness, pod events and consolidation."""
+        """Add what else there is to say of a claim, from its registration to its expiry."""
         now = self._runtime.clock.now()
         snapshot = self._feed.snapshot()
         claim = step.claim
@@ -197,6 +200,10 @@ class NodeClaimLifecycle:
             step = followed_by(step, pod_event_step(step.claim, now=now))
         pool = snapshot.node_pools.get(claim.metadata.labels.get(NODE_POOL, ""))
         step = followed_by(step, consolidatable_step(step.claim, pool, now=now))
+        step = followed_by(step, consistency_step(step.claim, nodes, now=now))
+        step = followed_by(step, hydration_step(step.claim, nodes))
+        pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
+        step = followed_by(step, expiration_step(step.claim, pods, now=now))
         if held is None:
             return step
         return followed_by(step, Step(claim=step.claim, requeue_after=held))
@@ -227,7 +234,7 @@ class NodeClaimLifecycle:
             self._hands.settle(replace(step, facts=(), events=()), provider=provider)
             if await self._hands.delete_claim(claim):
                 self._hands.settle(replace(step, notices=(), exhausted=()))
-                self._log.info("deleted nodeclaim that came to nothing", reason=step.delete)
+                self._log.info("deleting nodeclaim", reason=step.delete)
             return DONE
         registers = awaits_registration(claim)
         if step.node is not None:

@@ -1,0 +1,88 @@
+"""Whether a node is what its claim was launched as: the condition ConsistentStateFound.
+
+A node that came up with far less memory or fewer devices than its instance type has is usually a
+fault of the image, the kubelet's settings or the catalogue. Nothing is done about it but saying so.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import FALSE, is_true
+from karpenter_core.api.nodeclaim import (
+    CONSISTENCY_CHECK_FAILED,
+    CONSISTENT_STATE_FOUND,
+    INITIALIZED,
+)
+from karpenter_core.api.notices import Notice
+from karpenter_core.api.quantities import format_resources, parse_resources
+from karpenter_core.lifecycle.changes import Step
+from karpenter_core.lifecycle.claim_status import with_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+
+__all__ = ["consistency_step", "shape_issues"]
+
+LEAST_SHARE: Final = 0.9
+"""How much of what is expected a node must have (upstream default)."""
+REPEAT: Final = timedelta(minutes=10)
+"""How long the same is not said again; upstream looks every ten minutes."""
+
+
+def consistency_step(claim: NodeClaim, nodes: Sequence[NodeView], *, now: datetime) -> Step:
+    """Compare an initialised claim with its one node.
+
+    Duplicate nodes and missing ones are for others to report.
+    """
+    if claim.is_deleting or len(nodes) != 1 or not is_true(claim.status.conditions, INITIALIZED):
+        return Step(claim=claim)
+    issues = shape_issues(claim, nodes[0])
+    if not issues:
+        return Step(claim=with_condition(claim, CONSISTENT_STATE_FOUND, now=now))
+    return Step(
+        claim=with_condition(
+            claim,
+            CONSISTENT_STATE_FOUND,
+            status=FALSE,
+            reason=CONSISTENCY_CHECK_FAILED,
+            message="Consistency Check Failed",
+            now=now,
+        ),
+        notices=tuple(_notice(claim, issue) for issue in issues),
+    )
+
+
+def shape_issues(claim: NodeClaim, node: NodeView) -> tuple[str, ...]:
+    """Return which of the resources that were asked for the node has far too little of."""
+    requested = parse_resources(claim.spec.resources.requests)
+    expected = parse_resources(claim.status.capacity)
+    issues: list[str] = []
+    for name in sorted(requested):
+        wanted = expected.get(name, 0)
+        if not requested[name] or not wanted:
+            continue
+        share = node.capacity.get(name, 0) / wanted
+        if share < LEAST_SHARE:
+            found = format_resources({name: node.capacity.get(name, 0)})[name]
+            issues.append(
+                f"expected {claim.status.capacity[name]} of resource {name}, but found {found} "
+                f"({100 * share:.1f}% of expected)"
+            )
+    return tuple(issues)
+
+
+def _notice(claim: NodeClaim, issue: str) -> Notice:
+    return Notice(
+        regarding=claim.ref,
+        type="Warning",
+        reason="FailedConsistencyCheck",
+        message=issue,
+        dedupe=(claim.uid, issue),
+        window=REPEAT,
+    )

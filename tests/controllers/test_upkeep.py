@@ -1,0 +1,87 @@
+"""Expiry, consistency and hydration in a whole process (acceptance cases 122, 123, 125)."""
+
+from __future__ import annotations
+
+from karpenter_core.kube.resources import NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+KEPT = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
+LABEL = "karpenter.kwok.sh/kwoknodeclass"
+
+
+def expired(running, metric="nodeclaims_disrupted"):
+    labels = (
+        'capacity_type="on-demand",consolidation_policy="",nodepool="general",reason="expired",'
+        'termination_mode="graceful"'
+    )
+    return running.metric(f"karpenter_{metric}_total{{{labels}}}")
+
+
+def test_a_node_that_expires_goes_whatever_the_budget_and_its_pods_get_another(tmp_path):
+    """Counted once, with its two pods."""
+    pool = node_pool(disruption=KEPT, template={"expireAfter": "5m"})
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, pool, deployment("web", 2, cpu="100m")])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        first = [claim["metadata"]["name"] for claim in scene.claims()]
+        assert len(first) == 1
+
+        await scene.cluster.clock.sleep(270)
+        assert [claim["metadata"]["name"] for claim in scene.claims()] == first
+        await scene.settle(
+            lambda: (
+                first[0] not in {claim["metadata"]["name"] for claim in scene.claims()}
+                and len(scene.pods("Running")) == 2
+            ),
+            seconds=120,
+        )
+        assert expired(running) == 1
+        assert expired(running, "pods_disruption_initiated") == 2
+
+    play(tmp_path, story)
+
+
+def test_labels_and_conditions_are_mended_without_a_write_too_many(tmp_path):
+    """The NodeClass label comes back on claim and node; a node that shrinks is told of."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(20)
+        registry = scene.cluster.server.registry
+        name = scene.claims()[0]["metadata"]["name"]
+        node = scene.nodes()[0]
+        assert consistency(scene) == "True"
+        writes = sum(running.process.writer.counts.values())
+
+        bare = {"metadata": {"labels": {LABEL: None}}}
+        registry.patch(NODE_CLAIMS, bare, name, "")
+        registry.patch(NODES, bare, node["metadata"]["name"], "")
+        await scene.settle(
+            lambda: all(
+                item["metadata"]["labels"].get(LABEL) == "default"
+                for item in (*scene.claims(), *scene.nodes())
+            ),
+            seconds=5,
+        )
+        assert sum(running.process.writer.counts.values()) == writes + 2
+
+        half = {"status": {"capacity": {"cpu": "1"}}}
+        registry.patch(NODES, half, node["metadata"]["name"], "", part="status")
+        await scene.settle(lambda: consistency(scene) == "False", seconds=5)
+        await scene.cluster.clock.sleep(5)
+        (event,) = scene.events("FailedConsistencyCheck")
+        assert event["message"] == "expected 2 of resource cpu, but found 1 (50.0% of expected)"
+
+    play(tmp_path, story)
+
+
+def consistency(scene) -> str:
+    (claim,) = scene.claims()
+    found = [c for c in claim["status"]["conditions"] if c["type"] == "ConsistentStateFound"]
+    return found[0]["status"] if found else ""

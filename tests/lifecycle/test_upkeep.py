@@ -1,0 +1,161 @@
+"""Expiry, consistency and hydration (acceptance cases 122, 123, 125)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.conditions import find
+from karpenter_core.api.labels import node_class_label
+from karpenter_core.api.nodeclaim import CONSISTENT_STATE_FOUND
+from karpenter_core.lifecycle.consistency import consistency_step
+from karpenter_core.lifecycle.expiration import expiration_step
+from karpenter_core.lifecycle.hydration import hydration_step
+from karpenter_core.testing.builders import EPOCH, pod
+from karpenter_core.testing.machines import KWOK, node, node_claim
+
+LABEL = node_class_label(KWOK.group, KWOK.kind)
+
+
+def after(seconds: float):
+    return EPOCH + timedelta(seconds=seconds)
+
+
+class TestExpiration:
+    """Case 122."""
+
+    def test_a_claim_goes_when_its_time_is_over(self):
+        """Counted with the pods that have to move; those of DaemonSets do not."""
+        claim = node_claim(stage="Initialized", expire_after="30s", termination_grace_period="1h")
+        pods = [pod("web-1"), pod("web-2"), pod("log", owner_kind="DaemonSet")]
+
+        step = expiration_step(claim, pods, now=after(60))
+
+        labels = {
+            "reason": "expired",
+            "nodepool": "default",
+            "capacity_type": "on-demand",
+            "consolidation_policy": "",
+            "termination_mode": "eventual",
+        }
+        assert step.delete == "expired"
+        assert [(fact.metric, fact.labels, fact.value) for fact in step.facts] == [
+            ("nodeclaims_disrupted", labels, 1.0),
+            ("pods_disruption_initiated", labels, 2),
+        ]
+
+    def test_it_goes_in_the_very_second(self):
+        claim = node_claim(expire_after="30s")
+
+        assert expiration_step(claim, (), now=after(30)).delete == "expired"
+        early = expiration_step(claim, (), now=after(29))
+        assert (early.delete, early.requeue_after) == ("", timedelta(seconds=1))
+
+    def test_a_claim_that_is_still_young_is_looked_at_again_in_time(self):
+        step = expiration_step(node_claim(expire_after="200s"), (), now=after(100))
+
+        assert (step.delete, step.facts, step.requeue_after) == ("", (), timedelta(seconds=100))
+
+    @pytest.mark.parametrize(
+        "claim",
+        [node_claim(expire_after="Never"), node_claim(expire_after="30s", deleted=after(40))],
+        ids=["never", "already deleting"],
+    )
+    def test_others_are_left_alone(self, claim):
+        step = expiration_step(claim, (), now=after(10**9))
+
+        assert (step.delete, step.facts, step.requeue_after) == ("", (), None)
+
+
+class TestConsistency:
+    """Case 123."""
+
+    def step(self, *, memory, stage="Initialized", requests=None, nodes=1, **options):
+        claim = node_claim(
+            stage=stage,
+            requests={"memory": "1Gi", "cpu": "1"} if requests is None else requests,
+            capacity={"memory": "128Gi"},
+            **options,
+        )
+        found = node(claim=claim, capacity={"memory": memory})
+        step = consistency_step(claim, [found] * nodes, now=EPOCH)
+        condition = find(step.claim.status.conditions, CONSISTENT_STATE_FOUND)
+        return step, None if condition is None else (condition.status, condition.reason)
+
+    def test_a_node_with_too_little_is_reported(self):
+        step, condition = self.step(memory="64Gi")
+
+        assert condition == ("False", "ConsistencyCheckFailed")
+        (notice,) = step.notices
+        assert (notice.type, notice.reason, notice.message) == (
+            "Warning",
+            "FailedConsistencyCheck",
+            "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
+        )
+
+    @pytest.mark.parametrize("memory", ["128Gi", "256Gi", "116Gi"])
+    def test_a_node_with_nearly_everything_is_fine(self, memory):
+        step, condition = self.step(memory=memory)
+
+        assert condition == ("True", "ConsistentStateFound")
+        assert step.notices == ()
+
+    def test_what_nobody_asked_for_does_not_count(self):
+        assert self.step(memory="1Gi", requests={"cpu": "1"})[1] == ("True", "ConsistentStateFound")
+        assert self.step(memory="1Gi", requests={"memory": "0"})[1] == (
+            "True", "ConsistentStateFound",
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "options", [{"stage": "Registered"}, {"nodes": 0}, {"nodes": 2}, {"deleted": EPOCH}]
+    )
+    def test_nothing_is_said_of_what_cannot_be_compared(self, options):
+        """Not initialised, no node, two of them, on its way out."""
+        step, condition = self.step(memory="1Gi", **options)
+
+        assert (condition, step.notices) == (None, ())
+
+    def test_the_condition_follows_the_node(self):
+        step, _ = self.step(memory="64Gi")
+        mended = node(claim=step.claim, capacity={"memory": "128Gi"})
+
+        again = consistency_step(step.claim, [mended], now=after(60))
+
+        condition = find(again.claim.status.conditions, CONSISTENT_STATE_FOUND)
+        assert condition is not None
+        assert (condition.status, condition.last_transition_time) == ("True", after(60))
+
+
+class TestHydration:
+    """Case 125."""
+
+    def test_claims_and_nodes_of_older_controllers_get_the_label(self):
+        claim = node_claim(stage="Initialized")
+        labels = {k: v for k, v in claim.metadata.labels.items() if k != LABEL}
+        bare = claim.model_copy(
+            update={"metadata": claim.metadata.model_copy(update={"labels": labels})}
+        )
+        its_node = node(claim=bare)
+        assert LABEL not in its_node.labels
+
+        step = hydration_step(bare, [its_node])
+
+        assert step.claim.metadata.labels == {**labels, LABEL: "default"}
+        assert step.node is not None
+        assert step.node.applied_to(its_node).labels[LABEL] == "default"
+
+    def test_who_has_it_is_left_alone(self):
+        claim = node_claim(stage="Initialized")
+
+        step = hydration_step(claim, [node(claim=claim)])
+
+        assert step.claim is claim
+        assert step.node is None
+
+    @pytest.mark.parametrize("count", [0, 2])
+    def test_nodes_that_may_be_of_another_claim_are_left_alone(self, count):
+        claim = node_claim(stage="Initialized")
+        stranger = node(provider_id=claim.status.provider_id)
+
+        assert hydration_step(claim, [stranger] * count).node is None
