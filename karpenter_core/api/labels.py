@@ -46,6 +46,10 @@ DRIFT: Final = "karpenter.sh/drift"
 """On a NodePool: what follows from drift. Ours; the reference knows no such annotation."""
 SAVINGS_FLOOR: Final = "karpenter.sh/savings-floor"
 """On a NodePool: what a consolidation must save at least, `10%` or an amount per hour. Ours."""
+RETURN_AFTER: Final = "karpenter.sh/return-after"
+"""On a NodePool: how old a second choice must be to be replaced by the first. Ours."""
+RETURN_BUDGET: Final = "karpenter.sh/return-budget"
+"""On a NodePool: how many nodes may be on their way out for that, `1` or `10%`. Ours."""
 
 # Value of DRIFT
 DETECT_ONLY: Final = "detect-only"

@@ -11,6 +11,7 @@ from karpenter_core.disruption.drift import Drift
 from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.returning import Return
 from karpenter_core.disruption.single_node import SingleNode
 from karpenter_core.disruption.stamp import digest_of, stamp_of
 from karpenter_core.scheduling.whatif_engine import run
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "DisruptionPlan", "MethodReport", "plan", "plan_steps"]
 
-METHODS: Final[tuple[Method, ...]] = (Emptiness(), Drift(), MultiNode(), SingleNode())
+METHODS: Final[tuple[Method, ...]] = (Emptiness(), Drift(), MultiNode(), SingleNode(), Return())
 """The built-in methods in the order they are tried."""
 
 

@@ -24,6 +24,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.names import label_value_error, qualified_name_error
 from karpenter_core.api.nodepool import NODE_POOL_VALIDATION_FAILED, VALIDATION_SUCCEEDED
+from karpenter_core.api.returning import return_rule_error
 from karpenter_core.api.savings import savings_floor_error
 from karpenter_core.lifecycle.nodepools.status import with_condition
 from karpenter_core.scheduling.requirements import parse_integer
@@ -123,6 +124,8 @@ def _annotation_warnings(pool: NodePool) -> Iterator[str]:
         yield f'annotation {DRIFT}: "{value}" is not "{DETECT_ONLY}" and is ignored'
     if problem := savings_floor_error(pool):
         yield f"{problem}; until that is mended no node is replaced to save money"
+    if problem := return_rule_error(pool):
+        yield f"{problem}; until that is mended no node returns to what the pool prefers"
 
 
 def _label_errors(labels: Mapping[str, str], rules: LabelRules) -> Iterator[str]:
