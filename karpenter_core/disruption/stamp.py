@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
 
 if TYPE_CHECKING:
@@ -63,7 +64,15 @@ def _machine(machine: StateNode) -> Hashable:
         machine.initialized,
         machine.marked_for_deletion,
         settled,
+        machine.annotations.get(DO_NOT_DISRUPT, ""),
         tuple(sorted(pod.uid for pod in machine.pods)),
+        tuple(
+            sorted(
+                (pod.uid, tuple(sorted(pod.shape.annotations.items())))
+                for pod in machine.pods
+                if pod.shape.annotations
+            )
+        ),
     )
 
 

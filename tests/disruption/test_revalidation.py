@@ -1,0 +1,292 @@
+"""The second look at a consolidation, and when a first one need not be repeated.
+
+Cases 153, 220, 224, 233 and 269.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.labels import DO_NOT_DISRUPT
+from karpenter_core.disruption.consolidation import rejection_notices
+from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.single_node import SingleNode
+from karpenter_core.disruption.stamp import is_stale, stamp_of
+from karpenter_core.disruption.validation import Rejection
+from karpenter_core.state.events import (
+    CataloguePublished,
+    DeletionMarked,
+    Nominated,
+    Observed,
+    PodsDecided,
+    Removed,
+)
+from karpenter_core.testing.builders import catalogue, pod
+from karpenter_core.testing.machines import disruption_budget
+from tests.disruption.scene import (
+    EIGHT,
+    FOUR,
+    NOW,
+    SIXTEEN,
+    box,
+    cluster,
+    found,
+    gone,
+    kind,
+    multi,
+    only,
+    pool,
+    report,
+    runs,
+    single,
+    validated,
+)
+
+KEPT = {DO_NOT_DISRUPT: "true"}
+
+
+def replaced(*more):
+    """A node of sixteen cores that a smaller one is to replace."""
+    return cluster(pool(), box("web", SIXTEEN), runs("a", "web", cpu="3"), more)
+
+
+def deleted(*more):
+    """Two nodes whose pods are to go to a third."""
+    return cluster(
+        pool(),
+        box("a"),
+        box("b"),
+        runs("a-pod", "a"),
+        runs("b-pod", "b"),
+        box("roomy", SIXTEEN),
+        runs("kept", "roomy", annotations=KEPT),
+        more,
+    )
+
+
+def refused(builder, outcome, rejection, *, failed):
+    verdict = validated(builder, outcome)
+    assert (verdict.command, verdict.rejection, verdict.failed) == (None, rejection, failed)
+
+
+class TestWhatStillHolds:
+    @pytest.mark.parametrize(("make", "ask"), [(replaced, single), (deleted, multi)])
+    def test_an_unchanged_cluster_gives_the_same_command(self, make, ask):
+        builder = make()
+        outcome = ask(builder)
+        command, again = only(outcome), validated(builder, outcome).command
+        assert again.id == command.id
+        assert [c.name for c in again.candidates] == gone(outcome)
+        assert [p.instance_types for p in again.replacements] == [
+            p.instance_types for p in command.replacements
+        ]
+        assert again.moves.keys() == command.moves.keys()
+
+    def test_pods_that_came_elsewhere_do_not_matter(self):
+        builder = deleted()
+        outcome = multi(builder)
+        builder.fold(Observed(runs("late", "roomy", cpu="2")))
+        assert validated(builder, outcome).command is not None
+
+    def test_a_cheaper_offer_does_not_either(self):
+        """What was to be launched is among what may be launched now."""
+        builder = replaced()
+        outcome = single(builder)
+        bargain = kind("bargain", 4, 0.05)
+        builder.fold(CataloguePublished("default", catalogue(FOUR, EIGHT, SIXTEEN, bargain)))
+        verdict = validated(builder, outcome)
+        assert verdict.command.replacements[0].instance_types[0] == "bargain"
+
+
+class TestChurn:
+    """Case 220: whoever is protected or gone meanwhile is no candidate any more; nothing goes."""
+
+    @pytest.mark.parametrize(
+        "event",
+        [
+            Observed(runs("a-pod", "a", annotations=KEPT)),
+            Observed(disruption_budget()),
+            DeletionMarked(names=("a",), cause="x"),
+            Nominated(names=("a",), until=NOW + timedelta(minutes=5)),
+            Observed(box("a", annotations=KEPT)[0]),
+            Observed(box("a", settled=False)[1]),
+        ],
+        ids=["pod", "budget", "marked", "nominated", "node", "unsettled"],
+    )
+    def test_of_one_candidate_ends_all(self, event):
+        builder = deleted()
+        outcome = multi(builder)
+        assert sorted(gone(outcome)) == ["a", "b"]
+        builder.fold(event)
+        refused(builder, outcome, Rejection.CHURN, failed=2)
+
+    def test_a_node_that_is_gone(self):
+        builder = replaced()
+        outcome = single(builder)
+        for item in box("web", SIXTEEN):
+            builder.fold(Removed(item))
+        refused(builder, outcome, Rejection.CHURN, failed=1)
+
+    def test_a_node_that_became_empty(self):
+        """It is emptiness' then, which needs no replacement."""
+        builder = replaced()
+        outcome = single(builder)
+        builder.fold(Removed(runs("a", "web")))
+        refused(builder, outcome, Rejection.CHURN, failed=1)
+
+    def test_a_pod_that_is_promised_the_node(self):
+        waiting = pod("waits")
+        builder = replaced(waiting)
+        outcome = single(builder)
+        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
+        refused(builder, outcome, Rejection.CHURN, failed=1)
+
+
+class TestBudgets:
+    @pytest.mark.parametrize(
+        ("make", "ask", "failed"), [(replaced, single, 1), (deleted, multi, 2)]
+    )
+    def test_turned_to_nothing(self, make, ask, failed):
+        builder = make()
+        outcome = ask(builder)
+        builder.fold(Observed(pool(nodes="0%")))
+        refused(builder, outcome, Rejection.BUDGET, failed=failed)
+
+    def test_too_small_for_all_is_too_small(self):
+        """A part of a merger is another move, of which nobody knows whether it is worth it."""
+        builder = deleted()
+        outcome = multi(builder)
+        builder.fold(Observed(pool(nodes="1")))
+        refused(builder, outcome, Rejection.BUDGET, failed=2)
+
+
+class TestPlaces:
+    def test_no_room_any_more(self):
+        """A deletion that would need a new node now is another move."""
+        builder = deleted()
+        outcome = multi(builder)
+        builder.fold(Observed(runs("late", "roomy", cpu="14.5")))
+        refused(builder, outcome, Rejection.SCHEDULING, failed=2)
+
+    def test_room_that_was_not_there_before(self):
+        """A replacement that is not needed any more is not ordered."""
+        builder = replaced()
+        outcome = single(builder)
+        for item in (*box("new", FOUR), runs("there", "new")):
+            builder.fold(Observed(item))
+        refused(builder, outcome, Rejection.SCHEDULING, failed=1)
+
+    def test_types_that_are_sold_out(self):
+        """Case 220: what was to be launched must be allowed still."""
+        builder = replaced()
+        outcome = single(builder)
+        builder.fold(CataloguePublished("default", catalogue(EIGHT, SIXTEEN)))
+        refused(builder, outcome, Rejection.SCHEDULING, failed=1)
+
+    def test_prices_that_have_risen(self):
+        builder = replaced()
+        outcome = single(builder)
+        dear = [kind("four", 4, 2.0), kind("eight", 8, 2.0), SIXTEEN]
+        builder.fold(CataloguePublished("default", catalogue(*dear)))
+        refused(builder, outcome, Rejection.SCHEDULING, failed=1)
+
+    def test_a_node_that_stopped_being_a_place(self):
+        builder = deleted()
+        outcome = multi(builder)
+        builder.fold(DeletionMarked(names=("roomy",), cause="x"))
+        refused(builder, outcome, Rejection.SCHEDULING, failed=2)
+
+
+class TestWhatIsSaid:
+    @pytest.mark.parametrize("rejection", list(Rejection))
+    def test_why_on_every_object(self, rejection):
+        """Case 269: the category is part of the Event."""
+        command = only(multi(deleted()))
+        notices = rejection_notices(command, str(rejection))
+        assert {(n.regarding.kind, n.regarding.name) for n in notices} == {
+            (kind_, name) for kind_ in ("Node", "NodeClaim") for name in "ab"
+        }
+        for notice in notices:
+            assert notice.reason == "ConsolidationRejected"
+            assert notice.message == (
+                f"Consolidation rejected: delete: [{notice.regarding.name}] (part of 2-node"
+                f" consolidation), reason: {rejection} (savings: $0.80)"
+            )
+
+    def test_a_refused_look_does_not_rest(self):
+        """Case 233: it found something, so it is asked again."""
+        for ask, make in ((single, replaced), (multi, deleted)):
+            assert not report(ask(make())).is_settled
+
+    def test_the_next_method_goes_on_after_a_refusal(self):
+        """Case 224: what several nodes cannot do, one can."""
+        builder = deleted()
+        outcome = multi(builder)
+        builder.fold(Observed(runs("b-pod", "b", annotations=KEPT)))
+        assert validated(builder, outcome).command is None
+        assert gone(found(builder, SingleNode())) == ["a"]
+
+
+class TestRest:
+    """Case 153: a look that found nothing is repeated when something has changed."""
+
+    def quiet(self):
+        return cluster(pool(), box("web", FOUR), runs("a", "web", cpu="4"))
+
+    def test_what_found_nothing_rests(self):
+        outcome = found(self.quiet(), MultiNode(), SingleNode())
+        assert report(outcome).is_settled
+
+    def test_and_is_not_asked_while_it_does(self):
+        settled = frozenset({SingleNode().name})
+        assert gone(single(replaced())) == ["web"]
+        outcome = single(replaced(), settled=settled)
+        assert gone(outcome) == []
+        assert report(outcome).is_settled
+
+    @pytest.mark.parametrize(
+        "event",
+        [
+            Observed(runs("new", "web", cpu="100m")),
+            Removed(runs("a", "web")),
+            DeletionMarked(names=("web",), cause="x"),
+            Observed(pool(notes={"karpenter.sh/savings-floor": "5%"})),
+            Observed(box("web", settled=False)[1]),
+            Observed(box("other")[1]),
+            Observed(pod("waits")),
+            Observed(disruption_budget(allowed=1)),
+            CataloguePublished("default", catalogue(FOUR, version="2")),
+            Observed(runs("a", "web", cpu="4", annotations=KEPT)),
+            Observed(box("web", annotations=KEPT)[0]),
+        ],
+        ids=[
+            "bound",
+            "ended",
+            "marked",
+            "pool",
+            "settled",
+            "machine",
+            "pending",
+            "budget",
+            "prices",
+            "pod-protected",
+            "node-protected",
+        ],
+    )
+    def test_until_something_changes(self, event):
+        builder = self.quiet()
+        before = stamp_of(builder.snapshot())
+        builder.fold(event)
+        assert stamp_of(builder.snapshot()) != before
+
+    def test_what_says_nothing_new_changes_nothing(self):
+        builder = self.quiet()
+        before = stamp_of(builder.snapshot())
+        builder.fold(Observed(runs("a", "web", cpu="4")))
+        assert stamp_of(builder.snapshot()) == before
+
+    def test_or_five_minutes_pass(self):
+        assert not is_stale(NOW, NOW + timedelta(minutes=4, seconds=59))
+        assert is_stale(NOW, NOW + timedelta(minutes=5))
