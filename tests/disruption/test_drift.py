@@ -1,0 +1,301 @@
+"""Drift as a method: who is replaced, in what order, and who rests (cases 176-182, 184-186)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import DO_NOT_DISRUPT, DRIFT
+from karpenter_core.api.nodeclaim import DRIFTED
+from karpenter_core.api.nodepool import Budget
+from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.resting import Resting, rest_for
+from karpenter_core.state.events import DeletionMarked
+from karpenter_core.testing.builders import EPOCH, pod
+from karpenter_core.testing.machines import disruption_budget, with_claim_conditions
+from tests.disruption.scene import (
+    EIGHT,
+    FOUR,
+    NOW,
+    SIXTEEN,
+    bought,
+    box,
+    cluster,
+    drift,
+    found,
+    gone,
+    kind,
+    messages,
+    only,
+    pool,
+    report,
+    runs,
+    said,
+)
+
+KEPT = {DO_NOT_DISRUPT: "true"}
+
+
+def drifted(name, of=FOUR, *, since=EPOCH, **options):
+    """A node that has drifted."""
+    its_node, claim = box(name, of, **options)
+    return its_node, with_claim_conditions(claim, DRIFTED, now=since)
+
+
+def after(minutes):
+    return EPOCH + timedelta(minutes=minutes)
+
+
+class TestWhatComes:
+    def test_a_replacement_for_what_runs_there(self):
+        """Case 176: at any price."""
+        outcome = drift(cluster(drifted("web", FOUR), runs("a", "web", cpu="3")))
+        command = only(outcome)
+        assert (gone(outcome), command.decision, command.reason) == (
+            ["web"],
+            Decision.REPLACE,
+            "Drifted",
+        )
+        assert bought(outcome) == [["four", "eight", "sixteen"]]
+        assert command.proof.savings_per_hour == pytest.approx(0.0)
+
+    def test_nothing_where_the_pods_fit_elsewhere(self):
+        """Case 176."""
+        outcome = drift(cluster(drifted("web"), runs("a", "web"), box("rest")))
+        assert (only(outcome).decision, list(only(outcome).moves)) == (Decision.DELETE, ["rest"])
+
+    def test_an_empty_node_goes_whatever_consolidation_says(self):
+        """Case 176."""
+        outcome = found(cluster(pool(window="Never"), drifted("web", settled=False)))
+        assert (gone(outcome), outcome.method.name) == (["web"], "drift")
+        assert only(outcome).decision is Decision.DELETE
+
+    def test_several_replacements_for_one_node(self):
+        """Case 182: no single machine would hold what runs there."""
+        three = kind("three", 3)
+        builder = cluster(
+            drifted("web", EIGHT),
+            *(runs(f"p-{n}", "web", cpu="2") for n in range(3)),
+            market=(three,),
+        )
+        outcome = drift(builder)
+        assert bought(outcome) == [["three"]] * 3
+
+    @pytest.mark.parametrize("hold", [{"annotations": KEPT}, {"labels": {"app": "held"}}])
+    def test_who_may_not_leave_gets_no_place_elsewhere(self, hold):
+        """Case 178: with a grace period the node may go, and no machine is ordered for pods that
+        stay on it to the end.
+        """
+        builder = cluster(
+            drifted("web", termination_grace_period="300s"),
+            runs("a", "web", **hold),
+            disruption_budget(labels={"app": "held"}, max_unavailable="0"),
+        )
+        outcome = drift(builder)
+        assert (gone(outcome), only(outcome).decision) == (["web"], Decision.DELETE)
+
+    def test_others_on_the_same_node_do(self):
+        builder = cluster(
+            drifted("web", EIGHT, termination_grace_period="300s"),
+            runs("kept", "web", annotations=KEPT),
+            runs("free", "web", cpu="3"),
+        )
+        ((first, *_),) = bought(drift(builder))
+        assert first == "four"
+
+
+class TestWho:
+    def test_nobody_without_the_condition(self):
+        """Case 177."""
+        assert gone(drift(cluster(box("web"), runs("a", "web")))) == []
+
+    @pytest.mark.parametrize(("value", "goes"), [("true", []), ("false", ["web"])])
+    def test_a_node_may_be_protected(self, value, goes):
+        """Case 177."""
+        builder = cluster(drifted("web", annotations={DO_NOT_DISRUPT: value}), runs("a", "web"))
+        assert gone(drift(builder)) == goes
+
+    @pytest.mark.parametrize(("grace", "goes"), [(None, []), ("300s", ["web"])])
+    @pytest.mark.parametrize("hold", [{"annotations": KEPT}, {"labels": {"app": "held"}}])
+    def test_pods_may_protect_it_unless_there_is_a_grace_period(self, grace, goes, hold):
+        """Case 178."""
+        builder = cluster(
+            drifted("web", termination_grace_period=grace),
+            runs("a", "web", **hold),
+            disruption_budget(labels={"app": "held"}),
+        )
+        assert gone(drift(builder)) == goes
+
+    @pytest.mark.parametrize(
+        ("values", "blocked_at", "free_at"),
+        [(["2m"], 1, 3), (["1m", "3m"], 2, 4)],
+    )
+    def test_for_a_while(self, values, blocked_at, free_at):
+        """Case 179."""
+        pods = [
+            runs(f"p-{n}", "web", annotations={DO_NOT_DISRUPT: value}, start=NOW)
+            for n, value in enumerate(values)
+        ]
+        builder = cluster(drifted("web"), pods)
+        assert gone(drift(builder, now=NOW + timedelta(minutes=blocked_at))) == []
+        assert gone(drift(builder, now=NOW + timedelta(minutes=free_at))) == ["web"]
+
+    def test_a_value_that_means_nothing_protects_nobody(self):
+        """Case 179."""
+        builder = cluster(drifted("web"), runs("a", "web", annotations={DO_NOT_DISRUPT: "soon"}))
+        assert gone(drift(builder)) == ["web"]
+
+    def test_static_pools_are_left_to_their_own_method(self):
+        """Case 186."""
+        outcome = drift(cluster(pool(replicas=1), drifted("web"), runs("a", "web")))
+        assert (gone(outcome), report(outcome).eligible) == ([], 0)
+
+    def test_a_pool_may_only_show_it(self):
+        """Beyond the reference: the condition is set, and nothing follows from it."""
+        shown = pool(notes={DRIFT: "detect-only"})
+        outcome = drift(cluster(shown, drifted("web"), runs("a", "web")))
+        assert (gone(outcome), report(outcome).eligible) == ([], 0)
+        assert gone(found(cluster(shown, drifted("web", SIXTEEN), runs("a", "web", cpu="3"))))
+
+    def test_nodes_that_are_leaving_are_not_asked(self):
+        builder = cluster(drifted("web"), runs("a", "web"))
+        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        assert gone(drift(builder)) == []
+
+
+class TestOrder:
+    def test_whose_pods_find_no_place_is_passed_over(self):
+        """Case 180: it says so, and the next one goes."""
+        builder = cluster(
+            drifted("huge", kind("huge", 160), since=after(1)),
+            runs("giant", "huge", cpu="150"),
+            drifted("web", since=after(2)),
+            runs("a", "web", cpu="3"),
+        )
+        outcome = drift(builder)
+        assert gone(outcome) == ["web"]
+        (message,) = messages(outcome, "DisruptionBlocked")
+        assert message.startswith("not all pods would schedule, default/giant => ")
+        assert {kind_ for kind_, *_ in said(outcome, "DisruptionBlocked")} == {"Node", "NodeClaim"}
+
+    def test_a_place_that_is_not_up_yet_is_none(self):
+        builder = cluster(drifted("web"), runs("a", "web", cpu="3"), box("new", stage="Registered"))
+        outcome = drift(builder)
+        assert gone(outcome) == []
+        assert messages(outcome, "DisruptionBlocked") == [
+            "Node isn't initialized",
+            "would schedule against uninitialized nodeclaim/new, node/new",
+        ]
+
+    def test_empty_ones_first_then_the_oldest_drift(self):
+        """Case 181: one at a time."""
+        nodes = {
+            "newer": (drifted("newer", since=after(3)), runs("n", "newer")),
+            "older": (drifted("older", since=after(2)), runs("o", "older")),
+            "empty": drifted("empty", since=after(4)),
+        }
+        orders = []
+        while nodes:
+            (name,) = gone(drift(cluster(*nodes.values())))
+            orders.append(name)
+            del nodes[name]
+        assert orders == ["empty", "older", "newer"]
+
+    def test_pods_that_wait_are_not_moved_for(self):
+        """What they need is bought by provisioning, not in the name of drift."""
+        builder = cluster(drifted("web"), runs("a", "web", cpu="3"), pod("waits", cpu="8"))
+        assert len(bought(drift(builder))) == 1
+
+
+class TestBudgets:
+    def nodes(self, count, **options):
+        return [
+            (drifted(f"web-{n}", **options), runs(f"p-{n}", f"web-{n}", cpu="3"))
+            for n in range(count)
+        ]
+
+    def test_what_is_under_way_counts(self):
+        """Cases 184 and 185: three of ten."""
+        builder = cluster(pool(nodes="30%"), self.nodes(10))
+        allowed = []
+        for _ in range(5):
+            outcome = drift(builder)
+            budget = report(outcome).budgets["default"]
+            allowed.append((budget.allowed, budget.consuming))
+            builder.fold(DeletionMarked(names=tuple(gone(outcome)), cause="x"))
+        assert allowed == [(3, 0), (3, 1), (3, 2), (3, 3), (3, 3)]
+        assert report(outcome).constrained
+
+    def test_every_pool_has_its_own(self):
+        """Case 184: ten pools with one each."""
+        objects = []
+        for p in range(10):
+            objects.append(pool(f"p{p}", nodes="1"))
+            for n in range(3):
+                name = f"p{p}-{n}"
+                objects.append((drifted(name, pool=f"p{p}"), runs(name, name, cpu="3")))
+        builder = cluster(*objects)
+        taken = []
+        for _ in range(12):
+            names = gone(drift(builder))
+            taken += names
+            builder.fold(DeletionMarked(names=tuple(names), cause="x"))
+        assert sorted(name.split("-")[0] for name in taken) == sorted(f"p{p}" for p in range(10))
+
+    def test_a_budget_of_another_reason_does_not_hold(self):
+        budgets = [Budget(nodes="0", reasons=("Empty", "Underutilized"))]
+        assert gone(drift(cluster(pool(budgets=budgets), self.nodes(1)))) == ["web-0"]
+
+
+class TestRest:
+    """Beyond the reference: a pool whose replacements fail does not hold up the others."""
+
+    def test_a_resting_pool_is_passed_over(self):
+        builder = cluster(
+            pool("broken"),
+            pool("sound"),
+            drifted("a", pool="broken", since=after(1)),
+            drifted("b", pool="sound", since=after(2)),
+            runs("a-pod", "a", cpu="3"),
+            runs("b-pod", "b", cpu="3"),
+        )
+        assert gone(drift(builder)) == ["a"]
+        assert gone(drift(builder, resting=frozenset({"broken"}))) == ["b"]
+
+    @pytest.mark.parametrize(
+        ("failures", "window"), [(1, 60), (2, 120), (3, 240), (4, 480), (5, 600), (50, 600)]
+    )
+    def test_how_long(self, failures, window):
+        rests = {rest_for(failures, f"command-{n}").total_seconds() for n in range(50)}
+        assert all(window / 2 <= rest < window for rest in rests)
+        assert len(rests) > 40, "pools do not move in step"
+        assert rest_for(failures, "command-1") == rest_for(failures, "command-1")
+
+    def test_until_when(self):
+        resting = Resting().failed("broken", NOW, "command-1")
+        assert resting.pools(NOW) == {"broken"}
+        assert resting.pools(NOW + timedelta(seconds=29)) == {"broken"}
+        assert resting.pools(NOW + timedelta(seconds=60)) == frozenset()
+
+    def test_a_failure_while_it_rests_makes_it_no_longer(self):
+        resting = Resting().failed("broken", NOW, "command-1")
+        assert resting.failed("broken", NOW, "command-2") is resting
+
+    def test_each_failure_after_a_rest_doubles_it(self):
+        resting, now = Resting(), NOW
+        for _ in range(3):
+            resting = resting.failed("broken", now, "command")
+            now += timedelta(minutes=10)
+        assert resting.entries["broken"][0] == 3
+        assert resting.succeeded("broken").pools(now) == frozenset()
+        assert resting.succeeded("broken").failed("broken", now, "c").entries["broken"][0] == 1
+
+
+def test_what_a_pod_of_a_stateful_set_leaves_counts_until_it_is_gone():
+    """It comes back, so its node is not empty and comes after those that are."""
+    ending = runs("db-0", "db", owner_kind="StatefulSet", deleted=EPOCH)
+    done = msgspec.structs.replace(runs("job", "web"), phase="Succeeded")
+    builder = cluster(drifted("db", since=after(1)), ending, drifted("web", since=after(2)), done)
+    assert gone(drift(builder)) == ["web"]
