@@ -10,9 +10,9 @@ import numpy as np
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
 from karpenter_core.scheduling.classes import classify_steps
 from karpenter_core.scheduling.counts import Ties
-from karpenter_core.scheduling.domains import count_pods, find_axes
+from karpenter_core.scheduling.domains import NODES_PER_STEP, count_steps, find_axes
 from karpenter_core.scheduling.pools import compile_pool_steps, read_daemons
-from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.signatures import NodeSignature, Signatures
 from karpenter_core.scheduling.volumes import NO_LIMIT, Attachments, is_attach_resource
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["CompiledProblem", "NodeReader", "Task", "compile_steps"]
-
-NODES_PER_STEP: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,15 +121,15 @@ def compile_steps(
     axes = find_axes(groups, pools, nodes, classes, aliases)
     signatures = Signatures(pools, pool_free, axes, options)
     pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
-    reader = NodeReader(problem, classes, (axis.key for axis in axes))
+    reader = NodeReader(problem, classes, (axis.key for axis in axes), resources)
     node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
     node_signatures = np.zeros(len(nodes), dtype=np.int64)
     for number, node in enumerate(nodes):
         node_signatures[number] = signatures.of_node(reader.signature(node))
-        node_free[:, number] = reader.free(node, resources)
+        node_free[:, number] = reader.free(node)
         if number % NODES_PER_STEP == 0:
             yield 1
-    first_counts = count_pods(problem, groups, axes, nodes, signatures, node_signatures)
+    first_counts = yield from count_steps(problem, groups, axes, nodes, signatures, node_signatures)
     yield 5
     return CompiledProblem(
         options=options,
@@ -211,47 +209,68 @@ def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
     return table
 
 
-def _available(node: ExistingNode, resource: str) -> int:
-    if is_attach_resource(resource):
-        return Attachments.free(node, resource)
-    return node.available.get(resource, 0)
-
-
 class NodeReader:
     """Reads existing nodes: of their labels only those that somebody asks for."""
 
     def __init__(
-        self, problem: Problem, classes: Sequence[PodClass], topology_keys: Iterable[str]
+        self,
+        problem: Problem,
+        classes: Sequence[PodClass],
+        topology_keys: Iterable[str],
+        resources: Sequence[str],
     ) -> None:
         asks = {rung.ask for pod_class in classes for rung in pod_class.rungs}
         asked = {key for ask in asks for labels in ask.alternatives for key in labels}
         self._asked: Final = tuple(sorted(asked.union(topology_keys)))
         self._aliases: Final = {**ALIASES, **problem.aliases}
+        self._names: Final = frozenset(self._asked).union(
+            alias for alias, key in self._aliases.items() if key in self._asked
+        )
+        """The labels to look at, as they may stand on a node."""
         self._well_known: Final = WELL_KNOWN | problem.well_known
+        self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
+        self._known: Final = dict[object, NodeSignature]()
 
-    @staticmethod
-    def free(node: ExistingNode, resources: Iterable[str]) -> list[int]:
+    def free(self, node: ExistingNode) -> list[int]:
         """Return how much of each resource pods may still use; -1 where nothing may come any more.
 
         That is on nodes that are closed, and on those that are overdrawn.
         """
-        is_shut = node.closed or min(node.available.values(), default=0) < 0
-        return [-1 if is_shut else _available(node, name) for name in resources]
+        available = node.available
+        if node.closed or min(available.values(), default=0) < 0:
+            return [-1] * len(self._resources)
+        return [
+            Attachments.free(node, name) if attaches else available.get(name, 0)
+            for name, attaches in self._resources
+        ]
 
     def signature(self, node: ExistingNode) -> NodeSignature:
         """Return what a node is, apart from how full it is."""
-        ports = {*node.host_ports, *(port for pod in node.pods for port in pod.shape.host_ports)}
-        return NodeSignature(
-            requirements=self._requirements(node),
-            taints=node.taints,
-            host_ports=tuple(sorted(ports, key=str)),
-            undecided=None if node.requirements is None else self._well_known,
-        )
+        ports = {*node.host_ports}
+        for pod in node.pods:
+            if pod.shape.host_ports:
+                ports.update(pod.shape.host_ports)
+        host_ports = tuple(sorted(ports, key=str)) if ports else ()
+        if node.requirements is not None:
+            return NodeSignature(
+                requirements=Requirements(
+                    r for r in node.requirements.values() if r.key in self._asked
+                ),
+                taints=node.taints,
+                host_ports=host_ports,
+                undecided=self._well_known,
+            )
+        labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
+        name = node.name if HOSTNAME in self._names else ""
+        key = (labels, name, node.taints, host_ports)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = NodeSignature(
+                requirements=self._requirements(node), taints=node.taints, host_ports=host_ports
+            )
+        return known
 
     def _requirements(self, node: ExistingNode) -> Requirements:
-        if node.requirements is not None:
-            known: Iterable[Requirement] = node.requirements.values()
-            return Requirements(r for r in known if r.key in self._asked)
         labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
         labels = {HOSTNAME: node.name, **labels}
         return Requirements.from_labels(

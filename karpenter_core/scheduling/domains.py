@@ -8,7 +8,7 @@ owners tolerate. For the host name every node is a domain.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untole
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
 __all__ = [
     "Axis",
     "FirstCounts",
-    "count_pods",
+    "count_steps",
     "counting_groups",
     "counts_on",
     "domains_of",
     "find_axes",
     "known_domains",
 ]
+
+
+NODES_PER_STEP: Final = 200
+"""Nodes looked at between two yields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,55 +137,118 @@ def _label(node: ExistingNode, key: str, aliases: Mapping[str, str]) -> str:
     return value or ""
 
 
-def count_pods(  # noqa: C901 - one pass over all pods that run; calls would double its time
+def count_steps(
     problem: Problem,
     groups: Groups,
     axes: Sequence[Axis],
     nodes: Sequence[ExistingNode],
     signatures: Signatures,
     node_signatures: NDArray[np.int64],
-) -> FirstCounts:
-    """Count the pods that run, where they run, for every group.
+) -> Generator[int, None, FirstCounts]:
+    """Count the pods that run, where they run, for every group; yields units of work done.
 
     Pods that are themselves to be placed in this pass are left out: they will move.
     """
     known = tuple(known_domains(axis, nodes, signatures, node_signatures) for axis in axes)
-    zonal = tuple(np.zeros((len(axis.groups), len(axis.names)), dtype=np.int64) for axis in axes)
-    host: dict[int, NDArray[np.int64]] = {}
+    zonal = tuple(np.zeros(table.shape, dtype=np.int64) for table in known)
     perhaps: dict[tuple[int, int], NDArray[np.int64]] = {}
     if not groups.all:
-        return FirstCounts(known=known, zonal=zonal, host=host)
-    numbers = {axis.key: axis.number for axis in axes}
-    moving = {pod.uid for pod in problem.pods}
-    counted: dict[int, tuple[Group, ...]] = {}
-    for column, node in enumerate(nodes):
-        here: dict[int, tuple[Group, int]] = {}
-        for pod in node.pods:
-            counting = counted.get(id(pod.shape))
-            if counting is None:
-                counting = counted[id(pod.shape)] = counting_groups(groups, pod.shape)
-            if counting and not pod.is_terminal and pod.uid not in moving:
-                for group in counting:
-                    if pod.is_terminating and group.kind is not Kind.INVERSE:
-                        continue  # nobody spreads by it any more, but others still keep away
-                    here[group.index] = (group, here.get(group.index, (group, 0))[1] + 1)
-        signature = int(node_signatures[column])
-        for group, count in here.values():
-            if not counts_on(group, signature, signatures):
-                continue
-            if group.is_host:
-                host.setdefault(group.index, np.zeros(len(nodes), dtype=np.int64))[column] += count
-            else:
-                axis = numbers[group.key]
+        return FirstCounts(known=known, zonal=zonal, host={})
+    numbers: list[int] = node_signatures.tolist()
+    tally = _Tally(groups, {pod.uid for pod in problem.pods})
+    for column, (node, signature) in enumerate(zip(nodes, numbers, strict=True)):
+        tally.add(node, column, signature)
+        if column % NODES_PER_STEP == 0:
+            yield 1
+    axis_of = {axis.key: axis.number for axis in axes}
+    is_there = {n for n, node in zip(numbers, nodes, strict=True) if node.requirements is None}
+    for counting in tally.countings:
+        for signature, count in counting.pods.items():
+            for group in counting.zonal:
+                if not counts_on(group, signature, signatures):
+                    continue
+                axis = axis_of[group.key]
                 certain = list(domains_of(group, axis, signature, signatures))
                 zonal[axis][group.row, certain] += count
-                known[axis][group.row, certain] |= node.requirements is None
+                known[axis][group.row, certain] |= signature in is_there
                 if group.kind is Kind.AFFINITY and not certain:
                     row = perhaps.setdefault(
                         (axis, group.row), np.zeros(len(axes[axis].names), dtype=np.int64)
                     )
                     row[list(signatures.possible(axis, signature))] += count
+    host = {
+        index: _host_row(groups.all[index], counts, numbers, signatures)
+        for index, counts in tally.host.items()
+        if counts
+    }
     return FirstCounts(known=known, zonal=zonal, host=host, perhaps=perhaps)
+
+
+def _host_row(
+    group: Group, counts: Mapping[int, int], numbers: Sequence[int], signatures: Signatures
+) -> NDArray[np.int64]:
+    row = np.zeros(len(numbers), dtype=np.int64)
+    row[list(counts)] = list(counts.values())
+    if group.node_filter is not None:
+        row[[column for column in counts if not counts_on(group, numbers[column], signatures)]] = 0
+    return row
+
+
+@dataclass(slots=True)
+class _Counting:
+    """Groups that count the same pods: `pods` by the signatures of the nodes that they are on.
+
+    `host` are the counts of host name groups by column, shared with others.
+    """
+
+    zonal: tuple[Group, ...]
+    host: tuple[dict[int, int], ...]
+    pods: dict[int, int] = field(default_factory=dict[int, int])
+
+
+@final
+class _Tally:
+    """Adds up pods that run: by what the node is and, for host name groups, by node."""
+
+    def __init__(self, groups: Groups, moving: AbstractSet[str]) -> None:
+        self._groups: Final = groups
+        self._moving: Final = moving
+        self._of_shape: Final = dict[int, _Counting]()
+        self._of_groups: Final = dict[tuple["Group", ...], _Counting]()
+        self.host: Final = dict[int, dict[int, int]]()
+        """By group, then by column."""
+
+    @property
+    def countings(self) -> Iterable[_Counting]:
+        """The pods by the groups that count them."""
+        return self._of_groups.values()
+
+    def add(self, node: ExistingNode, column: int, signature: int) -> None:
+        """Add the pods of a node."""
+        of_shape, moving = self._of_shape, self._moving
+        for pod in node.pods:
+            counting = of_shape.get(id(pod.shape))
+            if counting is None:
+                counting = of_shape[id(pod.shape)] = self._read(pod.shape)
+            if (counting.zonal or counting.host) and not pod.is_terminal and pod.uid not in moving:
+                if pod.is_terminating:
+                    counting = self._read(pod.shape, is_terminating=True)
+                pods = counting.pods
+                pods[signature] = pods.get(signature, 0) + 1
+                for counts in counting.host:
+                    counts[column] = counts.get(column, 0) + 1
+
+    def _read(self, shape: PodShape, *, is_terminating: bool = False) -> _Counting:
+        groups = counting_groups(self._groups, shape)
+        if is_terminating:  # nobody spreads by it any more, but others still keep away
+            groups = tuple(group for group in groups if group.kind is Kind.INVERSE)
+        known = self._of_groups.get(groups)
+        if known is None:
+            known = self._of_groups[groups] = _Counting(
+                zonal=tuple(group for group in groups if not group.is_host),
+                host=tuple(self.host.setdefault(g.index, {}) for g in groups if g.is_host),
+            )
+        return known
 
 
 def counts_on(
@@ -220,7 +288,7 @@ def domains_of(group: Group, axis: int, signature: int, signatures: Signatures) 
 
 def counting_groups(groups: Groups, shape: PodShape) -> tuple[Group, ...]:
     """Return the groups whose counts grow with a pod of a shape that runs."""
-    selecting = (group for group in groups.selecting(shape) if group.kind is not Kind.INVERSE)
+    selecting = [group for group in groups.selecting(shape) if group.kind is not Kind.INVERSE]
     return (*selecting, *(groups.inverse_of(shape) if shape.pod_anti_affinity else ()))
 
 

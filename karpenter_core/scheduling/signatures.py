@@ -72,7 +72,7 @@ class Pin:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSignature:
     """Nodes that are there, alike in everything that somebody asks for."""
 
@@ -357,15 +357,9 @@ class Signatures:
 
     def of_node(self, signature: NodeSignature) -> int:
         """Return the number of an existing node's signature."""
-        key = (
-            signature.requirements,
-            signature.taints,
-            signature.host_ports,
-            signature.undecided,
-        )
-        number = self._numbers.get(key)
+        number = self._numbers.get(signature)
         if number is None:
-            number = self._numbers[key] = len(self._numbers)
+            number = self._numbers[signature] = len(self._numbers)
             self._nodes[number] = signature
         return number
 

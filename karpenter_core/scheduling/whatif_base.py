@@ -203,7 +203,7 @@ class Base:
         return Place(
             node=node,
             signature=signature,
-            free=compiled.reader.free(node, compiled.resources),
+            free=compiled.reader.free(node),
             movers=self.work(movers.items()),
             staying=effects[False],
             moving=effects[True],
