@@ -213,7 +213,8 @@ def karpenter_gate_registration(node_claim: NodeClaim, node: NodeView) -> Regist
 def karpenter_sync_instance(node_claim: NodeClaim, node: NodeView) -> None:
     """Bring the instance in line with its claim and Node in place (tags, names).
 
-    Called after registration and when the NodeClass changes; idempotent.
+    Called after registration, when labels or annotations of the claim change, when what its NodeClass
+    asks for changes, and once by each new process; idempotent. What it raises is tried again.
 
     Default: nothing.
     """

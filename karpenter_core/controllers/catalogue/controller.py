@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
 
+from karpenter_core.controllers.nodeclass.content import content_of
 from karpenter_core.controllers.reconciler import Backoff, Outcome, Reconciler
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.scheduling.problem import Catalogue
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.feed import Feed
     from karpenter_core.controllers.reconciler import Runtime
@@ -123,7 +123,7 @@ class CatalogueController:
             self._listings.pop(key, None)
             return Outcome()
         listing = self._listings.setdefault(key, _Listing())
-        fingerprint = _fingerprint(node_class)
+        fingerprint = content_of(node_class)
         try:
             types = await self._providers.list_instance_types(pools[0], node_class)
         except CloudProviderError as error:
@@ -205,7 +205,7 @@ class CatalogueController:
             if (
                 node_class is None
                 or listing is None
-                or listing.fingerprint != _fingerprint(node_class)
+                or listing.fingerprint != content_of(node_class)
             ):
                 self._reconciler.wake(key)
 
@@ -254,11 +254,3 @@ def _amounts(resources: Mapping[str, int]) -> str:
 def _class_key(pool: NodePool) -> ClassKey:
     ref = pool.spec.template.spec.node_class_ref
     return ref.group, ref.kind, ref.name
-
-
-def _fingerprint(node_class: NodeClass) -> str:
-    """Tell two states of a NodeClass apart by what it says, not by when conditions were set."""
-    found = node_class.model_dump(
-        mode="json", exclude={"metadata": True, "status": {"conditions": True}}
-    )
-    return f"{node_class.uid}/{found!r}"

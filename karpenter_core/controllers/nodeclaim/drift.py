@@ -17,6 +17,7 @@ from karpenter_core.api.conditions import find, is_true
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
 from karpenter_core.controllers.feed import Inbox
+from karpenter_core.controllers.nodeclass.content import content_of
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler, retry_after_seconds
 from karpenter_core.errors import ApiError, NodeClaimNotFoundError, NotFoundError
 from karpenter_core.lifecycle.drift import DriftRules, is_type_check_due, local_drift, with_drift
@@ -311,10 +312,7 @@ class DriftController:
         if node_class is None:
             self._classes.pop(key, None)
             return known is not None
-        found = node_class.model_dump(
-            mode="json", exclude={"metadata": True, "status": {"conditions": True}}
-        )
-        self._classes[key] = f"{node_class.uid}/{found!r}"
+        self._classes[key] = content_of(node_class)
         return self._classes[key] != known
 
     def _forget(self, snapshot: Snapshot) -> None:
