@@ -13,6 +13,7 @@ from karpenter_core.controllers.node.health import NodeHealth
 from karpenter_core.controllers.node.termination import NodeTerminationController
 from karpenter_core.controllers.nodeclaim.drift import DriftController
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
+from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSync
 from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
 from karpenter_core.controllers.nodepool.controller import NodePoolController
@@ -133,6 +134,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
                 well_known=WELL_KNOWN | labels.well_known, aliases={**ALIASES, **labels.aliases}
             ),
         ),
+        InstanceSync(hands=hands, providers=providers, runtime=runtime),
         GarbageCollection(
             hands=hands,
             providers=providers,

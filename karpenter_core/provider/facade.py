@@ -349,6 +349,10 @@ class Providers:
         answer = await self._about_node(hook, name, node_claim, node)
         return None if answer is None else _expect(answer, RegistrationGate, hook, name)
 
+    def syncs(self, ref: NodeClassRef) -> bool:
+        """Tell whether the provider of a NodeClass keeps instances in line in place."""
+        return self._dispatcher.implements("karpenter_sync_instance", self.provider_of(ref))
+
     async def sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
         """Bring an instance in line with its claim and Node."""
         hook, name = "karpenter_sync_instance", self._owner_of_claim(node_claim)
