@@ -40,6 +40,11 @@ __all__ = ["MultiNode"]
 
 MOST_CANDIDATES: Final = 100  # upstream's number
 MOST_REPACKED: Final = 10
+REPACKING_SHARE: Final = 0.05
+"""Share of their cost that repacking machines into several new ones must save.
+
+With so many ways to repack some set there is nearly always one that saves a cent.
+"""
 UNITS_PER_QUESTION: Final = 10
 """About what a what-if costs, in the solver's work units of a tenth of a millisecond."""
 UNITS_PER_REPACKING: Final = 100
@@ -154,7 +159,8 @@ class _Search:
             yield UNITS_PER_REPACKING
             if isinstance(found, Move):
                 found = yield from self._needed_steps(found)
-                self._consider(found)
+                if found is not None and self._is_worth_repacking(found):
+                    self._consider(found)
             if self.best is not None:
                 return
 
@@ -178,6 +184,11 @@ class _Search:
             if len(move.candidates) < 2:  # noqa: PLR2004
                 return None
         return move
+
+    def _is_worth_repacking(self, move: Move) -> bool:
+        """Tell whether enough is saved for new machines that nothing but a price asks for."""
+        price = self._look.prices.of(move.candidates)
+        return move.savings_per_hour >= REPACKING_SHARE * price
 
     def _may_ask(self, units: int) -> bool:
         """Tell whether there is work left to do it with.
