@@ -204,7 +204,7 @@ class _Walk:
             return self._wait(_POLL)
         if not self._is_detached(pods, deadline):
             return self._wait(_POLL)
-        if self.claim is not None:
+        if self.claim is not None and not self._has_twin():
             if instance not in {InstanceState.TERMINATING, InstanceState.GONE}:
                 return self._outcome(NodeTerminationAction.TERMINATE_INSTANCE)
             if instance is InstanceState.TERMINATING:
@@ -217,6 +217,16 @@ class _Walk:
             finish=finished.finish,
             notices=tuple(self.notices),
             facts=(*self.facts, *finished.facts),
+        )
+
+    def _has_twin(self) -> bool:
+        """Tell whether another Node of the same machine is still to be drained.
+
+        Two Nodes should never show one provider id. Where they do, the last one ends the machine.
+        """
+        return self.claim is not None and any(
+            other.name != self.node.name and TERMINATION_FINALIZER in other.finalizers
+            for other in self.snapshot.nodes_of(self.claim)
         )
 
     def _drain(self, waiting: tuple[PodView, ...], deadline: datetime | None) -> NodeTermination:

@@ -304,6 +304,15 @@ class TestEnd:
         assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
         assert is_true(found.claim.status.conditions, INSTANCE_TERMINATING, DRAINED)
 
+    def test_the_last_of_several_nodes_ends_the_machine(self):
+        """Case 65: two Nodes show its id; the empty one goes, and pods run on under the other."""
+        claim, its_node = going()
+        twin = node("twin", claim=claim, deleted=EPOCH)
+        found = look(drained(claim), its_node, twin, now=after(seconds=10))
+        assert (found.action, found.finish is not None) == (FINISH, True)
+        let_go = node("twin", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
+        assert look(drained(claim), its_node, let_go, now=after(seconds=10)).action is TERMINATE
+
     def test_then_the_node_goes_and_is_measured(self):
         """Case 96."""
         found = self.look(InstanceState.GONE)

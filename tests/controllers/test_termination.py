@@ -1,0 +1,482 @@
+"""The end of claims and nodes, by whole controllers (acceptance cases 61-68, 72-76, 82-86, 88-96).
+
+What each look decides is tested with the pure steps, in `tests/lifecycle/test_termination.py`
+(61-70), `test_node_termination.py` (72-107) and `test_out_of_service.py`; every write on the way is
+failed in `test_every_write.py`, and the process is killed on the way in `test_adversity.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS, VOLUME_ATTACHMENTS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+FOREIGN = "example.com/theirs"
+
+
+def pool(**options):
+    return node_pool(disruption=KEEP, **options)
+
+
+def budget(name, app, **spec):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}, **spec},
+    }
+
+
+def attachment(name, node):
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": name},
+        "spec": {
+            "attacher": "csi.example.com",
+            "nodeName": node,
+            "source": {"persistentVolumeName": f"pv-{name}"},
+        },
+        "status": {"attached": True},
+    }
+
+
+def names(objects):
+    return {item["metadata"]["name"] for item in objects}
+
+
+def labels_of(item):
+    return item["metadata"].get("labels", {})
+
+
+def conditions(claim):
+    found = claim.get("status", {}).get("conditions", ())
+    return {item["type"]: (item["status"], item["reason"]) for item in found}
+
+
+def messages(scene, reason):
+    return {event["message"] for event in scene.events(reason)}
+
+
+async def one_machine(scene, *objects, pods=1):
+    """Start with these objects; return the process and the name of the one machine they get."""
+    scene.cluster.apply([NODE_CLASS, *objects])
+    running = scene.start(WITHOUT_ELECTION)
+    await scene.settle(lambda: len(scene.pods("Running")) == pods, seconds=60)
+    await scene.cluster.clock.sleep(5)
+    (name,) = names(scene.nodes())
+    return running, name
+
+
+def gone(scene, name):
+    return name not in names(scene.nodes()) and name not in names(scene.claims())
+
+
+def forget_instances(folder):
+    """Let the cloud lose every machine, as if somebody had terminated them by hand."""
+    with closing(sqlite3.connect(folder / "kwok.sqlite3")) as instances, instances:
+        instances.execute("UPDATE instances SET gone_at = launched_at")
+
+
+class TestClaims:
+    def test_a_deleted_claim_takes_node_and_instance_with_it(self, tmp_path):
+        """Cases 61, 62, 64, 75, 84, 92, 96: the instance ends slowly, and each number is one."""
+
+        async def story(scene):
+            running, name = await one_machine(scene, pool(), deployment("web", 1))
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            await scene.settle(lambda: not scene.pods(), seconds=30)
+            scene.cluster.delete(NODE_CLAIMS, name)
+            begun = scene.cluster.clock.monotonic()
+
+            await scene.settle(lambda: "Drained" in conditions(scene.claims()[0]), seconds=5)
+            assert conditions(scene.claims()[0])["Drained"] == ("Unknown", "Draining")
+            (node,) = scene.nodes()
+            assert labels_of(node)["node.kubernetes.io/exclude-from-external-load-balancers"]
+            await scene.settle(
+                lambda: "InstanceTerminating" in conditions(scene.claims()[0]), seconds=20
+            )
+            assert scene.cluster.clock.monotonic() - begun >= 5, "late pods are waited for"
+            found = conditions(scene.claims()[0])
+            assert found["Drained"] == ("True", "Drained")
+            assert found["VolumesDetached"] == ("True", "VolumesDetached")
+            assert found["Ready"][0] == "True"
+            assert len(scene.nodes()) == 1, "the Node stays until its machine is gone"
+
+            await scene.settle(lambda: gone(scene, name), seconds=60)
+            pool_label = '{nodepool="general"}'
+            for metric in (
+                "nodeclaims_termination_duration_seconds_count",
+                "nodeclaims_instance_termination_duration_seconds_count",
+                "nodes_termination_duration_seconds_count",
+                "nodes_lifetime_duration_seconds_count",
+                "nodes_drained_total",
+            ):
+                assert running.metric(f"karpenter_{metric}{pool_label}") == 1.0, metric
+
+        play(tmp_path, story, arguments=["--kwok-termination-delay=20s"])
+
+    def test_a_cloud_that_refuses_is_asked_again(self, tmp_path):
+        """Case 63."""
+        faults = tmp_path / "faults.json"
+        faults.write_text(json.dumps([{"fault": "throttle", "operation": "terminate", "count": 3}]))
+
+        async def story(scene):
+            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            scene.cluster.delete(NODE_CLAIMS, name)
+            await scene.settle(lambda: gone(scene, name), seconds=120)
+
+            asked = [c for c in cloud(scene, tmp_path)["calls"] if c["operation"] == "terminate"]
+            assert asked[-1]["result"] == "gone"
+            assert cloud(scene, tmp_path)["instances"] == []
+
+        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])
+
+    def test_every_node_of_an_instance_goes_before_it(self, tmp_path):
+        """Cases 65, 66: three Nodes show its id, and a pod on one of them may not leave."""
+
+        async def story(scene):
+            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            (node,) = scene.nodes()
+            for twin in ("twin-1", "twin-2"):
+                scene.cluster.apply(
+                    [
+                        {
+                            "apiVersion": "v1",
+                            "kind": "Node",
+                            "metadata": {
+                                "name": twin,
+                                "labels": labels_of(node),
+                                "finalizers": ["karpenter.sh/termination"],
+                            },
+                            "spec": {"providerID": node["spec"]["providerID"]},
+                        }
+                    ]
+                )
+            scene.cluster.apply([budget("web", "web", minAvailable=1)])
+            scene.cluster.delete(NODE_CLAIMS, name)
+            await scene.cluster.clock.sleep(60)
+            left = names(scene.nodes())
+            assert (name in left, left & {"twin-1", "twin-2"}) == (True, set())
+            calls = cloud(scene, tmp_path)["calls"]
+            assert not [call for call in calls if call["operation"] == "terminate"]
+
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            await scene.settle(lambda: gone(scene, name), seconds=120)
+            calls = cloud(scene, tmp_path)["calls"]
+            assert [call["subject"] for call in calls if call["operation"] == "terminate"]
+
+        play(tmp_path, story)
+
+    def test_a_claim_that_was_never_launched_touches_nothing(self, tmp_path):
+        """Cases 67, 68: no call, and a Node without a provider id is nobody's."""
+        faults = tmp_path / "faults.json"
+        faults.write_text(json.dumps([{"fault": "throttle", "operation": "launch"}]))
+        stranger = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "stranger"}}
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), stranger, deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
+            (name,) = names(scene.claims())
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            scene.cluster.delete(NODE_CLAIMS, name)
+            await scene.settle(lambda: not scene.claims(), seconds=90)
+
+            assert names(scene.nodes()) == {"stranger"}
+            calls = {call["operation"] for call in cloud(scene, tmp_path)["calls"]}
+            assert "terminate" not in calls
+
+        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])
+
+    def test_a_failed_deletion_counts_a_failed_launch_once(self, tmp_path):
+        """Metrics and the health of the pool follow what was done, not what was tried."""
+        faults = tmp_path / "faults.json"
+        faults.write_text(json.dumps([{"fault": "throttle", "operation": "launch"}]))
+        refusals = iter([True] * 12)
+
+        async def refuse(op):
+            is_deletion = (op.verb, op.kind.kind, op.stage) == ("delete", "NodeClaim", "request")
+            if is_deletion and next(refusals, False):
+                raise ApiError("webhook says no", status=500)
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            running = scene.start(WITHOUT_ELECTION, faults=refuse)
+            await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
+            first = names(scene.claims())
+            await scene.settle(lambda: not first & names(scene.claims()), seconds=600)
+
+            assert next(refusals, None) is None
+            series = (
+                'karpenter_nodeclaims_disrupted_total{capacity_type="",consolidation_policy="",'
+                'nodepool="general",reason="launch_timeout",termination_mode="graceful"}'
+            )
+            assert running.metric(series) == 1.0
+
+        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])
+
+
+class TestNodes:
+    def test_a_deleted_node_takes_its_claim_with_it(self, tmp_path):
+        """Cases 74, 76: ten at once, and nothing of them is left."""
+
+        async def story(scene):
+            big = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]}
+            scene.cluster.apply(
+                [NODE_CLASS, pool(template={"requirements": [big]}), deployment("web", 10, cpu="3")]
+            )
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: len(scene.pods("Running")) == 10, seconds=60)
+            first = names(scene.nodes())
+            assert len(first) == 10
+            for name in first:
+                scene.cluster.delete(NODES, name)
+
+            await scene.settle(
+                lambda: not first & (names(scene.nodes()) | names(scene.claims())), seconds=120
+            )
+            await scene.settle(lambda: len(scene.pods("Running")) == 10, seconds=120)
+            account = cloud(scene, tmp_path)
+            assert len(account["instances"]) == len(scene.nodes()) == len(scene.claims())
+
+        play(tmp_path, story)
+
+    def test_a_node_that_is_not_ours_is_left_alone(self, tmp_path):
+        """Case 73."""
+        theirs = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "theirs", "finalizers": ["karpenter.sh/termination"]},
+            "spec": {"providerID": "other://1"},
+        }
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), theirs])
+            scene.start(WITHOUT_ELECTION)
+            await scene.cluster.clock.sleep(5)
+            scene.cluster.delete(NODES, "theirs")
+            await scene.cluster.clock.sleep(60)
+
+            (node,) = scene.nodes()
+            assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
+            assert not any("karpenter" in t["key"] for t in node["spec"].get("taints") or ())
+
+        play(tmp_path, story)
+
+    def test_a_budget_holds_the_node_and_is_named(self, tmp_path):
+        """Cases 82, 100: until somebody lets the pod go."""
+
+        async def story(scene):
+            running, name = await one_machine(
+                scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
+            )
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(300)
+            assert name in names(scene.nodes())
+            assert len(scene.pods("Running")) == 1
+            assert running.metric('karpenter_pods_eviction_requests_total{code="429"}') > 5
+            (pod,) = names(scene.pods())
+            text = (
+                f"Failed to drain node, evicting pod violates a PDB (Pod=default/{pod}): "
+                "PodDisruptionBudget default/keep"
+            )
+            assert text in messages(scene, "FailedDraining")
+
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            await scene.settle(lambda: gone(scene, name), seconds=60)
+
+        play(tmp_path, story)
+
+    def test_two_budgets_are_both_named(self, tmp_path):
+        """Case 101."""
+
+        async def story(scene):
+            budgets = [budget(name, "web", maxUnavailable=1) for name in ("one", "two")]
+            running, name = await one_machine(scene, pool(), *budgets, deployment("web", 1))
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(300)
+
+            assert name in names(scene.nodes())
+            assert running.metric('karpenter_pods_eviction_requests_total{code="500"}') > 5
+            assert any(
+                "eviction does not support multiple PDBs" in message
+                and message.endswith(": PodDisruptionBudgets default/one, default/two")
+                for message in messages(scene, "FailedDraining")
+            )
+
+        play(tmp_path, story)
+
+    def test_a_silent_node_without_a_machine_goes_undrained(self, tmp_path):
+        """Case 85: while its kubelet spoke it was believed."""
+
+        async def story(scene):
+            _, name = await one_machine(
+                scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
+            )
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(30)
+            forget_instances(tmp_path)
+            await scene.cluster.clock.sleep(30)
+            assert name in names(scene.nodes())
+
+            scene.cluster.kubelets.fail(name)
+            await scene.settle(lambda: gone(scene, name), seconds=60)
+
+        play(tmp_path, story)
+
+    def test_a_pod_that_never_ends_is_given_up_after_a_minute(self, tmp_path):
+        """Case 86: somebody's finalizer keeps it."""
+
+        async def story(scene):
+            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            (pod,) = names(scene.pods())
+            patch = {"metadata": {"finalizers": [FOREIGN]}}
+            scene.cluster.server.registry.patch(PODS, patch, pod, "default")
+            begun = scene.cluster.clock.monotonic()
+            scene.cluster.delete(NODES, name)
+            await scene.settle(lambda: gone(scene, name), seconds=200)
+
+            assert 60 <= scene.cluster.clock.monotonic() - begun <= 120
+
+        play(tmp_path, story)
+
+    def test_an_attached_volume_holds_the_node(self, tmp_path):
+        """Case 93: its event names it; nobody but the cluster detaches."""
+
+        async def story(scene):
+            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            scene.cluster.apply([attachment("va-1", name)])
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(120)
+            (claim,) = (c for c in scene.claims() if c["metadata"]["name"] == name)
+            assert conditions(claim)["VolumesDetached"] == ("Unknown", "AwaitingVolumeDetachment")
+            assert messages(scene, "AwaitingVolumeDetachment") == {
+                "Awaiting deletion of bound volumeattachments (va-1)"
+            }
+            assert len(scene.cluster.list(VOLUME_ATTACHMENTS)) == 1
+
+            scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
+            await scene.settle(lambda: gone(scene, name), seconds=60)
+
+        play(tmp_path, story)
+
+
+class TestDeadline:
+    def test_a_grace_period_outweighs_budgets_and_annotations(self, tmp_path):
+        """Cases 70, 88, 89, 95, 103: pods have their own grace period before the deadline."""
+
+        async def story(scene):
+            protected = deployment("web", 1, terminationGracePeriodSeconds=30)
+            metadata = protected["spec"]["template"]["metadata"]
+            metadata["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+            _, name = await one_machine(
+                scene,
+                pool(template={"terminationGracePeriod": "5m"}),
+                budget("keep", "web", minAvailable=1),
+                protected,
+            )
+            scene.cluster.apply([attachment("va-1", name)])
+            (pod,) = names(scene.pods())
+            begun = scene.cluster.clock.monotonic()
+            scene.cluster.delete(NODES, name)
+            await scene.settle(lambda: pod not in names(scene.pods()), seconds=400)
+            assert 269 <= scene.cluster.clock.monotonic() - begun <= 275
+            await scene.settle(lambda: gone(scene, name), seconds=60)
+            assert 299 <= scene.cluster.clock.monotonic() - begun <= 310, (
+                "instants are whole seconds"
+            )
+
+            (text,) = messages(scene, "Disrupted")
+            assert "of its 30 terminationGracePeriodSeconds" in text
+            told = {
+                event["involvedObject"]["kind"]
+                for event in scene.events("TerminationGracePeriodExpiring")
+            }
+            assert told == {"Node", "NodeClaim"}
+
+        play(tmp_path, story)
+
+
+class TestForeignFinalizers:
+    def test_on_a_node_it_keeps_the_node_and_nothing_else(self, tmp_path):
+        """Claim and instance end; pods have moved; our own finalizer is off."""
+
+        async def story(scene):
+            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            (node,) = scene.nodes()
+            finalizers = [FOREIGN, *node["metadata"]["finalizers"]]
+            scene.cluster.server.registry.patch(
+                NODES, {"metadata": {"finalizers": finalizers}}, name, ""
+            )
+            scene.cluster.delete(NODES, name)
+            await scene.settle(lambda: name not in names(scene.claims()), seconds=60)
+
+            (held,) = (n for n in scene.nodes() if n["metadata"]["name"] == name)
+            assert held["metadata"]["finalizers"] == [FOREIGN]
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+            assert len(cloud(scene, tmp_path)["instances"]) == 1
+
+        play(tmp_path, story)
+
+    def test_on_a_claim_it_keeps_the_claim_and_nothing_else(self, tmp_path):
+        """The next claim launches, and goes, as if nothing were."""
+
+        async def story(scene):
+            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            (claim,) = scene.claims()
+            finalizers = [FOREIGN, *claim["metadata"]["finalizers"]]
+            scene.cluster.server.registry.patch(
+                NODE_CLAIMS, {"metadata": {"finalizers": finalizers}}, name, ""
+            )
+            scene.cluster.delete(NODE_CLAIMS, name)
+            await scene.settle(lambda: name not in names(scene.nodes()), seconds=60)
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+            (second,) = names(scene.nodes())
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            scene.cluster.delete(NODE_CLAIMS, second)
+            await scene.settle(lambda: not scene.nodes(), seconds=60)
+
+            (held,) = scene.claims()
+            assert held["metadata"]["finalizers"] == [FOREIGN]
+            assert cloud(scene, tmp_path)["instances"] == []
+
+        play(tmp_path, story)
+
+
+class TestOutOfService:
+    @pytest.mark.parametrize("asked_for", [True, False])
+    def test_a_dead_node_is_marked_where_a_setting_asks_for_it(self, tmp_path, asked_for):
+        """It then stays until its volumes are let go of; without the setting it just goes."""
+
+        async def story(scene):
+            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            scene.cluster.apply([attachment("va-1", name)])
+            scene.cluster.kubelets.fail(name)
+            forget_instances(tmp_path)
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(30)
+            taints = {
+                (taint["key"], taint.get("value"), taint["effect"])
+                for node in scene.nodes()
+                if node["metadata"]["name"] == name
+                for taint in node["spec"].get("taints") or ()
+            }
+            mark = ("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
+            assert (mark in taints) is asked_for
+            assert (name in names(scene.nodes())) is asked_for
+
+            scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
+            await scene.settle(lambda: gone(scene, name), seconds=60)
+
+        play(tmp_path, story, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"])
