@@ -8,6 +8,7 @@ from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
 from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.catalogue.controller import CatalogueController
 from karpenter_core.controllers.disruption.controller import DisruptionController
+from karpenter_core.controllers.interruption.controller import InterruptionController
 from karpenter_core.controllers.node.eviction import EvictionQueue
 from karpenter_core.controllers.node.health import NodeHealth
 from karpenter_core.controllers.node.termination import NodeTerminationController
@@ -144,6 +145,12 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         disruption,
         disruption.queue,
         *_repair(process, hands),
+        InterruptionController(
+            hands=hands,
+            providers=providers,
+            runtime=runtime,
+            act_on_rebalance=settings.act_on_rebalance,
+        ),
         Observability(
             feed=process.feed,
             runtime=runtime,

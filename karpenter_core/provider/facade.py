@@ -396,6 +396,14 @@ class Providers:
 
     # -- interruptions -------------------------------------------------------------------------
 
+    def polls_interruptions(self, provider: str) -> bool:
+        """Tell whether a provider announces anything when it is asked."""
+        return self._dispatcher.implements("karpenter_poll_interruptions", provider)
+
+    def reads_interruptions(self, provider: str) -> bool:
+        """Tell whether a provider finds announcements in Nodes."""
+        return self._dispatcher.implements("karpenter_read_interruptions", provider)
+
     async def poll_interruptions(self, provider: str) -> tuple[Interruption, ...]:
         """Fetch what a provider announces and nobody has acknowledged."""
         hook = "karpenter_poll_interruptions"

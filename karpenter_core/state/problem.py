@@ -11,6 +11,7 @@ from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
 from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.default_spread import DefaultSpread
+from karpenter_core.state.interrupted import is_taken_soon
 from karpenter_core.state.machines import has_lost_node
 from karpenter_core.state.placements import NOMINATION_WINDOW, nomination_stands, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
@@ -149,7 +150,10 @@ def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
 
 
 def leaving_pods(snapshot: Snapshot, now: datetime) -> tuple[PodView, ...]:
-    """Return the pods that will need another place because their nodes are on the way out."""
+    """Return the pods that will need another place because their nodes are on the way out.
+
+    Pods that nobody may evict stay, and so does their node, unless a cloud takes the machine.
+    """
     leaving = [machine for machine in snapshot.state_nodes if machine.marked_for_deletion]
     if not leaving:
         return ()
@@ -159,6 +163,7 @@ def leaving_pods(snapshot: Snapshot, now: datetime) -> tuple[PodView, ...]:
         for machine in leaving
         for pod in sorted(machine.pods, key=lambda item: item.uid)
         if budgets.is_reschedulable_now(pod, now)
+        or (pod.is_reschedulable and is_taken_soon(machine.claim, now))
     )
 
 

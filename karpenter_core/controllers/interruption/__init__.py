@@ -1,0 +1,1 @@
+"""Machines that their cloud takes away: announcements in, replacements and drains out."""

@@ -1,0 +1,205 @@
+"""What an announcement of the cloud means for a claim."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.conditions import find
+from karpenter_core.api.interruptions import INTERRUPTING, InterruptionKind
+from karpenter_core.api.labels import TERMINATION_TIMESTAMP
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.errors import OfferingKey
+from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.lifecycle.interruption import MESSAGE_TYPES, interruption_step
+from karpenter_core.provider.contract import Interruption
+from karpenter_core.state.interrupted import is_taken_soon
+from karpenter_core.testing.builders import EPOCH, pod
+from karpenter_core.testing.machines import node, node_claim, state
+
+SPOT_RECLAIM, REBALANCE = InterruptionKind.SPOT_RECLAIM, InterruptionKind.REBALANCE
+IN_TWO_MINUTES = EPOCH + timedelta(minutes=2)
+FORCEFUL = [InterruptionKind(kind) for kind in sorted(INTERRUPTING)]
+
+
+def said(kind=SPOT_RECLAIM, *, deadline=IN_TWO_MINUTES, detail=""):
+    return Interruption(id="1", kind=kind, deadline=deadline, detail=detail)
+
+
+def spot_claim(**options):
+    return node_claim("web", stage="Initialized", capacity_type="spot", **options)
+
+
+def look(message, claim=None, *, now=EPOCH, others=(), **options):
+    claim = claim or spot_claim()
+    snapshot = state(claim, node("web", claim=claim), *others).snapshot()
+    return interruption_step(snapshot, claim, message, now=now, **options)
+
+
+def deadline(step) -> str:
+    return step.claim.metadata.annotations.get(TERMINATION_TIMESTAMP, "")
+
+
+@pytest.mark.parametrize("kind", FORCEFUL)
+def test_the_claim_goes_and_says_why(kind):
+    """The reason is what the pods' Evicted Events will name."""
+    step = look(said(kind))
+
+    reason = find(step.claim.status.conditions, DISRUPTION_REASON)
+    assert step.delete
+    assert reason is not None
+    assert (reason.status, reason.reason) == ("True", str(kind))
+
+
+@pytest.mark.parametrize(
+    ("grace", "before", "expected"),
+    [
+        (None, "", "2026-01-01T00:02:00Z"),
+        ("1h", "", "2026-01-01T00:02:00Z"),
+        ("30s", "", ""),
+        (None, "2026-01-01T00:01:00Z", "2026-01-01T00:01:00Z"),
+        ("30s", "2026-01-01T09:00:00Z", "2026-01-01T00:02:00Z"),
+        (None, "whenever", "2026-01-01T00:02:00Z"),
+    ],
+)
+def test_the_clouds_deadline_holds_if_it_is_the_first(grace, before, expected):
+    """A grace period that ends sooner is left to the termination, which writes it down."""
+    annotations = {TERMINATION_TIMESTAMP: before} if before else {}
+    claim = spot_claim(termination_grace_period=grace, annotations=annotations)
+
+    assert deadline(look(said(), claim)) == expected
+
+
+def test_without_a_deadline_the_claim_drains_in_its_own_time():
+    """Maintenance that says no time gives budgets their due."""
+    step = look(said(InterruptionKind.SCHEDULED_MAINTENANCE, deadline=None))
+
+    assert (step.delete, deadline(step)) == (True, "")
+
+
+def test_a_machine_that_fails_the_clouds_checks_has_no_time_left():
+    """Nothing on it can be trusted to end by itself."""
+    step = look(said(InterruptionKind.INSTANCE_UNHEALTHY, deadline=None))
+
+    assert deadline(step) == "2026-01-01T00:00:00Z"
+
+
+def test_what_was_taken_back_is_masked():
+    """The replacement must not be ordered from the same shelf."""
+    key = {"instance_type": "m-4x", "zone": "zone-a"}
+    reserved = node_claim("web", stage="Initialized", capacity_type="reserved")
+
+    assert look(said()).exhausted == (OfferingKey(**key, capacity_type="spot"),)
+    assert look(said(InterruptionKind.RESERVATION_RECLAIM), reserved).exhausted == (
+        OfferingKey(**key, capacity_type="reserved"),
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [InterruptionKind.SCHEDULED_MAINTENANCE, InterruptionKind.INSTANCE_TERMINATED, REBALANCE],
+)
+def test_what_says_nothing_of_the_stock_masks_nothing(kind):
+    """A machine may be stopped by a user."""
+    assert look(said(kind), act_on_rebalance=True).exhausted == ()
+
+
+def test_a_recommendation_is_noted_and_acted_on_only_if_asked_for():
+    """It is a Normal Event: nothing has happened yet."""
+    noted = look(said(REBALANCE, deadline=None))
+    acted = look(said(REBALANCE, deadline=None), act_on_rebalance=True)
+
+    assert not noted.delete
+    assert find(noted.claim.status.conditions, DISRUPTION_REASON) is None
+    assert {(n.type, n.reason) for n in noted.notices} == {
+        ("Normal", "SpotRebalanceRecommendation")
+    }
+    assert (acted.delete, deadline(acted)) == (True, "")
+
+
+def test_a_message_that_nobody_can_read_changes_nothing():
+    """It is only counted."""
+    claim = spot_claim()
+
+    step = look(said(InterruptionKind.UNKNOWN), claim)
+
+    assert step.claim is claim
+    assert (step.delete, step.notices, step.facts) == (False, (), ())
+
+
+def test_a_claim_that_is_going_learns_of_an_earlier_end_and_keeps_its_reason():
+    """A reclaim may come while a node is being consolidated away."""
+    claim = with_condition(
+        spot_claim(deleted=EPOCH), DISRUPTION_REASON, reason="Underutilized", now=EPOCH
+    )
+
+    step = look(said(), claim)
+
+    reason = find(step.claim.status.conditions, DISRUPTION_REASON)
+    assert reason is not None
+    assert (reason.reason, deadline(step)) == ("Underutilized", "2026-01-01T00:02:00Z")
+    assert (step.delete, step.facts, step.exhausted) == (False, (), ())
+
+
+def test_the_same_message_again_changes_nothing_more():
+    """Messages are repeated until they are acknowledged."""
+    first = look(said())
+
+    again = look(said(), first.claim)
+
+    assert again.claim is first.claim
+
+
+def test_claim_and_node_are_told_what_was_announced_and_what_follows():
+    """With the time and whatever the cloud said besides."""
+    step = look(said(detail="EC2 says so"))
+
+    assert {n.regarding.kind for n in step.notices} == {"NodeClaim", "Node"}
+    assert {n.reason for n in step.notices} == {"SpotInterrupted"}
+    assert {n.reason for n in step.on_delete} == {"TerminatingOnInterruption"}
+    assert step.notices[0].message.endswith(" by 2026-01-01T00:02:00Z: EC2 says so")
+
+
+def test_the_claim_and_its_pods_are_counted_under_the_kind_of_message():
+    """As the AWS provider of Karpenter calls it."""
+    bound = pod("web-0", node_name="web", phase="Running")
+
+    facts = {fact.metric: fact for fact in look(said(), others=(bound,)).facts}
+
+    assert facts["nodeclaims_disrupted"].labels["reason"] == "spot_interrupted"
+    assert facts["pods_disruption_initiated"].value == 1
+
+
+def test_every_kind_has_a_name_in_metrics():
+    """None is counted under another's."""
+    assert set(MESSAGE_TYPES) == set(InterruptionKind)
+    assert len(set(MESSAGE_TYPES.values())) == len(MESSAGE_TYPES)
+
+
+def interrupted(kind=SPOT_RECLAIM, *, at="2026-01-01T00:02:00Z", deleted=EPOCH):
+    claim = spot_claim(deleted=deleted, annotations={TERMINATION_TIMESTAMP: at} if at else {})
+    return with_condition(claim, DISRUPTION_REASON, reason=str(kind), now=EPOCH)
+
+
+@pytest.mark.parametrize("kind", FORCEFUL)
+def test_a_machine_with_a_near_deadline_of_its_cloud_is_taken_soon(kind):
+    """So its pods need another place, whatever protects them."""
+    assert is_taken_soon(interrupted(kind), EPOCH)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        None,
+        interrupted(deleted=None),
+        interrupted(at=""),
+        interrupted(at="later"),
+        interrupted(at="2026-01-01T01:00:00Z"),
+        interrupted(REBALANCE),
+        spot_claim(deleted=EPOCH, annotations={TERMINATION_TIMESTAMP: "2026-01-01T00:02:00Z"}),
+    ],
+)
+def test_other_machines_are_not(claim):
+    """A grace period of the user's is no reason to break what keeps pods where they are."""
+    assert not is_taken_soon(claim, EPOCH)
