@@ -1,9 +1,14 @@
-"""The second look at a consolidation: everything must still hold, on the cluster as it is now."""
+"""The second look at a consolidation: it must still hold, on the cluster as it is now.
+
+A small command holds as a whole or not at all, as in the reference. Of a large one something has
+nearly always changed after the wait: one of its machines has got a pod, a pod has gone elsewhere
+than was thought. What is left of it then is judged anew, as a set, and shortened until it holds.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.command import prove
@@ -11,34 +16,45 @@ from karpenter_core.disruption.consolidation import Move, best_move, within_budg
 from karpenter_core.disruption.validation import Rejection, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import Method, Pass, Steps
 
 __all__ = ["revalidate_steps"]
 
+SMALLEST_SHORTENED: Final = 4
+"""Machines of a command that is large enough to be shortened."""
+UNITS_PER_QUESTION: Final = 10
+
 
 def revalidate_steps(method: Method, command: Command, look: Pass) -> Steps[Verdict]:
     """Ask again what was asked, and take the new answer if it is of the same kind.
 
-    All candidates must have remained ones, their budgets must have room, and what is to be
-    launched must be something that the new answer allows too.
+    Candidates must have remained ones, their budgets must have room, and what is to be launched
+    must be something that the new answer allows too.
     """
-    failed = len(command.candidates)
+    asked = len(command.candidates)
     found = {
         item.claim.uid: item
         for item in look.candidates(method.disruption_class).candidates
         if method.accept(item, look).accepted
     }
     alive = [found[c.claim.uid] for c in command.candidates if c.claim.uid in found]
-    if len(alive) < failed:
-        return Verdict(rejection=Rejection.CHURN, failed=failed)
-    _, over = within_budgets(alive, pool_budgets(look.snapshot, method.reason, now=look.now))
-    if over:
-        return Verdict(rejection=Rejection.BUDGET, failed=failed)
+    kept, _ = within_budgets(alive, pool_budgets(look.snapshot, method.reason, now=look.now))
+    is_large = asked >= SMALLEST_SHORTENED
+    least = 2 if is_large else asked
+    if len(alive) < least:
+        return Verdict(rejection=Rejection.CHURN, failed=asked)
+    if len(kept) < least:
+        return Verdict(rejection=Rejection.BUDGET, failed=asked)
     yield from look.simulation.prepare_steps(peaceful=True)
-    move = best_move(look, alive, most_claims=max(len(command.replacements), 1))
-    if not isinstance(move, Move) or not _is_alike(command, move):
-        return Verdict(rejection=Rejection.SCHEDULING, failed=failed)
+    move = yield from (
+        _shortened_steps(command, look, kept) if is_large else _whole_steps(command, look, kept)
+    )
+    if move is None:
+        return Verdict(rejection=Rejection.SCHEDULING, failed=asked)
     return Verdict(
         command=replace(
             command,
@@ -52,8 +68,28 @@ def revalidate_steps(method: Method, command: Command, look: Pass) -> Steps[Verd
                 held_back=command.proof.held_back,
                 alternatives=command.proof.alternatives,
             ),
-        )
+        ),
+        failed=asked - len(move.candidates),
     )
+
+
+def _whole_steps(command: Command, look: Pass, kept: Sequence[Candidate]) -> Steps[Move | None]:
+    """Return the new answer if it is like the old one."""
+    move = best_move(look, kept, most_claims=max(len(command.replacements), 1))
+    yield UNITS_PER_QUESTION
+    return move if isinstance(move, Move) and _is_alike(command, move) else None
+
+
+def _shortened_steps(command: Command, look: Pass, kept: Sequence[Candidate]) -> Steps[Move | None]:
+    """Return the new answer for as many of the candidates as need no more than was planned."""
+    count = len(kept)
+    while count >= 2:  # noqa: PLR2004 - one is for the method that takes single machines
+        move = best_move(look, kept[:count], most_claims=max(len(command.replacements), 1))
+        yield UNITS_PER_QUESTION
+        if isinstance(move, Move) and len(move.replacements) <= len(command.replacements):
+            return move
+        count = count * 3 // 4
+    return None
 
 
 def _is_alike(command: Command, move: Move) -> bool:
