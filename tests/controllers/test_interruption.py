@@ -1,0 +1,302 @@
+"""Interruptions by a whole controller: reclaims announced, drained, replaced and acknowledged."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from karpenter_core.errors import ApiError, CloudProviderError
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_provider_kwok.cloud import SimulatedCloud
+from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+SPOT = {
+    "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]
+}
+RECLAIM = [{"fault": "reclaim", "notice": "2m", "count": 1}]
+RECEIVED = "karpenter_interruption_received_messages_total"
+
+
+class Cloud:
+    """What goes wrong in the simulated cloud, changed as a story goes on."""
+
+    def __init__(self, folder):
+        self._path = folder / "faults.json"
+        self._path.write_text("[]")
+        self.option = f"--kwok-faults-file={self._path}"
+
+    def suffer(self, *faults):
+        self._path.write_text(json.dumps(list(faults)))
+
+
+def names(objects):
+    return {each["metadata"]["name"] for each in objects}
+
+
+def reason_of(claim) -> str:
+    for condition in claim.get("status", {}).get("conditions", []):
+        if condition["type"] == "DisruptionReason":
+            return condition["reason"]
+    return ""
+
+
+async def grown(scene, *arguments, replicas=1, **pod):
+    """Spot nodes with one running pod each."""
+    web = deployment("web", replicas, cpu="3", **pod)
+    web["spec"]["template"]["spec"]["affinity"] = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+    scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP, template=SPOT), web])
+    running = scene.start(WITHOUT_ELECTION, *arguments)
+    await scene.settle(lambda: len(scene.pods("Running")) == replicas, seconds=60)
+    await scene.cluster.clock.sleep(10)
+    return running, sorted(names(scene.nodes()))
+
+
+def offering_of(node):
+    labels = node["metadata"]["labels"]
+    keys = ("node.kubernetes.io/instance-type", "topology.kubernetes.io/zone")
+    return tuple(labels[key] for key in keys)
+
+
+def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
+    """Drained, replaced elsewhere and acknowledged within the two minutes that the cloud gives."""
+    faults = Cloud(tmp_path)
+
+    async def story(scene):
+        running, (old,) = await grown(scene)
+        shelf = offering_of(scene.nodes()[0])
+        faults.suffer(*RECLAIM)
+        await scene.settle(lambda: names(scene.claims()) - {old}, seconds=15)
+        replaced = scene.cluster.clock.monotonic()
+        (claim,) = [each for each in scene.claims() if each["metadata"]["name"] == old]
+        assert reason_of(claim) == "SpotInterruption"
+        announced = claim["metadata"]["annotations"]["karpenter.sh/nodeclaim-termination-timestamp"]
+        left = datetime.fromisoformat(announced) - scene.cluster.clock.now()
+        assert timedelta(seconds=100) < left <= timedelta(seconds=120)
+
+        await scene.settle(lambda: old not in names(scene.nodes()), seconds=60)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=10)
+        assert scene.cluster.clock.monotonic() - replaced < 60
+        (node,) = scene.nodes()
+        assert offering_of(node) != shelf
+
+        kind = 'message_type="spot_interrupted",provider="kwok"'
+        assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
+        deleted = 'karpenter_interruption_deleted_messages_total{provider="kwok"}'
+        assert running.metric(deleted) == 1
+        told = {event["involvedObject"]["kind"] for event in scene.events("SpotInterrupted")}
+        assert told == {"Node", "NodeClaim"}
+        assert scene.events("TerminatingOnInterruption")
+        (evicted,) = scene.events("Evicted")
+        assert evicted["message"] == "Evicted pod: SpotInterruption"
+
+    play(tmp_path, story, arguments=[faults.option])
+
+
+def test_a_protected_pod_has_its_stand_in_before_the_machine_goes(tmp_path):
+    """Nobody may evict it; its machine goes all the same, and it is ended with its grace period."""
+    faults = Cloud(tmp_path)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    }
+
+    async def story(scene):
+        _, (old,) = await grown(scene, terminationGracePeriodSeconds=20)
+        scene.cluster.apply([budget])
+        faults.suffer(*RECLAIM)
+        await scene.settle(lambda: len(scene.nodes()) == 2, seconds=30)
+        (pod,) = scene.pods("Running")
+        assert "deletionTimestamp" not in pod["metadata"]
+
+        await scene.settle(lambda: old not in names(scene.nodes()), seconds=125)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=5)
+        assert len(scene.claims()) == 1
+
+    play(tmp_path, story, arguments=[faults.option])
+
+
+def test_a_message_that_was_handled_but_not_acknowledged_does_no_harm(tmp_path, monkeypatch):
+    """The process dies in between; the next one hears the same and launches nothing twice."""
+    faults, acknowledge, calls = Cloud(tmp_path), SimulatedCloud.acknowledge_interruptions, []
+
+    def failing(self, ids):
+        calls.append(tuple(ids))
+        if len(calls) == 1:
+            raise CloudProviderError("the queue does not answer")
+        acknowledge(self, ids)
+
+    monkeypatch.setattr(SimulatedCloud, "acknowledge_interruptions", failing)
+
+    async def story(scene):
+        running, (old,) = await grown(scene)
+        faults.suffer(*RECLAIM)
+        await scene.settle(lambda: bool(calls), seconds=30)
+        await running.kill()
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(calls) == 2, seconds=60)
+        await scene.settle(lambda: old not in names(scene.nodes()), seconds=90)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+
+        assert len(set(calls)) == 1
+        assert sorted(cloud(scene, tmp_path)["launches"].values()) == [1, 1]
+
+    play(tmp_path, story, arguments=[faults.option])
+
+
+def test_a_provider_that_cannot_be_asked_is_asked_again_ever_more_slowly(tmp_path, monkeypatch):
+    """And what was announced meanwhile is heard then."""
+    faults, poll, failures = Cloud(tmp_path), SimulatedCloud.poll_interruptions, []
+
+    async def story(scene):
+        def failing(self):
+            if len(failures) < 4:
+                failures.append(scene.cluster.clock.monotonic())
+                raise CloudProviderError("the queue does not answer")
+            return poll(self)
+
+        _, (old,) = await grown(scene)
+        monkeypatch.setattr(SimulatedCloud, "poll_interruptions", failing)
+        faults.suffer(*RECLAIM)
+        await scene.settle(lambda: old not in names(scene.nodes()), seconds=100)
+
+        waits = [b - a for a, b in pairwise(failures)]
+        assert waits == sorted(waits)
+        assert waits[-1] >= 2 * waits[0]
+
+    play(tmp_path, story, arguments=[faults.option])
+
+
+def announcing(monkeypatch, *messages):
+    """Let the cloud announce what a test makes up, until it is acknowledged."""
+    queue = {message.id: message for message in messages}
+    acknowledged = []
+
+    def acknowledge(_self, ids):
+        acknowledged.extend(ids)
+        for each in ids:
+            queue.pop(each, None)
+
+    monkeypatch.setattr(SimulatedCloud, "poll_interruptions", lambda _: tuple(queue.values()))
+    monkeypatch.setattr(SimulatedCloud, "acknowledge_interruptions", acknowledge)
+    return queue, acknowledged
+
+
+def test_messages_that_mean_nothing_are_acknowledged_and_counted(tmp_path, monkeypatch):
+    """At once when they cannot be read, after a minute when nobody has the instance."""
+    _, acknowledged = announcing(
+        monkeypatch,
+        Interruption(id="odd", kind=InterruptionKind.UNKNOWN, detail="?"),
+        Interruption(id="lost", kind=InterruptionKind.SPOT_RECLAIM, provider_id="kwok://nobody"),
+    )
+
+    async def story(scene):
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(20)
+        assert acknowledged == ["odd"]
+        assert running.metric(f'{RECEIVED}{{message_type="no_op",provider="kwok"}}') == 1
+
+        await scene.cluster.clock.sleep(60)
+        assert acknowledged == ["odd", "lost"]
+
+    play(tmp_path, story)
+
+
+def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeypatch):
+    """By default the node stays."""
+    stays = []
+
+    def recommended(*arguments):
+        queue, _ = announcing(monkeypatch)
+
+        async def story(scene):
+            _, (old,) = await grown(scene, *arguments)
+            kind = InterruptionKind.REBALANCE
+            queue["r"] = Interruption(id="r", kind=kind, provider_id=f"kwok://{old}")
+            await scene.cluster.clock.sleep(60)
+            stays.append(old in names(scene.nodes()))
+            assert scene.events("SpotRebalanceRecommendation")
+            assert len(scene.pods("Running")) == 1
+
+        return story
+
+    for number, arguments in enumerate(((), ("--act-on-rebalance",))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        play(folder, recommended(*arguments))
+    assert stays == [True, False]
+
+
+def test_one_message_that_cannot_be_handled_holds_up_no_other(tmp_path, monkeypatch):
+    """It stays with the provider and is handled when the API server takes the write."""
+    queue, acknowledged = announcing(monkeypatch)
+    refused = []
+
+    async def story(scene):
+        running, (first, second) = await grown(scene, replicas=2)
+        now = scene.cluster.clock.now()
+        for name in (first, second):
+            queue[name] = Interruption(
+                id=name,
+                kind=InterruptionKind.SPOT_RECLAIM,
+                provider_id=f"kwok://{name}",
+                deadline=now + timedelta(minutes=2),
+                announced_at=now,
+            )
+        writer = type(running.process.writer)
+        patch = writer.patch
+
+        async def refusing(self, kind, name, *rest, **more):
+            if name == first and len(refused) < 3:
+                refused.append(name)
+                raise ApiError("the API server does not answer", status=500)
+            return await patch(self, kind, name, *rest, **more)
+
+        monkeypatch.setattr(writer, "patch", refusing)
+        await scene.settle(lambda: second in acknowledged, seconds=10)
+        assert first not in acknowledged
+        await scene.settle(lambda: first in acknowledged, seconds=60)
+        await scene.settle(lambda: not names(scene.nodes()) & {first, second}, seconds=90)
+
+        waited = "karpenter_interruption_message_queue_duration_seconds_count"
+        assert running.metric(f'{waited}{{provider="kwok"}}') == 2
+
+    play(tmp_path, story)
+
+
+def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
+    """A pod that would have been waited for gets the deadline of the cloud."""
+    faults = Cloud(tmp_path)
+
+    async def story(scene):
+        protected = deployment("web", 1, cpu="3", terminationGracePeriodSeconds=10)
+        protected["spec"]["template"]["metadata"]["annotations"] = {
+            "karpenter.sh/do-not-disrupt": "true"
+        }
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP, template=SPOT), protected])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (old,) = names(scene.nodes())
+        scene.cluster.delete(NODE_CLAIMS, old)
+        await scene.cluster.clock.sleep(300)
+        assert old in names(scene.nodes())
+
+        faults.suffer(*RECLAIM)
+        await scene.settle(lambda: old not in names(scene.nodes()), seconds=140)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+    play(tmp_path, story, arguments=[faults.option])
