@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import is_true
+from karpenter_core.api.conditions import AWAITING_RECONCILIATION, is_true
 from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
 from karpenter_core.lifecycle.changes import Fact, Step
 from karpenter_core.lifecycle.claim_status import condition_of, disrupted_labels
@@ -16,6 +16,7 @@ from karpenter_core.state.events import RegistrationSettled
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclaim import NodeClaim
 
 __all__ = ["LAUNCH_TIMEOUT", "REGISTRATION_TIMEOUT", "liveness_step"]
@@ -52,9 +53,17 @@ def liveness_step(
     if left > timedelta():
         return Step(claim=claim, requeue_after=left)
     owner = pool_uid_of(claim)
+    why: dict[str, str] = {}
+    if condition is not None and waits_for == LAUNCHED and _was_tried(condition):
+        why = {"reason": condition.reason, "message": condition.message}
     return Step(
         claim=claim,
         facts=(Fact(metric=DISRUPTED, labels=disrupted_labels(claim, reason)),),
-        events=(RegistrationSettled(pool_uid=owner, succeeded=False),) if owner else (),
+        events=(RegistrationSettled(pool_uid=owner, succeeded=False, **why),) if owner else (),
         delete=reason,
     )
+
+
+def _was_tried(launched: Condition) -> bool:
+    """Tell whether a launch was answered: else the condition has nothing to say of it."""
+    return launched.reason != AWAITING_RECONCILIATION

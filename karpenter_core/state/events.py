@@ -169,10 +169,15 @@ class OfferingsExhausted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationSettled:
-    """A claim of this pool (by UID) registered, or was given up before it did."""
+    """A claim of this pool (by UID) registered, or was given up before it did.
+
+    `reason` and `message` say why a launch failed; they are empty for what was launched.
+    """
 
     pool_uid: str
     succeeded: bool
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,6 +195,11 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "when the pool is removed or its template or NodeClass changes",
         "the pool's condition NodeRegistrationHealthy",
     ),
+    "registration_failures": TableRule(
+        "pool UID -> reason and message of its last claim that came to nothing",
+        "with the next success, and with the results",
+        "the pool's condition NodeRegistrationHealthy",
+    ),
     "exhausted": TableRule(
         "provider and offering -> until when it is masked",
         "after 3 min, doubling to 48 min while it is found empty again",
@@ -222,6 +227,9 @@ class LedgerView:
     registration_health: Mapping[str, tuple[bool, ...]] = field(
         default_factory=dict[str, tuple[bool, ...]],
     )
+    registration_failures: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict[str, tuple[str, str]],
+    )
     exhausted: Mapping[MaskKey, Exhaustion] = field(default_factory=dict[MaskKey, Exhaustion])
 
     def is_exhausted(self, key: MaskKey, now: datetime) -> bool:
@@ -236,8 +244,8 @@ class Ledger:
 
     __slots__ = (
         "_decisions", "_deletion_marks", "_exhausted", "_expected", "_first_seen", "_launches",
-        "_nominations", "_now", "_open_launches", "_placements", "_registration_health", "_swept",
-        "_unseen_claims", "_view",
+        "_nominations", "_now", "_open_launches", "_placements", "_registration_failures",
+        "_registration_health", "_swept", "_unseen_claims", "_view",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -254,6 +262,7 @@ class Ledger:
         self._first_seen: Table[str, datetime] = Table()
         self._decisions: Table[str, Decision] = Table()
         self._registration_health: Table[str, tuple[bool, ...]] = Table()
+        self._registration_failures: Table[str, tuple[str, str]] = Table()
         self._exhausted: Table[MaskKey, Exhaustion] = Table()
 
     @property
@@ -315,7 +324,7 @@ class Ledger:
                 by_uid = _forget(claim.uid, self._unseen_claims, self._launches)
                 return _forget(claim.name, self._nominations, self._deletion_marks) or by_uid
             case Removed(NodePool() as pool):
-                return self._registration_health.drop(pool.uid) is not None
+                return _forget(pool.uid, self._registration_failures, self._registration_health)
             case _:
                 return False
 
@@ -348,8 +357,13 @@ class Ledger:
     def _fold_registration(self, event: RegistrationSettled | RegistrationHealthReset) -> bool:
         if isinstance(event, RegistrationHealthReset):
             results = event.results
+            self._registration_failures.drop(event.pool_uid)
         else:
             results = (*(self._registration_health.get(event.pool_uid) or ()), event.succeeded)
+            if event.succeeded:
+                self._registration_failures.drop(event.pool_uid)
+            else:
+                self._registration_failures.put(event.pool_uid, (event.reason, event.message))
         self._registration_health.put(event.pool_uid, results[-REGISTRATION_RESULTS:])
         return True
 

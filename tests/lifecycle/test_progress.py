@@ -22,6 +22,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.api.records import OwnerView, Taint
+from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.initialization import initialization_step
 from karpenter_core.lifecycle.liveness import liveness_step
 from karpenter_core.lifecycle.progress import progress_step
@@ -274,6 +275,18 @@ class TestLiveness:
         assert late.delete == "launch_timeout"
         assert late.events == (RegistrationSettled(pool_uid="uid-default", succeeded=False),)
         assert late.facts[0].labels["reason"] == "launch_timeout"
+
+    def test_why_the_launch_failed_is_handed_on(self):
+        """Case 60 and section 3: the pool's condition says it."""
+        claim = with_condition(
+            node_claim("web"),
+            LAUNCHED, status="Unknown", reason="NoCapacity", message="sold out", now=EPOCH,
+        )  # fmt: skip
+        assert liveness_step(claim, now=after(minutes=6)).events == (
+            RegistrationSettled(
+                pool_uid="uid-default", succeeded=False, reason="NoCapacity", message="sold out"
+            ),
+        )
 
     def test_the_launch_timeout_can_be_shortened(self):
         """Case 58."""

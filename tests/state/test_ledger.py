@@ -209,6 +209,22 @@ def test_registration_health_keeps_the_last_four_and_can_be_reset(ledger: Ledger
     assert "uid-default" not in ledger.view().registration_health
 
 
+def test_why_the_last_launch_of_a_pool_failed_is_kept_until_one_succeeds(ledger: Ledger):
+    """Or until the results are set anew."""
+    failed = RegistrationSettled(
+        pool_uid="uid-default", succeeded=False, reason="NoCapacity", message="sold out"
+    )
+    for end in (
+        RegistrationSettled(pool_uid="uid-default", succeeded=True),
+        RegistrationHealthReset(pool_uid="uid-default"),
+        Removed(node_pool("default")),
+    ):
+        ledger.fold(failed)
+        assert ledger.view().registration_failures == {"uid-default": ("NoCapacity", "sold out")}
+        ledger.fold(end)
+        assert ledger.view().registration_failures == {}
+
+
 def test_what_is_decided_about_objects_that_are_gone_is_not_remembered():
     """A pass takes its time; nobody would ever drop such entries again."""
     builder = StateBuilder({})

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final, cast, final
 import structlog
 
 from karpenter_core.api.conditions import FALSE, UNKNOWN, find
-from karpenter_core.api.labels import NODE_POOL_HASH, NODE_POOL_HASH_VERSION
+from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.notices import Notice
 from karpenter_core.controllers.feed import Inbox
-from karpenter_core.controllers.nodepool.registration_health import with_registration_health
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepools.counter import with_usage
 from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, with_current_hash, with_hash
 from karpenter_core.lifecycle.nodepools.readiness import with_readiness
+from karpenter_core.lifecycle.nodepools.registration_health import with_registration_health
 from karpenter_core.lifecycle.nodepools.status import node_pool_status_patch, with_condition
 from karpenter_core.lifecycle.nodepools.validation import (
     LabelRules,
@@ -112,7 +112,7 @@ class NodePoolController:
             return pool
         if pool.metadata.annotations.get(NODE_POOL_HASH_VERSION) != HASH_VERSION:
             for claim in snapshot.node_claims.values():
-                owned = any(o.uid == pool.uid for o in claim.metadata.owner_references)
+                owned = claim.metadata.labels.get(NODE_POOL) == pool.name
                 if owned and not claim.is_deleting:
                     await self._hands.write_claim(claim, with_current_hash(claim, pool))
         annotations = {
@@ -130,7 +130,11 @@ class NodePoolController:
         wanted = with_readiness(wanted, node_class, now=now)
         if node_class is not None:
             step = with_registration_health(
-                wanted, node_class, snapshot.ledger.registration_health.get(pool.uid), now=now
+                wanted,
+                node_class,
+                snapshot.ledger.registration_health.get(pool.uid),
+                now=now,
+                failure=snapshot.ledger.registration_failures.get(pool.uid, ("", "")),
             )
             wanted = step.pool
             if step.reset is not None:

@@ -1,4 +1,4 @@
-"""The condition NodeRegistrationHealthy (cases 39, 60, 144, 145)."""
+"""The condition NodeRegistrationHealthy (acceptance cases 39, 60, 144, 145)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.api.conditions import find
 from karpenter_core.api.nodepool import NODE_REGISTRATION_HEALTHY
-from karpenter_core.controllers.nodepool.registration_health import with_registration_health
+from karpenter_core.lifecycle.nodepools.registration_health import with_registration_health
 from karpenter_core.testing import builders
 from karpenter_provider_kwok.api import KWOKNodeClass
 
@@ -45,13 +45,15 @@ def test_a_new_pool_is_unknown_and_its_account_is_empty():
         ((True,), "True"),
         ((False,), "Unknown"),
         ((False, False), "False"),
-        ((False, False, True), "Unknown"),
+        ((False, False, True), "False"),
+        ((False, True), "True"),
+        ((True, True, False), "True"),
         ((True, True, False, True), "True"),
         ((True, False, True, False), "False"),
     ],
 )
 def test_two_failures_among_the_last_make_a_pool_unhealthy(results, expected):
-    """A success among two failures changes nothing yet."""
+    """A success after two failures changes nothing yet."""
     assert expected == status(
         with_registration_health(settled(), node_class(), results, now=NOW).pool
     )
@@ -79,3 +81,38 @@ def test_a_new_process_takes_the_account_from_the_condition(results, remembered)
     assert status(step.pool) == status(before)
     assert step.reset is not None
     assert remembered == step.reset.results
+
+
+def test_another_generation_of_the_pool_starts_anew():
+    """Case 144: what was wrong with the old template may be mended."""
+    healthy = with_registration_health(settled(), node_class(), (True,), now=NOW).pool
+    edited = healthy.model_copy(
+        update={"metadata": healthy.metadata.model_copy(update={"generation": 2})}
+    )
+
+    step = with_registration_health(edited, node_class(), (True,), now=NOW)
+
+    assert status(step.pool) == "Unknown"
+    assert step.reset is not None
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (("", ""), ("RegistrationFailed", "Failed to register node")),
+        (("NoCapacity", "sold out"), ("NoCapacity", "sold out")),
+    ],
+)
+def test_the_condition_says_why_a_launch_failed(failure, expected):
+    """And keeps saying what it said first, as long as it is False."""
+    step = with_registration_health(
+        settled(), node_class(), (False, False), now=NOW, failure=failure
+    )
+
+    again = with_registration_health(
+        step.pool, node_class(), (False, False, False), now=NOW, failure=("Other", "later")
+    )
+
+    condition = find(again.pool.status.conditions, NODE_REGISTRATION_HEALTHY)
+    assert condition is not None
+    assert (condition.status, condition.reason, condition.message) == ("False", *expected)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import AWAITING_RECONCILIATION, FALSE, TRUE, UNKNOWN, find
+from karpenter_core.api.conditions import (
+    AWAITING_RECONCILIATION,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    find,
+    is_false,
+)
 from karpenter_core.api.nodepool import NODE_REGISTRATION_HEALTHY, REGISTRATION_FAILED
 from karpenter_core.lifecycle.nodepools.status import with_condition
 from karpenter_core.state.events import RegistrationHealthReset
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["HealthStep", "with_registration_health"]
 
 UNHEALTHY_FAILURES: Final = 2  # upstream default: half of the last four
+DID_NOT_REGISTER: Final = (REGISTRATION_FAILED, "Failed to register node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +47,13 @@ def with_registration_health(
     results: tuple[bool, ...] | None,
     *,
     now: datetime,
+    failure: tuple[str, str] = ("", ""),
 ) -> HealthStep:
-    """Say what the last registrations amount to; `results` is None when nothing is remembered."""
+    """Say what the last registrations amount to.
+
+    `results` are the last four, oldest first, None when nothing is remembered; `failure` is reason
+    and message of the last launch that failed, empty for what was launched and did not register.
+    """
     condition = find(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
     generation = node_class.metadata.generation
     changed = (
@@ -68,28 +81,38 @@ def with_registration_health(
         return HealthStep(
             pool=pool, reset=RegistrationHealthReset(pool_uid=pool.uid, results=known)
         )
-    return HealthStep(pool=_judged(pool, results, now))
+    return HealthStep(pool=_judged(pool, results, failure, now))
 
 
-def _judged(pool: NodePool, results: tuple[bool, ...], now: datetime) -> NodePool:
-    if not results:
-        return pool
-    healthy = results.count(False) < UNHEALTHY_FAILURES
-    if healthy and results[-1]:
-        return with_condition(
-            pool,
-            type=NODE_REGISTRATION_HEALTHY,
-            status=TRUE,
-            reason=NODE_REGISTRATION_HEALTHY,
-            now=now,
-        )
-    if not healthy and not results[-1]:
-        return with_condition(
-            pool,
-            type=NODE_REGISTRATION_HEALTHY,
-            status=FALSE,
-            reason=REGISTRATION_FAILED,
-            message="Failed to register node",
-            now=now,
-        )
+def _judged(
+    pool: NodePool, results: tuple[bool, ...], failure: tuple[str, str], now: datetime
+) -> NodePool:
+    """Set the condition by the last result that changed it.
+
+    A success makes a pool healthy only once failures are few, and a failure makes it unhealthy
+    only once they are many; each of the results is judged with those before it, as if the pool had
+    been looked at when it came in.
+    """
+    for count in range(len(results), 0, -1):
+        healthy = results[:count].count(False) < UNHEALTHY_FAILURES
+        if healthy and results[count - 1]:
+            return with_condition(
+                pool,
+                type=NODE_REGISTRATION_HEALTHY,
+                status=TRUE,
+                reason=NODE_REGISTRATION_HEALTHY,
+                now=now,
+            )
+        if not healthy and not results[count - 1]:
+            if is_false(pool.status.conditions, NODE_REGISTRATION_HEALTHY):
+                return pool  # the first of them said why
+            reason, message = failure if failure[0] else DID_NOT_REGISTER
+            return with_condition(
+                pool,
+                type=NODE_REGISTRATION_HEALTHY,
+                status=FALSE,
+                reason=reason,
+                message=message,
+                now=now,
+            )
     return pool
