@@ -6,10 +6,24 @@ Names are those that `python -m tests.e2e.upstream --list` prints.
 from __future__ import annotations
 
 _CLAIM = "NodeClaim StandaloneNodeClaim should "
+_DRIFT = "Drift Budgets should "
+_REPAIR = "Integration Validation Repair Policy "
+_END = "Termination "
 _POOL = "Integration Validation NodePool should "
 
 EXPECTED = {
     "regression": (
+        f"{_DRIFT}respect budgets for empty drift",
+        f"{_DRIFT}respect budgets for non-empty delete drift",
+        f"{_DRIFT}respect budgets for non-empty replace drift",
+        f"{_DRIFT}not allow drift if the budget is fully blocking",
+        f"{_DRIFT}not allow drift if the budget is fully blocking during a scheduled time",
+        "Drift NodePool Drift Annotations",
+        "Drift NodePool Drift Labels",
+        "Drift NodePool Drift Taints",
+        "Drift NodePool Drift Start-up Taints",
+        "Drift NodePool Drift NodeRequirements",
+        "Drift should update the nodepool-hash annotation on the nodepool and nodeclaim when the nodepool's nodepool-hash-version annotation does not match the controller hash version",
         "Integration CRD Hash should have NodePool hash",
         "Integration DaemonSet should account for LimitRange Default on daemonSet pods for resources",
         "Integration DaemonSet should account for LimitRange DefaultRequest on daemonSet pods for resources",
@@ -32,6 +46,11 @@ EXPECTED = {
         f"{_POOL}error when minValues for a requirement key is zero",
         f"{_POOL}error when minValues for a requirement key is more than 50",
         f"{_POOL}error when minValues for a requirement key is greater than the values specified within In operator",
+        f"{_REPAIR}Conditions Node Ready False",
+        f"{_REPAIR}Conditions Node Ready Unknown",
+        f"{_REPAIR}should ignore disruption budgets",
+        f"{_REPAIR}should ignore do-not-disrupt annotation on node",
+        f"{_REPAIR}should ignore terminationGracePeriod on the nodepool",
         f"{_CLAIM}create a standard NodeClaim",
         f"{_CLAIM}create a standard NodeClaim based on resource requests",
         f"{_CLAIM}create a NodeClaim propagating all the NodeClaim spec details",
@@ -42,9 +61,12 @@ EXPECTED = {
         f"{_CLAIM}succeed to garbage collect an Instance that was launched by a NodeClaim but has no Instance mapping",
         "Performance Provisioning should do simple provisioning",
         "Performance Provisioning should do complex provisioning",
-        "Termination should terminate the node and the instance on deletion",
-        "Termination TerminationGracePeriod should delete pod with do-not-disrupt when it reaches its terminationGracePeriodSeconds",
-        "Termination TerminationGracePeriod should delete pod that has a pre-stop hook after termination grace period seconds",
+        f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking",
+        f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking during a scheduled time",
+        f"{_END}Emptiness should terminate an empty node",
+        f"{_END}TerminationGracePeriod should delete pod with do-not-disrupt when it reaches its terminationGracePeriodSeconds",
+        f"{_END}TerminationGracePeriod should delete pod that has a pre-stop hook after termination grace period seconds",
+        f"{_END}should terminate the node and the instance on deletion",
     ),
     "performance": (),
 }
