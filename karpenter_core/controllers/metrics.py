@@ -329,6 +329,15 @@ class Metrics:
             ("version", "goversion", "goarch", "commit"),
         )
 
+        self.decisions = self._counter(
+            "decisions_total", "Decisions put on record.", ("kind", "method")
+        )
+        self.decision_journal_lost = self._counter(
+            "decision_journal_lost_total",
+            "Decisions that could not be written to the journal's file.",
+            ("reason",),
+        )
+
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
         full = self._declare(name, "counter", text, labels)
         return Counter(full, text, labels, registry=self.registry)

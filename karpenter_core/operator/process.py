@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -30,6 +32,8 @@ from karpenter_core.kube.resources import custom
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import ProviderNodeWriter, Writer
 from karpenter_core.operator.crd_wait import CrdWait
+from karpenter_core.operator.journal_file import JournalFile
+from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.servers import Check, Servers
 from karpenter_core.operator.settings import flag_name
@@ -96,7 +100,7 @@ class Process:
             fence=fence,
             registry=self.metrics.registry,
         )
-        self.runtime.journal.observe(self.providers.observe_decision)
+        self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
         self.feed: Final = Feed(StateBuilder(plugins.owners), ports.clock)
         codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
@@ -144,6 +148,8 @@ class Process:
         """
         if self.ports.serves_http:
             await self.servers.start()
+        if self._journal_file is not None:
+            self._journal_file.start()
         recording = asyncio.create_task(self.recorder.run())
         try:
             await self.providers.start(self._context_for)
@@ -151,6 +157,8 @@ class Process:
         finally:
             await self.providers.stop()
             await self._end_recording(recording)
+            if self._journal_file is not None:
+                await asyncio.to_thread(self._journal_file.close)
             await self._disconnect()
             await self.servers.stop()
 
@@ -263,6 +271,21 @@ class Process:
         for tasks in self._tasks:
             tasks.wake(plugin, task)
 
+    def _keep_journal(self) -> JournalFile | None:
+        """Count and show decisions, and write them to a file if one is asked for."""
+        journal, metrics = self.runtime.journal, self.metrics
+        journal.keep(lambda item: metrics.decisions.labels(item.kind, item.method).inc())
+        journal.observe(self.providers.observe_decision)
+        if not self.settings.decision_journal:
+            return None
+        file = JournalFile(
+            Path(self.settings.decision_journal),
+            max_bytes=self.settings.decision_journal_max_bytes,
+            lost=metrics.decision_journal_lost,
+        )
+        journal.keep(file.keep)
+        return file
+
     def _make_servers(self) -> Servers:
         from karpenter_core.operator.profiling import profiling_routes
 
@@ -277,6 +300,7 @@ class Process:
             metrics_port=self.settings.metrics_port,
             probe_port=self.settings.health_probe_port,
             extra_routes=profiling_routes() if self.settings.enable_profiling else None,
+            json_routes={PATH: partial(decisions_page, self.runtime.journal)},
         )
 
     def _unsynced(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The process' two small HTTP servers: metrics on one port, health probes on the other."""
+"""The process' two small HTTP servers: metrics and decisions on one port, probes on the other."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ class Servers:
         metrics_port: int = 8080,
         probe_port: int = 8081,
         extra_routes: Mapping[str, Callable[[], str]] | None = None,
+        json_routes: Mapping[str, Callable[[Mapping[str, str]], bytes]] | None = None,
     ) -> None:
+        """`json_routes` are given the query, and refuse it by a BadInputError."""
         self._registry = registry
         self._checks = checks
         self._address = address or None
         self._ports = (metrics_port, probe_port)
         self._extra_routes = dict(extra_routes or {})
+        self._json_routes = dict(json_routes or {})
         self._runners: list[web.AppRunner] = []
         self.metrics_port = metrics_port
         self.probe_port = probe_port
@@ -83,6 +86,8 @@ class Servers:
         app.router.add_get("/metrics", metrics)
         for path, render in self._extra_routes.items():
             app.router.add_get(path, _text_handler(render))
+        for path, answer in self._json_routes.items():
+            app.router.add_get(path, _json_handler(answer))
         return app
 
     def _probe_app(self) -> web.Application:
@@ -129,5 +134,20 @@ def _text_handler(render: Callable[[], str]):  # noqa: ANN202 - aiohttp's handle
 
     async def handle(_request: web.Request) -> web.Response:
         return web.Response(text=render())
+
+    return handle
+
+
+def _json_handler(answer: Callable[[Mapping[str, str]], bytes]):  # noqa: ANN202 - see above
+    from aiohttp import web
+
+    from karpenter_core.errors import BadInputError
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            body = answer(request.query)
+        except BadInputError as error:
+            return web.Response(text=f"{error}\n", status=400)
+        return web.Response(body=body, content_type="application/json")
 
     return handle

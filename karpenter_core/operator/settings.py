@@ -40,6 +40,7 @@ __all__ = [
 Value: TypeAlias = str | int | bool | timedelta
 
 DEFAULT_CPU_REQUESTS: Final = 1000  # upstream default, in milli-cores
+DEFAULT_JOURNAL_BYTES: Final = 64 * 2**20
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
@@ -141,6 +142,19 @@ OPTIONS: Final = (
         env="HEALTH_PROBE_PORT",
         default=8081,
         help="Port of /healthz and /readyz.",
+    ),
+    Option(
+        flag="decision-journal",
+        env="DECISION_JOURNAL",
+        default="",
+        help="File that every decision is appended to as a line of JSON; empty = the last thousand "
+        "are kept in memory alone (/debug/decisions on the metrics port).",
+    ),
+    Option(
+        flag="decision-journal-max-bytes",
+        env="DECISION_JOURNAL_MAX_BYTES",
+        default=DEFAULT_JOURNAL_BYTES,
+        help="Size at which that file is moved to FILE.1, in place of an older one, and begun anew.",
     ),
     Option(
         flag="kube-client-qps",
@@ -373,6 +387,8 @@ class Settings:
     bind_address: str = ""
     metrics_port: int = 8080
     health_probe_port: int = 8081
+    decision_journal: str = ""
+    decision_journal_max_bytes: int = DEFAULT_JOURNAL_BYTES
     kube_client_qps: int = 200
     kube_client_burst: int = 300
     enable_profiling: bool = False

@@ -1,0 +1,124 @@
+"""The decision journal as a file of JSON Lines, bounded in size, written by a thread of its own.
+
+Nothing that is wrong with the file reaches the controllers: a disk that is full or hangs costs
+entries, which a metric counts and one log line announces, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+import msgspec
+import structlog
+
+from karpenter_core.api.decisions import decision_document
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.decisions import Decision
+
+__all__ = ["QUEUE_SIZE", "JournalFile"]
+
+QUEUE_SIZE: Final = 1_000
+"""Decisions that wait to be written; more are lost, as with a disk that hangs."""
+CLOSE_SECONDS: Final = 2.0
+"""How long the end of the process waits for the last entries."""
+
+
+@final
+class JournalFile:
+    """Appends decisions to a file; at `max_bytes` it is moved to `FILE.1` and begun anew.
+
+    `lost` counts entries that could not be written, by label `reason`.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, lost: Counter) -> None:
+        self._path: Final = path
+        self._max_bytes: Final = max_bytes
+        self._lost: Final = lost
+        self._queue: queue.Queue[Decision | None] = queue.Queue(QUEUE_SIZE)
+        self._file: int | None = None
+        self._size = 0
+        self._is_broken = False
+        self._log: FilteringBoundLogger = structlog.get_logger("journal")
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write what is kept."""
+        self._thread.start()
+
+    def keep(self, decision: Decision) -> None:
+        """Write a decision soon; never waits, never raises."""
+        try:
+            self._queue.put_nowait(decision)
+        except queue.Full:
+            self._lost.labels(reason="queue_full").inc()
+
+    def close(self) -> None:
+        """Write what waits, for a moment at most."""
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_SECONDS)
+
+    # -- in the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (decision := self._queue.get()) is not None:
+            try:
+                self._append(msgspec.json.encode(decision_document(decision)) + b"\n")
+            except OSError as error:
+                self._failed(error)
+            else:
+                self._succeeded()
+        self._let_go()
+
+    def _append(self, line: bytes) -> None:
+        if self._file is not None and self._size + len(line) > self._max_bytes:
+            self._let_go()
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        if self._file is None:
+            self._open()
+        assert self._file is not None  # noqa: S101 - opened above
+        rest = line
+        while rest:
+            written = os.write(self._file, rest)
+            self._size += written
+            rest = rest[written:]
+
+    def _open(self) -> None:
+        """Open the file; what a full disk left of a line is ended, so that the next one is whole."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
+        self._size = os.fstat(self._file).st_size
+        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
+            self._size += os.write(self._file, b"\n")
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+    def _failed(self, error: OSError) -> None:
+        self._let_go()
+        self._lost.labels(reason="write_failed").inc()
+        if not self._is_broken:
+            self._is_broken = True
+            self._log.error(
+                "decision journal cannot be written, entries are lost",
+                file=str(self._path),
+                error=error.strerror or str(error),
+            )
+
+    def _succeeded(self) -> None:
+        if self._is_broken:
+            self._is_broken = False
+            self._log.info("decision journal is written again", file=str(self._path))

@@ -1,0 +1,127 @@
+"""The journal's file: whole lines, bounded, and never anybody else's problem."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+
+from karpenter_core.api.decisions import Decision
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.operator import journal_file
+from karpenter_core.operator.journal_file import JournalFile
+
+
+def decision(number):
+    return Decision(
+        id=f"decision-{number}",
+        cause="test",
+        kind="disrupt",
+        at=datetime(2030, 1, 1, tzinfo=UTC),
+        summary="x" * 100,
+    )
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def opened(tmp_path, metrics):
+    """Return a function that writes decisions to a file and closes it."""
+
+    def write(*numbers, path=None, max_bytes=10**6):
+        file = JournalFile(
+            path or tmp_path / "journal.jsonl",
+            max_bytes=max_bytes,
+            lost=metrics.decision_journal_lost,
+        )
+        file.start()
+        for number in numbers:
+            file.keep(decision(number))
+        file.close()
+
+    return write
+
+
+def lost(metrics, reason):
+    return metrics.registry.get_sample_value(
+        "karpenter_decision_journal_lost_total", {"reason": reason}
+    )
+
+
+def ids(path):
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
+def test_decisions_are_appended_line_by_line(opened, tmp_path):
+    """A second process goes on where the first one ended."""
+    opened(1, 2)
+    opened(3)
+
+    assert ids(tmp_path / "journal.jsonl") == ["decision-1", "decision-2", "decision-3"]
+
+
+def test_the_file_is_bounded(opened, tmp_path):
+    """One file before it is kept; nothing is lost at the change."""
+    opened(*range(40), max_bytes=4_000)
+
+    now, before = tmp_path / "journal.jsonl", tmp_path / "journal.jsonl.1"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [now.name, before.name]
+    assert max(now.stat().st_size, before.stat().st_size) <= 4_000
+    kept = [*ids(before), *ids(now)]
+    assert kept == [f"decision-{n}" for n in range(40)][-len(kept) :]
+
+
+def test_a_file_that_cannot_be_written_is_counted_and_told_once(opened, metrics, tmp_path):
+    """Whatever the number of decisions."""
+    (tmp_path / "file").write_text("")
+    with capture_logs() as logs:
+        opened(1, 2, 3, path=tmp_path / "file" / "journal.jsonl")
+
+    assert lost(metrics, "write_failed") == 3
+    assert [line["log_level"] for line in logs] == ["error"]
+
+
+def test_after_a_full_disk_lines_are_whole_again(opened, metrics, tmp_path, monkeypatch):
+    """What was written of the line on which it became full is ended, the rest goes on."""
+    write, failed = os.write, []
+
+    def half(file, data):
+        if b"decision-2" in data and not failed:
+            failed.append(write(file, data[:20]))
+            raise OSError(28, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(journal_file.os, "write", half)
+    with capture_logs() as logs:
+        opened(1, 2, 3)
+
+    first, broken, third = (tmp_path / "journal.jsonl").read_text().splitlines()
+    assert json.loads(first)["id"] == "decision-1"
+    assert len(broken) == 20
+    assert json.loads(third)["id"] == "decision-3"
+    assert lost(metrics, "write_failed") == 1
+    assert [line["log_level"] for line in logs] == ["error", "info"]
+
+
+def test_a_disk_that_hangs_holds_nobody_up(metrics, tmp_path, monkeypatch):
+    """Entries wait, then are lost; `keep` and `close` come back."""
+    released = threading.Event()
+    monkeypatch.setattr(journal_file.os, "write", lambda _file, data: released.wait() and len(data))
+    monkeypatch.setattr(journal_file, "CLOSE_SECONDS", 0.01)
+    file = JournalFile(
+        tmp_path / "journal.jsonl", max_bytes=10**6, lost=metrics.decision_journal_lost
+    )
+    file.start()
+    for number in range(journal_file.QUEUE_SIZE + 10):
+        file.keep(decision(number))
+    file.close()
+    released.set()
+
+    assert lost(metrics, "queue_full") >= 9
