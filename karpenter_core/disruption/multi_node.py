@@ -16,6 +16,7 @@ from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import (
     Move,
+    Refusal,
     accept,
     best_move,
     by_savings,
@@ -155,35 +156,44 @@ class _Search:
             members = ordered[start : start + MOST_REPACKED]
             if len(members) < 2 or not self._may_ask(UNITS_PER_REPACKING):  # noqa: PLR2004
                 return
-            found = best_move(self._look, members, most_claims=MOST_REPACKED)
-            yield UNITS_PER_REPACKING
+            found = yield from self._repacked_steps(members)
             if isinstance(found, Move):
                 found = yield from self._needed_steps(found)
-                if found is not None and self._is_worth_repacking(found):
+                if len(found.candidates) > 1 and self._is_worth_repacking(found):
                     self._consider(found)
             if self.best is not None:
                 return
 
-    def _needed_steps(self, move: Move) -> Steps[Move | None]:
+    def _needed_steps(self, move: Move) -> Steps[Move]:
         """Leave machines out of a move that are exchanged in it for as good as nothing.
 
         Repacking ten machines of which one is too large would otherwise disturb the pods of all.
-        None where a single machine is left, which is not for this method.
         """
         for candidate in reversed(move.candidates):
             if not self._may_ask(UNITS_PER_REPACKING):
                 return move
             rest = [item for item in move.candidates if item is not candidate]
-            found = best_move(self._look, rest, most_claims=MOST_REPACKED)
-            yield UNITS_PER_REPACKING
+            found = yield from self._repacked_steps(rest)
             if not isinstance(found, Move):
                 continue
             gained = move.savings_per_hour - found.savings_per_hour
             if gained <= max(least_savings((candidate,), self._look.prices), NOTHING):
                 move = found
-            if len(move.candidates) < 2:  # noqa: PLR2004
-                return None
         return move
+
+    def _repacked_steps(self, members: Sequence[Candidate]) -> Steps[Move | Refusal]:
+        """Ask for as many new machines as there are old ones at most.
+
+        Where one does, or none, the answer is that to the question for one: it is what the second
+        look asks.
+        """
+        most = min(len(members), MOST_REPACKED)
+        found = best_move(self._look, members, most_claims=most)
+        yield UNITS_PER_REPACKING
+        if most > 1 and isinstance(found, Move) and len(found.replacements) <= 1:
+            found = best_move(self._look, members)
+            yield UNITS_PER_QUESTION
+        return found
 
     def _is_worth_repacking(self, move: Move) -> bool:
         """Tell whether enough is saved for new machines that nothing but a price asks for."""
