@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import PodView
@@ -34,6 +35,7 @@ from karpenter_core.state.events import (
     Tick,
     Wrote,
 )
+from karpenter_core.state.launch_pauses import LaunchPause, next_pause
 from karpenter_core.state.tables import Table
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXHAUSTION_CAP",
     "EXHAUSTION_TTL",
+    "LAUNCH_RATE_PERIOD",
     "LAUNCH_RESULT_TTL",
     "REGISTRATION_RESULTS",
     "TABLES",
@@ -55,6 +58,7 @@ __all__ = [
     "LedgerView",
     "MaskKey",
     "Placement",
+    "RecentClaim",
     "TableRule",
     "UnseenClaim",
 ]
@@ -63,6 +67,7 @@ LAUNCH_RESULT_TTL: Final = timedelta(hours=1)  # upstream default
 EXHAUSTION_TTL: Final = timedelta(minutes=3)  # upstream default of the larger providers
 EXHAUSTION_CAP: Final = timedelta(minutes=48)  # four doublings
 REGISTRATION_RESULTS: Final = 4  # upstream default
+LAUNCH_RATE_PERIOD: Final = timedelta(minutes=1)
 
 _SWEEP_PERIOD: Final = timedelta(seconds=1)
 
@@ -135,6 +140,14 @@ class Exhaustion:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentClaim:
+    """A claim that was created within the last minute, whatever has become of it since."""
+
+    pool: str
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class TableRule:
     """When an entry of a table ends, and where a new leader gets it from."""
 
@@ -200,6 +213,16 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "with the next success, and with the results",
         "the pool's condition NodeRegistrationHealthy",
     ),
+    "launch_pauses": TableRule(
+        "pool UID -> registrations that failed in a row, and until when nothing is launched",
+        "with the next success, when the pool is removed, or its template or NodeClass changes",
+        "the pool's condition NodeRegistrationHealthy: False means a pause of a minute",
+    ),
+    "recent_claims": TableRule(
+        "claim UID -> pool and creation of a claim that is less than a minute old",
+        "one minute after the claim was created, though it may be gone before",
+        "the first list shows those that are still there",
+    ),
     "exhausted": TableRule(
         "provider and offering -> until when it is masked",
         "after 3 min, doubling to 48 min while it is found empty again",
@@ -230,6 +253,8 @@ class LedgerView:
     registration_failures: Mapping[str, tuple[str, str]] = field(
         default_factory=dict[str, tuple[str, str]],
     )
+    launch_pauses: Mapping[str, LaunchPause] = field(default_factory=dict[str, LaunchPause])
+    recent_claims: Mapping[str, RecentClaim] = field(default_factory=dict[str, RecentClaim])
     exhausted: Mapping[MaskKey, Exhaustion] = field(default_factory=dict[MaskKey, Exhaustion])
 
     def is_exhausted(self, key: MaskKey, now: datetime) -> bool:
@@ -243,9 +268,10 @@ class Ledger:
     """The tables, and the one way they change."""
 
     __slots__ = (
-        "_decisions", "_deletion_marks", "_exhausted", "_expected", "_first_seen", "_launches",
-        "_nominations", "_now", "_open_launches", "_placements", "_registration_failures",
-        "_registration_health", "_swept", "_unseen_claims", "_view",
+        "_decisions", "_deletion_marks", "_exhausted", "_expected", "_first_seen",
+        "_launch_pauses", "_launches", "_nominations", "_now", "_open_launches", "_placements",
+        "_recent_claims", "_registration_failures", "_registration_health", "_swept",
+        "_unseen_claims", "_view",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -263,6 +289,8 @@ class Ledger:
         self._decisions: Table[str, Decision] = Table()
         self._registration_health: Table[str, tuple[bool, ...]] = Table()
         self._registration_failures: Table[str, tuple[str, str]] = Table()
+        self._launch_pauses: Table[str, LaunchPause] = Table()
+        self._recent_claims: Table[str, RecentClaim] = Table()
         self._exhausted: Table[MaskKey, Exhaustion] = Table()
 
     @property
@@ -315,7 +343,9 @@ class Ledger:
             case Observed(PodView() as pod) | Wrote(PodView() as pod):
                 return self._see_pod(pod)
             case Observed(NodeClaim() as claim):
-                return self._unseen_claims.drop(claim.uid) is not None
+                return self._note_recent(claim, claim.metadata.creation_timestamp) | (
+                    self._unseen_claims.drop(claim.uid) is not None
+                )
             case Wrote(NodeClaim() as claim):
                 return self._write_claim(claim)
             case Removed(PodView() as pod):
@@ -324,7 +354,12 @@ class Ledger:
                 by_uid = _forget(claim.uid, self._unseen_claims, self._launches)
                 return _forget(claim.name, self._nominations, self._deletion_marks) or by_uid
             case Removed(NodePool() as pool):
-                return _forget(pool.uid, self._registration_failures, self._registration_health)
+                return _forget(
+                    pool.uid,
+                    self._registration_failures,
+                    self._registration_health,
+                    self._launch_pauses,
+                )
             case _:
                 return False
 
@@ -355,7 +390,8 @@ class Ledger:
         return changed
 
     def _fold_registration(self, event: RegistrationSettled | RegistrationHealthReset) -> bool:
-        if isinstance(event, RegistrationHealthReset):
+        settled = isinstance(event, RegistrationSettled)
+        if not settled:
             results = event.results
             self._registration_failures.drop(event.pool_uid)
         else:
@@ -365,6 +401,21 @@ class Ledger:
             else:
                 self._registration_failures.put(event.pool_uid, (event.reason, event.message))
         self._registration_health.put(event.pool_uid, results[-REGISTRATION_RESULTS:])
+        old = self._launch_pauses.get(event.pool_uid) if settled else None
+        pause = next_pause(old, results, now=self._now)
+        if pause is None:
+            self._launch_pauses.drop(event.pool_uid)
+        else:
+            self._launch_pauses.put(event.pool_uid, pause)
+        return True
+
+    def _note_recent(self, claim: NodeClaim, created: datetime | None) -> bool:
+        if created is None or created + LAUNCH_RATE_PERIOD <= self._now:
+            return False
+        if claim.uid in self._recent_claims:
+            return False
+        pool = claim.metadata.labels.get(NODE_POOL, "")
+        self._recent_claims.put(claim.uid, RecentClaim(pool, created))
         return True
 
     def _see_pod(self, pod: PodView) -> bool:
@@ -387,6 +438,7 @@ class Ledger:
             return False
         created = claim.metadata.creation_timestamp or self._now
         self._unseen_claims.put(claim.uid, UnseenClaim(claim.name, created))
+        self._note_recent(claim, self._now)  # the server's clock may be wrong
         return True
 
     def _decide(self, event: PodsDecided) -> bool:
@@ -444,14 +496,20 @@ class Ledger:
             uid for uid, launch in self._launches.items()
             if launch.at + LAUNCH_RESULT_TTL <= self._now
         ]  # fmt: skip
+        settled = [
+            uid for uid, claim in self._recent_claims.items()
+            if claim.created + LAUNCH_RATE_PERIOD <= self._now
+        ]  # fmt: skip
         stocked = [key for key, entry in self._exhausted.items() if entry.forget_at <= self._now]
         for name in past:
             self._nominations.drop(name)
         for uid in old:
             self._launches.drop(uid)
+        for uid in settled:
+            self._recent_claims.drop(uid)
         for key in stocked:
             self._exhausted.drop(key)
-        return bool(past or old or stocked)
+        return bool(past or old or settled or stocked)
 
 
 def _forget(key: str, *tables: Droppable) -> bool:

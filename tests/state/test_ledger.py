@@ -239,3 +239,89 @@ def test_what_is_decided_about_objects_that_are_gone_is_not_remembered():
     assert not ledger.placements
     assert not ledger.decisions
     assert not ledger.deletion_marks
+
+
+def test_one_failed_registration_pauses_nothing_and_two_in_a_row_do(ledger: Ledger):
+    """Any node may fail to boot."""
+    ledger.fold(RegistrationSettled(pool_uid="p", succeeded=False))
+    assert not ledger.view().launch_pauses["p"].is_on_trial
+
+    ledger.fold(RegistrationSettled(pool_uid="p", succeeded=False))
+    pause = ledger.view().launch_pauses["p"]
+    assert pause.is_on_trial
+    assert pause.until == ledger.now + timedelta(minutes=1)
+
+
+def test_a_pause_does_not_grow_while_it_lasts(ledger: Ledger):
+    """The claims of one wave fail together."""
+    for _ in range(10):
+        ledger.fold(RegistrationSettled(pool_uid="p", succeeded=False))
+
+    assert ledger.view().launch_pauses["p"].until == ledger.now + timedelta(minutes=1)
+    assert ledger.view().launch_pauses["p"].failures == 10
+
+
+def test_each_failed_trial_doubles_the_pause_up_to_ten_minutes(ledger: Ledger):
+    """A broken image must not cost money around the clock."""
+    waits = []
+    ledger.fold(RegistrationSettled(pool_uid="p", succeeded=False))
+    for _ in range(6):
+        ledger.fold(RegistrationSettled(pool_uid="p", succeeded=False))
+        until = ledger.view().launch_pauses["p"].until
+        waits.append((until - ledger.now) / timedelta(minutes=1))
+        ledger.fold(Tick(until))
+
+    assert waits == [1, 2, 4, 8, 10, 10]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        RegistrationSettled(pool_uid="p", succeeded=True),
+        RegistrationHealthReset(pool_uid="p"),
+        RegistrationHealthReset(pool_uid="p", results=(True,)),
+    ],
+)
+def test_a_success_or_a_changed_pool_ends_the_pause(ledger: Ledger, event):
+    """And the account begins anew."""
+    for _ in range(3):
+        ledger.fold(RegistrationSettled(pool_uid="p", succeeded=False))
+
+    ledger.fold(event)
+
+    assert "p" not in ledger.view().launch_pauses
+
+
+def test_a_new_leader_takes_a_pause_from_the_pools_condition(ledger: Ledger):
+    """An unhealthy pool is tried after a minute, not flooded."""
+    ledger.fold(RegistrationHealthReset(pool_uid="p", results=(False, False)))
+
+    assert ledger.view().launch_pauses["p"].until == ledger.now + timedelta(minutes=1)
+
+
+def test_a_claim_is_recent_for_a_minute_even_if_it_is_gone_before(ledger: Ledger):
+    """It was launched all the same."""
+    claim = node_claim("web", created=ledger.now)
+    ledger.fold(Observed(claim))
+    ledger.fold(Removed(claim))
+    assert [entry.pool for entry in ledger.view().recent_claims.values()] == ["default"]
+
+    ledger.fold(Tick(ledger.now + timedelta(minutes=1)))
+    assert ledger.view().recent_claims == {}
+
+
+def test_a_claim_of_ours_is_recent_by_our_own_clock(ledger: Ledger):
+    """The server's clock may be wrong by hours."""
+    made = node_claim("web", created=ledger.now - timedelta(hours=5))
+    bare = made.status.model_copy(update={"conditions": ()})
+
+    ledger.fold(Wrote(made.model_copy(update={"status": bare})))
+
+    assert len(ledger.view().recent_claims) == 1
+
+
+def test_claims_that_a_first_list_shows_are_not_all_recent(ledger: Ledger):
+    """A new leader counts those of the last minute."""
+    ledger.fold(Observed(node_claim("old", created=ledger.now - timedelta(minutes=5))))
+
+    assert ledger.view().recent_claims == {}

@@ -1,0 +1,60 @@
+"""How long a pool whose machines do not come to register is left alone.
+
+Without it a broken image or NodeClass costs money around the clock: machines are launched, time
+out, are ended, and launched again. After two failures in a row nothing is launched for a minute,
+then one machine is tried; each further failure doubles the pause, up to ten minutes. One success,
+or a change of the pool or its NodeClass, ends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["PAUSE_BASE", "PAUSE_CAP", "PAUSE_FAILURES", "LaunchPause", "next_pause"]
+
+PAUSE_FAILURES: Final = 2
+PAUSE_BASE: Final = timedelta(minutes=1)
+PAUSE_CAP: Final = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPause:
+    """So many registrations of a pool have failed in a row; nothing is launched before `until`."""
+
+    failures: int
+    until: datetime
+    wait: timedelta = timedelta()
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether so much has failed that the pool must show that it works."""
+        return self.failures >= PAUSE_FAILURES
+
+
+def next_pause(
+    old: LaunchPause | None, results: tuple[bool, ...], *, now: datetime
+) -> LaunchPause | None:
+    """Return what becomes of a pause with the last of some results, True for a success.
+
+    Claims of one wave fail at about the same time: while a pause lasts, it does not grow.
+    """
+    if not results or results[-1]:
+        return None
+    failures = _failed_in_a_row(results) if old is None else old.failures + 1
+    if failures < PAUSE_FAILURES:
+        return LaunchPause(failures, now)
+    if old is not None and now < old.until:
+        return replace(old, failures=failures)
+    last = timedelta() if old is None else old.wait
+    wait = min(max(2 * last, PAUSE_BASE), PAUSE_CAP)
+    return LaunchPause(failures, now + wait, wait)
+
+
+def _failed_in_a_row(results: tuple[bool, ...]) -> int:
+    """Count the failures since the last success."""
+    return next((i for i, ok in enumerate(reversed(results)) if ok), len(results))
