@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
@@ -31,6 +31,7 @@ __all__ = [
     "Candidate",
     "Candidates",
     "DisruptionClass",
+    "Obstacle",
     "blocked_notices",
     "find_candidates",
 ]
@@ -43,6 +44,28 @@ class DisruptionClass(Enum):
     """Always."""
     EVENTUAL = "eventual"
     """Unless the claim has a terminationGracePeriod, which ends all waiting."""
+
+
+class Obstacle(StrEnum):
+    """The closed list of what forbids to disrupt a machine; the first that holds is reported."""
+
+    COMMAND = "command"
+    """An earlier command is working on it."""
+    UNMANAGED = "unmanaged"
+    """A Node without a NodeClaim."""
+    NO_NODE = "noNode"
+    UNINITIALIZED = "uninitialized"
+    DELETION = "deletion"
+    NOMINATION = "nomination"
+    """Pods are expected on it."""
+    ANNOTATION = "annotation"
+    """Its own, `karpenter.sh/do-not-disrupt`."""
+    NO_POOL = "noPool"
+    """No label says of which NodePool it is, or the pool is not there or sells nothing."""
+    PAUSE = "pause"
+    POD = "pod"
+    """A pod's annotation."""
+    POD_DISRUPTION_BUDGET = "podDisruptionBudget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,11 +115,20 @@ class Blocked:
     """A machine that may not be disrupted, and the first thing that forbids it."""
 
     machine: StateNode
+    obstacle: Obstacle
     message: str
-    is_published: bool = True
-    """Whether users are told by Events."""
-    is_expected: bool = False
-    """Whether it is that pods are expected on the machine."""
+    subjects: tuple[str, ...] = ()
+    """What the obstacle is called: the pod, the budgets, the annotation, the pool."""
+
+    @property
+    def is_published(self) -> bool:
+        """Whether users are told by Events."""
+        return self.obstacle not in _SILENT
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether it is that pods are expected on the machine."""
+        return self.obstacle is Obstacle.NOMINATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -205,59 +237,98 @@ class _Judge:
     def verdict(self, machine: StateNode) -> Candidate | Blocked:
         """Judge one machine."""
         if machine.provider_id and machine.provider_id in self.queued:
-            return _silent(machine, "candidate is already being disrupted")
+            return Blocked(
+                machine=machine,
+                obstacle=Obstacle.COMMAND,
+                message="candidate is already being disrupted",
+            )
         if machine.claim is None:
-            return _silent(machine, "node isn't managed by karpenter")
+            return Blocked(
+                machine=machine,
+                obstacle=Obstacle.UNMANAGED,
+                message="node isn't managed by karpenter",
+            )
         if machine.node is None:
-            return _blocked(machine, "Nodeclaim does not have an associated node")
-        problem = self._machine_problem(machine)
-        if problem:
-            return Blocked(machine=machine, message=problem, is_expected=problem == _NOMINATED)
+            return Blocked(
+                machine=machine,
+                obstacle=Obstacle.NO_NODE,
+                message="Nodeclaim does not have an associated node",
+            )
+        blocked = self._machine_problem(machine)
+        if blocked is not None:
+            return blocked
         pool_name = machine.labels.get(NODE_POOL, "")
         pool = self.snapshot.node_pools.get(pool_name)
         types = self._instance_types(pool_name)
         if pool is None or not types:
-            return _blocked(machine, f"NodePool not found (NodePool={pool_name})")
+            return Blocked(
+                machine=machine,
+                obstacle=Obstacle.NO_POOL,
+                message=f"NodePool not found (NodePool={pool_name})",
+                subjects=(pool_name,),
+            )
         pause = why_paused(pool, everywhere=self.paused)
         if pause:
-            return _blocked(machine, pause[:1].upper() + pause[1:])
-        problem = self._pods_problem(machine, machine.claim)
-        if problem:
-            return _blocked(machine, problem)
+            return Blocked(
+                machine=machine, obstacle=Obstacle.PAUSE, message=pause[:1].upper() + pause[1:]
+            )
+        blocked = self._pods_problem(machine, machine.claim)
+        if blocked is not None:
+            return blocked
         return self._candidate(machine, machine.node, machine.claim, pool, types)
 
-    def _machine_problem(self, machine: StateNode) -> str:
+    def _machine_problem(self, machine: StateNode) -> Blocked | None:
+        obstacle, message, subjects = None, "", ()
         if not machine.initialized:
-            return "Node isn't initialized"
-        if machine.marked_for_deletion:
-            return "Node is deleting or marked for deletion"
-        if machine.is_nominated(self.now) or machine in self.expected:
-            return _NOMINATED
-        if machine.annotations.get(DO_NOT_DISRUPT) == "true":
-            return f'Disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
-        if NODE_POOL not in machine.labels:
-            return f"Node doesn't have required label (label={NODE_POOL})"
-        return ""
+            obstacle, message = Obstacle.UNINITIALIZED, "Node isn't initialized"
+        elif machine.marked_for_deletion:
+            obstacle, message = Obstacle.DELETION, "Node is deleting or marked for deletion"
+        elif machine.is_nominated(self.now) or machine in self.expected:
+            obstacle, message = Obstacle.NOMINATION, "Node is nominated for a pending pod"
+        elif machine.annotations.get(DO_NOT_DISRUPT) == "true":
+            obstacle, subjects = Obstacle.ANNOTATION, (DO_NOT_DISRUPT,)
+            message = f'Disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
+        elif NODE_POOL not in machine.labels:
+            obstacle = Obstacle.NO_POOL
+            message = f"Node doesn't have required label (label={NODE_POOL})"
+        if obstacle is None:
+            return None
+        return Blocked(machine=machine, obstacle=obstacle, message=message, subjects=subjects)
 
-    def _pods_problem(self, machine: StateNode, claim: NodeClaim) -> str:
+    def _pods_problem(self, machine: StateNode, claim: NodeClaim) -> Blocked | None:
         """Return what the pods forbid; a grace period of the claim outweighs it, eventually."""
         if (
             self.disruption_class is DisruptionClass.EVENTUAL
             and claim.spec.termination_grace_period is not None
         ):
-            return ""
+            return None
         pods = sorted(machine.pods, key=_pod_order)
         for pod in pods:
             if protecting := self._protecting(pod):
-                return f'Pod has "{protecting}" annotation (Pod={pod.key})'
+                return Blocked(
+                    machine=machine,
+                    obstacle=Obstacle.POD,
+                    message=f'Pod has "{protecting}" annotation (Pod={pod.key})',
+                    subjects=(pod.key, protecting),
+                )
         for pod in pods:
             budgets = self.budgets.blocking(pod, self.now)
-            keys = " ".join(budget_key(budget) for budget in budgets)
+            if not budgets:
+                continue
+            names = tuple(budget_key(budget) for budget in budgets)
+            keys = " ".join(names)
+            message = f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
             if len(budgets) > 1:
-                return f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
-            if budgets:
-                return f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
-        return ""
+                message = (
+                    f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
+                )
+            return Blocked(
+                machine=machine,
+                obstacle=Obstacle.POD_DISRUPTION_BUDGET,
+                message=message,
+                subjects=(*names, pod.key),
+            )
+        return None
 
     def _protecting(self, pod: PodView) -> str:
         """Return the annotation that protects a pod now; empty when none does."""
@@ -310,15 +381,8 @@ class _Judge:
         )
 
 
-_NOMINATED: Final = "Node is nominated for a pending pod"
-
-
-def _blocked(machine: StateNode, message: str) -> Blocked:
-    return Blocked(machine=machine, message=message)
-
-
-def _silent(machine: StateNode, message: str) -> Blocked:
-    return Blocked(machine=machine, message=message, is_published=False)
+_SILENT: Final = frozenset({Obstacle.COMMAND, Obstacle.UNMANAGED})
+"""Of these the owners of the machine need not hear."""
 
 
 def _pod_order(pod: PodView) -> tuple[str, str]:
