@@ -1,0 +1,380 @@
+"""From a claim to an initialised node, by whole controllers (acceptance cases 29-60).
+
+What each look decides is tested with the pure steps: launching in `tests/lifecycle/test_launch.py`
+(29-32, 55), registration, initialisation and liveness in `test_progress.py` (33-59), the health of
+pools in `test_registration_health.py` (39, 40, 60). Gates on devices (case 54) are not there yet.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.kube.resources import NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.provider.contract import RegistrationGate
+from karpenter_core.provider.markers import hookimpl
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.harness import Harness
+from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+UNREGISTERED = "karpenter.sh/unregistered"
+
+
+def pool(**options):
+    return node_pool(disruption=KEEP, **options)
+
+
+def names(objects):
+    return {item["metadata"]["name"] for item in objects}
+
+
+def conditions(claim):
+    found = claim.get("status", {}).get("conditions", ())
+    return {
+        item["type"]: (item["status"], item["reason"], item.get("message", "")) for item in found
+    }
+
+
+def status_of(claim, condition):
+    return conditions(claim).get(condition, ("", "", ""))[0]
+
+
+def taints(node):
+    return {taint["key"] for taint in node["spec"].get("taints") or ()}
+
+
+def faults(folder, *found):
+    path = folder / "faults.json"
+    path.write_text(json.dumps(list(found)))
+    return f"--kwok-faults-file={path}"
+
+
+class TestLaunch:
+    def test_a_claim_of_somebody_elses_class_is_left_alone(self, tmp_path):
+        """Case 29: no call, no finalizer, no condition."""
+        theirs = {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "metadata": {"name": "theirs"},
+            "spec": {
+                "requirements": [],
+                "nodeClassRef": {"group": "example.com", "kind": "OtherClass", "name": "default"},
+            },
+        }
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), theirs])
+            scene.start(WITHOUT_ELECTION)
+            await scene.cluster.clock.sleep(60)
+
+            (claim,) = scene.claims()
+            assert "finalizers" not in claim["metadata"]
+            assert not claim.get("status", {}).get("conditions")
+            assert cloud(scene, tmp_path)["launches"] == {}
+
+        play(tmp_path, story)
+
+    def test_a_claim_that_lost_its_finalizer_gets_it_back_before_it_is_launched(self, tmp_path):
+        """Case 30: somebody wrote the claim without."""
+        own = {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "metadata": {"name": "own", "labels": {"karpenter.sh/nodepool": "general"}},
+            "spec": {
+                "requirements": [],
+                "nodeClassRef": {
+                    "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default",
+                },
+            },
+        }  # fmt: skip
+        order = []
+
+        async def note(op):
+            if op.kind.kind in {"NodeClaim", "Node"} and op.stage == "request":
+                order.append((op.verb, op.kind.kind, op.subresource))
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), own])
+            scene.start(WITHOUT_ELECTION, faults=note)
+            await scene.settle(lambda: bool(scene.nodes()), seconds=60)
+
+            assert order.index(("patch", "NodeClaim", "")) < order.index(("create", "Node", ""))
+            assert "karpenter.sh/termination" in scene.claims()[0]["metadata"]["finalizers"]
+
+        play(tmp_path, story)
+
+    def test_a_claim_without_capacity_is_deleted_and_counted(self, tmp_path):
+        """Case 31."""
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            running = scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: bool(scene.events("InsufficientCapacityError")), seconds=30)
+            series = (
+                'karpenter_nodeclaims_disrupted_total{capacity_type="",consolidation_policy="",'
+                'nodepool="general",reason="insufficient_capacity",termination_mode="graceful"}'
+            )
+            assert running.metric(series) == 1.0
+            (event,) = scene.events("InsufficientCapacityError")
+            assert event["type"] == "Warning"
+
+        play(tmp_path, story, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})])
+
+    def test_a_launch_that_fails_shows_why(self, tmp_path):
+        """Case 32: the claim has no node either, and says so."""
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(
+                lambda: any(conditions(c).get("Launched", ("",) * 3)[1] == "LaunchFailed"
+                            for c in scene.claims()),
+                seconds=30,
+            )  # fmt: skip
+            found = conditions(scene.claims()[0])
+            assert found["Launched"][0] == found["Registered"][0] == "Unknown"
+            assert found["Registered"][1:] == ("NodeNotFound", "Node not registered with cluster")
+            assert found["Ready"][0] == "Unknown"
+
+        throttled = {"fault": "throttle", "operation": "launch"}
+        play(tmp_path, story, arguments=[faults(tmp_path, throttled)])
+
+
+class TestRegistration:
+    def test_a_node_gets_what_its_claim_says(self, tmp_path):
+        """Cases 33, 34, 36, 37, 38, 49, 52: and keeps what was taken off again."""
+        template = {
+            "taints": [{"key": "example.com/team", "value": "a", "effect": "NoSchedule"}],
+            "startupTaints": [{"key": "example.com/boot", "effect": "NoSchedule"}],
+        }
+        tolerant = deployment("web", 1, tolerations=[{"operator": "Exists"}])
+
+        async def story(scene):
+            manifest = pool(template=template)
+            manifest["spec"]["template"]["metadata"] = {
+                "labels": {"example.com/tier": "gold"},
+                "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+            }
+            scene.cluster.apply([NODE_CLASS, manifest, tolerant])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+            await scene.cluster.clock.sleep(10)
+            (node,), (claim,) = scene.nodes(), scene.claims()
+            metadata = node["metadata"]
+            assert metadata["labels"]["example.com/tier"] == "gold"
+            assert metadata["labels"]["karpenter.sh/registered"] == "true"
+            assert metadata["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+            assert taints(node) == {"example.com/team", "example.com/boot"}
+            assert [owner["uid"] for owner in metadata["ownerReferences"]] == [
+                claim["metadata"]["uid"]
+            ]
+            assert conditions(claim)["Initialized"] == (
+                "Unknown",
+                "StartupTaintsExist",
+                'StartupTaint "example.com/boot:NoSchedule" still exists',
+            )
+            assert claim["status"]["nodeName"] == metadata["name"]
+
+            kept = [t for t in node["spec"]["taints"] if t["key"] != "example.com/boot"]
+            scene.cluster.server.registry.patch(
+                NODES, {"spec": {"taints": kept}}, metadata["name"], ""
+            )
+            await scene.settle(
+                lambda: status_of(scene.claims()[0], "Initialized") == "True", seconds=10
+            )
+            await scene.cluster.clock.sleep(60)
+            (node,) = scene.nodes()
+            assert taints(node) == {"example.com/team"}
+            assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
+            health = {c["type"]: c["status"] for c in scene.pool("general")["status"]["conditions"]}
+            assert health["NodeRegistrationHealthy"] == "True"
+
+        play(tmp_path, story)
+
+    def test_a_generation_that_moves_on_is_observed(self, tmp_path):
+        """Case 55: also while the claim is being deleted."""
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+            (name,) = names(scene.claims())
+            scene.cluster.delete(NODE_CLAIMS, name)
+            await scene.settle(lambda: "Drained" in conditions(scene.claims()[0]), seconds=10)
+            claim = next(c for c in scene.claims() if c["metadata"]["name"] == name)
+            generations = {c["observedGeneration"] for c in claim["status"]["conditions"]}
+            assert generations == {claim["metadata"]["generation"]}
+            assert status_of(claim, "Ready") == "True"
+
+        play(tmp_path, story, arguments=["--kwok-termination-delay=30s"])
+
+
+class Gated(KwokProvider):
+    """A cloud that holds nodes back until it is told otherwise."""
+
+    answers: list
+
+    @hookimpl
+    def karpenter_gate_registration(self, node_claim, node):
+        del node_claim, node
+        answer = self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def play_gated(folder, answers, story):
+    """Tell a story about a cloud whose gates answer with the first of these."""
+
+    def plugins():
+        provider = Gated()
+        provider.answers = answers
+        return {"kwok": provider}
+
+    async def told():
+        async with Harness(plugins, folder=folder) as harness:
+            await story(harness)
+
+    run_virtual(told())
+
+
+class TestGates:
+    @pytest.mark.parametrize(
+        ("answer", "message"),
+        [
+            (RegistrationGate(name="disk, network"), "disk, network"),
+            (CloudProviderError("the cloud is away"), "the cloud is away"),
+        ],
+    )
+    def test_a_gate_holds_the_node_until_it_opens(self, tmp_path, answer, message):
+        """Cases 42-46: labels are synced, the taint stays, and every gate is named."""
+        answers = [answer]
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(
+                lambda: any("Registered" in conditions(c)
+                            and conditions(c)["Registered"][1] == "RegistrationHookPending"
+                            for c in scene.claims()),
+                seconds=30,
+            )  # fmt: skip
+            (claim,), (node,) = scene.claims(), scene.nodes()
+            assert conditions(claim)["Registered"][0] == "Unknown"
+            assert message in conditions(claim)["Registered"][2]
+            assert UNREGISTERED in taints(node)
+            assert "karpenter.sh/registered" not in node["metadata"]["labels"]
+            assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "general"
+            assert not claim["status"].get("nodeName")
+
+            answers[0] = None
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=90)
+            assert UNREGISTERED not in taints(scene.nodes()[0])
+
+        play_gated(tmp_path, answers, story)
+
+    def test_an_open_gate_lets_the_node_in_at_once(self, tmp_path):
+        """Cases 41, 47."""
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+
+        play_gated(tmp_path, [None], story)
+
+
+class TestLiveness:
+    @pytest.mark.parametrize(
+        ("fault", "arguments", "reason", "kept_seconds", "gone_seconds"),
+        [
+            ({"fault": "throttle", "operation": "launch"}, (), "launch_timeout", 240, 360),
+            (
+                {"fault": "throttle", "operation": "launch"},
+                ("--launch-timeout=45s",),
+                "launch_timeout",
+                30,
+                60,
+            ),
+            ({"fault": "failed-node"}, (), "registration_timeout", 840, 960),
+            (
+                {"fault": "failed-node"},
+                ("--registration-timeout=30m",),
+                "registration_timeout",
+                1740,
+                1860,
+            ),
+        ],
+    )
+    def test_what_comes_to_nothing_is_given_up_in_time(
+        self, tmp_path, fault, arguments, reason, kept_seconds, gone_seconds
+    ):
+        """Cases 56-58: after the time limit, and not before."""
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            running = scene.start(WITHOUT_ELECTION, *arguments)
+            await scene.settle(lambda: bool(scene.claims()), seconds=30)
+            first = names(scene.claims())
+            await scene.cluster.clock.sleep(kept_seconds)
+            assert first <= names(scene.claims())
+            await scene.cluster.clock.sleep(gone_seconds - kept_seconds)
+            assert not first & names(scene.claims())
+            counted = [
+                line
+                for line in _metrics(running)
+                if line.startswith("karpenter_nodeclaims_disrupted_total{") and reason in line
+            ]
+            assert len(counted) == 1
+
+        play(tmp_path, story, arguments=[faults(tmp_path, fault)])
+
+    def test_a_node_that_registered_is_never_given_up(self, tmp_path):
+        """Case 56: however long it takes to become whole."""
+
+        async def story(scene):
+            template = {"startupTaints": [{"key": "example.com/boot", "effect": "NoSchedule"}]}
+            scene.cluster.apply([NODE_CLASS, pool(template=template), deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(
+                lambda: any(status_of(c, "Registered") == "True" for c in scene.claims()),
+                seconds=30,
+            )
+            first = names(scene.claims())
+            await scene.cluster.clock.sleep(timedelta(hours=1).total_seconds())
+            assert first == names(scene.claims())
+
+        play(tmp_path, story)
+
+    def test_two_failures_make_a_pool_unhealthy_and_a_success_does_not_heal_it(self, tmp_path):
+        """Cases 39, 60."""
+        path = tmp_path / "faults.json"
+
+        def health(scene):
+            status = scene.pool("general").get("status", {})
+            found = {c["type"]: c["status"] for c in status.get("conditions", ())}
+            return found.get("NodeRegistrationHealthy")
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: health(scene) == "False", seconds=1200)
+            path.write_text("[]")
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=1200)
+            assert health(scene) == "False"
+
+        throttled = {"fault": "throttle", "operation": "launch"}
+        play(tmp_path, story, arguments=[faults(tmp_path, throttled)])
+
+
+def _metrics(running):
+    from prometheus_client import generate_latest
+
+    return generate_latest(running.process.metrics.registry).decode().splitlines()
