@@ -16,7 +16,7 @@ from karpenter_core.api.nodeclaim import CONSOLIDATABLE
 from karpenter_core.disruption.candidates import Candidate, machine_notices
 from karpenter_core.disruption.command import Command, prove
 from karpenter_core.disruption.floors import least_savings
-from karpenter_core.disruption.method import Acceptance
+from karpenter_core.disruption.method import Acceptance, Declined
 from karpenter_core.disruption.pricing import Refused
 from karpenter_core.disruption.simulation import leftover_message
 from karpenter_core.scheduling.whatif import Outcome
@@ -86,9 +86,9 @@ def accept(candidate: Candidate) -> Acceptance:
     """Take settled machines of pools that consolidate machines in use, and say why not."""
     pool = candidate.pool
     if pool.spec.replicas is not None:
-        return _REFUSED
+        return Acceptance(accepted=False, declined=Declined.STATIC)
     labels = candidate.machine.labels
-    problem = ""
+    declined, problem = Declined.UNKNOWN_OFFERING, ""
     if candidate.instance_type is None:
         problem = f'Instance Type "{labels.get(INSTANCE_TYPE, "")}" not found'
     elif CAPACITY_TYPE not in labels:
@@ -96,17 +96,21 @@ def accept(candidate: Candidate) -> Acceptance:
     elif ZONE not in labels:
         problem = f'Node does not have label "{ZONE}"'
     elif pool.spec.disruption.consolidate_after.timedelta is None:
-        problem = consolidation_disabled(pool.name)
-    if problem:
-        return Acceptance(accepted=False, notices=unconsolidatable(candidate, problem))
-    if candidate.is_empty:
-        return _REFUSED
-    if pool.spec.disruption.consolidation_policy == _WHEN_EMPTY:
+        declined, problem = Declined.DISABLED, consolidation_disabled(pool.name)
+    elif candidate.is_empty:
+        return Acceptance(accepted=False, declined=Declined.EMPTY)
+    elif pool.spec.disruption.consolidation_policy == _WHEN_EMPTY:
+        declined = Declined.POLICY
         problem = (
             f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty'
         )
-        return Acceptance(accepted=False, notices=unconsolidatable(candidate, problem))
-    return Acceptance(accepted=is_true(candidate.claim.status.conditions, CONSOLIDATABLE))
+    if problem:
+        return Acceptance(
+            accepted=False, declined=declined, notices=unconsolidatable(candidate, problem)
+        )
+    if not is_true(candidate.claim.status.conditions, CONSOLIDATABLE):
+        return Acceptance(accepted=False, declined=Declined.UNSETTLED)
+    return Acceptance(accepted=True)
 
 
 def consolidation_disabled(pool: str) -> str:
@@ -302,6 +306,3 @@ def _command_notices(command: Command, reason: str, pattern: str) -> tuple[Notic
             candidate.machine, reason=reason, message=text + savings, dedupe=(text,)
         )
     return tuple(notices)
-
-
-_REFUSED: Final = Acceptance(accepted=False)

@@ -16,7 +16,7 @@ from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass, machine_notices
 from karpenter_core.disruption.consolidation import Move, command_of
-from karpenter_core.disruption.method import Acceptance, MethodPlan
+from karpenter_core.disruption.method import Acceptance, Declined, MethodPlan
 from karpenter_core.disruption.simulation import leftover_message
 from karpenter_core.disruption.validation import Verdict
 
@@ -43,12 +43,16 @@ class Drift:
     def accept(self, candidate: Candidate, look: Pass) -> Acceptance:
         """Take drifted machines of dynamic pools that are to be disrupted for it."""
         pool = candidate.pool
-        return Acceptance(
-            accepted=pool.spec.replicas is None
-            and not is_detect_only(pool)
-            and pool.name not in look.resting
-            and is_true(candidate.claim.status.conditions, DRIFTED)
-        )
+        declined = None
+        if pool.spec.replicas is not None:
+            declined = Declined.STATIC
+        elif not is_true(candidate.claim.status.conditions, DRIFTED):
+            declined = Declined.NOT_DRIFTED
+        elif is_detect_only(pool):
+            declined = Declined.DETECT_ONLY
+        elif pool.name in look.resting:
+            declined = Declined.RESTING
+        return Acceptance(accepted=declined is None, declined=declined)
 
     def plan_steps(
         self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets

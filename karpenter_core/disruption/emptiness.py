@@ -20,7 +20,7 @@ from karpenter_core.disruption.consolidation import (
     unconsolidatable,
     within_budgets,
 )
-from karpenter_core.disruption.method import Acceptance, MethodPlan
+from karpenter_core.disruption.method import Acceptance, Declined, MethodPlan
 from karpenter_core.disruption.validation import Rejection, Verdict
 
 if TYPE_CHECKING:
@@ -45,12 +45,21 @@ class Emptiness:
         """Take empty machines of dynamic pools that have been left in peace long enough."""
         del look
         if candidate.pool.spec.replicas is not None:
-            return Acceptance(accepted=False)
+            return Acceptance(accepted=False, declined=Declined.STATIC)
         if candidate.pool.spec.disruption.consolidate_after.timedelta is None:
             problem = consolidation_disabled(candidate.pool.name)
-            return Acceptance(accepted=False, notices=unconsolidatable(candidate, problem))
+            return Acceptance(
+                accepted=False,
+                declined=Declined.DISABLED,
+                notices=unconsolidatable(candidate, problem),
+            )
         settled = is_true(candidate.claim.status.conditions, CONSOLIDATABLE)
-        return Acceptance(accepted=candidate.is_empty and settled)
+        declined = None
+        if not candidate.is_empty:
+            declined = Declined.NOT_EMPTY
+        elif not settled:
+            declined = Declined.UNSETTLED
+        return Acceptance(accepted=declined is None, declined=declined)
 
     def plan_steps(
         self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Acceptance",
     "Budgets",
+    "Declined",
     "DisruptionOptions",
     "Effort",
     "Method",
@@ -128,11 +130,39 @@ class Pass:
         return {}
 
 
+class Declined(StrEnum):
+    """The closed list of why a method is not about a candidate; the first that holds is reported."""
+
+    STATIC = "static"
+    """Its pool has a fixed number of nodes."""
+    UNKNOWN_OFFERING = "unknownOffering"
+    """Its instance type, zone or capacity type is not known, so neither is its price."""
+    DISABLED = "disabled"
+    """Its pool's `consolidateAfter` is `Never`, or it does not ask for what the method does."""
+    EMPTY = "empty"
+    """Nothing on it minds its going: the method is about machines in use."""
+    NOT_EMPTY = "notEmpty"
+    POLICY = "policy"
+    """Its pool consolidates empty machines only."""
+    UNSETTLED = "unsettled"
+    """It does not have the condition `Consolidatable`."""
+    NOT_DRIFTED = "notDrifted"
+    DETECT_ONLY = "detectOnly"
+    """Its pool's drift is shown and not acted on."""
+    RESTING = "resting"
+    """Its pool's replacements kept failing; drift is left alone for a while."""
+    YOUNG = "young"
+    """It has not run for as long as its pool wants before it returns."""
+    FIRST_CHOICE = "firstChoice"
+    """Nothing is preferred to it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """Whether a method takes a candidate, and what users are told if not."""
+    """Whether a method takes a candidate, and if not, why, and what users are told."""
 
     accepted: bool
+    declined: Declined | None = None
     notices: tuple[Notice, ...] = ()
 
 

@@ -16,7 +16,7 @@ from karpenter_core.api.returning import return_rule
 from karpenter_core.disruption.budgets import DisruptionReason, pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import Move, command_of
-from karpenter_core.disruption.method import Acceptance, MethodPlan
+from karpenter_core.disruption.method import Acceptance, Declined, MethodPlan
 from karpenter_core.disruption.pricing import Refused
 from karpenter_core.disruption.validation import Rejection, Verdict
 
@@ -47,14 +47,18 @@ class Return:
         """Take machines in use that are old enough, of dynamic pools that want it."""
         rule = return_rule(candidate.pool)
         created = candidate.claim.metadata.creation_timestamp
-        return Acceptance(
-            accepted=rule is not None
-            and candidate.pool.spec.replicas is None
-            and not candidate.is_empty
-            and created is not None
-            and look.now - created >= rule.after
-            and self._may_improve(candidate, look)
-        )
+        declined = None
+        if candidate.pool.spec.replicas is not None:
+            declined = Declined.STATIC
+        elif rule is None:
+            declined = Declined.DISABLED
+        elif candidate.is_empty:
+            declined = Declined.EMPTY
+        elif created is None or look.now - created < rule.after:
+            declined = Declined.YOUNG
+        elif not self._may_improve(candidate, look):
+            declined = Declined.FIRST_CHOICE
+        return Acceptance(accepted=declined is None, declined=declined)
 
     def plan_steps(
         self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
