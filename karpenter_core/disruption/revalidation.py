@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.disruption.balanced import is_approved, pool_totals, scores
 from karpenter_core.disruption.budgets import pool_budgets
+from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.command import prove
 from karpenter_core.disruption.consolidation import Move, best_move, within_budgets
 from karpenter_core.disruption.validation import Rejection, Verdict
@@ -75,7 +77,7 @@ def revalidate_steps(method: Method, command: Command, look: Pass) -> Steps[Verd
 
 def _whole_steps(command: Command, look: Pass, kept: Sequence[Candidate]) -> Steps[Move | None]:
     """Return the new answer if it is like the old one."""
-    move = best_move(look, kept, most_claims=max(len(command.replacements), 1))
+    move = best_move(look, kept, most_claims=_most_claims(command, len(kept)))
     yield UNITS_PER_QUESTION
     return move if isinstance(move, Move) and _is_alike(command, move) else None
 
@@ -84,12 +86,28 @@ def _shortened_steps(command: Command, look: Pass, kept: Sequence[Candidate]) ->
     """Return the new answer for as many of the candidates as need no more than was planned."""
     count = len(kept)
     while count >= 2:  # noqa: PLR2004 - one is for the method that takes single machines
-        move = best_move(look, kept[:count], most_claims=max(len(command.replacements), 1))
+        move = best_move(look, kept[:count], most_claims=_most_claims(command, count))
         yield UNITS_PER_QUESTION
-        if isinstance(move, Move) and len(move.replacements) <= len(command.replacements):
+        if (
+            isinstance(move, Move)
+            and len(move.replacements) <= len(command.replacements)
+            and (len(move.candidates) == len(command.candidates) or _is_approved(move, look))
+        ):
             return move
         count = count * 3 // 4
     return None
+
+
+def _most_claims(command: Command, candidates: int) -> int:
+    """Return what the first look asked for: one new machine, or as many as there are old ones."""
+    return candidates if len(command.replacements) > 1 else 1
+
+
+def _is_approved(move: Move, look: Pass) -> bool:
+    """Tell whether what is left of a move is worth it still, by the policy of its pools."""
+    found = look.candidates(DisruptionClass.GRACEFUL).candidates
+    totals = pool_totals(look.snapshot, found, look.prices)
+    return is_approved(scores(move.candidates, move.savings_per_hour, totals, look.prices))
 
 
 def _is_alike(command: Command, move: Move) -> bool:

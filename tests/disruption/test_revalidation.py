@@ -144,6 +144,61 @@ class TestChurn:
         refused(builder, outcome, Rejection.CHURN, failed=1)
 
 
+class TestLargeCommands:
+    """Of four nodes or more something has nearly always changed: what is left is judged anew."""
+
+    def merger(self, count=6, *, nodes="100%", policy="WhenEmptyOrUnderutilized"):
+        return cluster(
+            pool(nodes=nodes, policy=policy),
+            [(box(f"w-{n}"), runs(f"w-{n}-pod", f"w-{n}")) for n in range(count)],
+            box("roomy", SIXTEEN),
+            runs("kept", "roomy", annotations=KEPT, cpu="2"),
+        )
+
+    def shortened(self, builder, *events):
+        outcome = multi(builder)
+        assert len(gone(outcome)) == 6
+        for event in events:
+            builder.fold(event)
+        return validated(builder, outcome)
+
+    def test_who_dropped_out_is_left_out(self):
+        verdict = self.shortened(self.merger(), Observed(runs("w-2-pod", "w-2", annotations=KEPT)))
+        assert [c.name for c in verdict.command.candidates] == ["w-0", "w-1", "w-3", "w-4", "w-5"]
+        assert (verdict.failed, verdict.rejection) == (1, None)
+        assert verdict.command.proof.savings_per_hour == pytest.approx(5 * 0.4)
+
+    def test_it_is_shortened_until_the_pods_fit(self):
+        verdict = self.shortened(self.merger(), Observed(runs("late", "roomy", cpu="11")))
+        assert 2 <= len(verdict.command.candidates) < 6
+        assert len(verdict.command.moves["roomy"]) <= 3, "of sixteen cores thirteen are taken"
+
+    def test_a_smaller_budget_makes_it_smaller(self):
+        verdict = self.shortened(self.merger(), Observed(pool(nodes="2")))
+        assert (len(verdict.command.candidates), verdict.failed) == (2, 4)
+
+    def test_of_one_alone_nothing_is_left(self):
+        verdict = self.shortened(self.merger(), Observed(pool(nodes="1")))
+        assert (verdict.command, verdict.rejection, verdict.failed) == (None, Rejection.BUDGET, 6)
+
+    def test_the_policy_of_the_pool_judges_what_is_left(self):
+        """Six nodes are worth it; without the one that disturbs least for its price it is not."""
+        market = (FOUR, SIXTEEN, kind("gem", 4, 8.0))
+        builder = cluster(
+            pool(policy="Balanced"),
+            [(box(f"w-{n}"), runs(f"w-{n}-pod", f"w-{n}")) for n in range(5)],
+            box("gem", market[2]),
+            runs("gem-pod", "gem"),
+            box("roomy", SIXTEEN),
+            runs("kept", "roomy", annotations=KEPT, cpu="2"),
+            market=market,
+        )
+        outcome = multi(builder)
+        assert len(gone(outcome)) == 6
+        builder.fold(Observed(runs("gem-pod", "gem", annotations=KEPT)))
+        refused(builder, outcome, Rejection.SCHEDULING, failed=6)
+
+
 class TestBudgets:
     @pytest.mark.parametrize(
         ("make", "ask", "failed"), [(replaced, single, 1), (deleted, multi, 2)]
