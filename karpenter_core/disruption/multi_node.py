@@ -41,7 +41,7 @@ __all__ = ["MultiNode"]
 
 MOST_CANDIDATES: Final = 100  # upstream's number
 MOST_REPACKED: Final = 10
-REPACKING_SHARE: Final = 0.05
+REPACKING_SHARE: Final = 0.1
 """Share of their cost that repacking machines into several new ones must save.
 
 With so many ways to repack some set there is nearly always one that saves a cent.
