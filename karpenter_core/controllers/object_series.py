@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from prometheus_client import CollectorRegistry, Metric
 
-__all__ = ["ObjectSeries"]
+__all__ = ["ObjectSeries", "Row"]
+
+Row: TypeAlias = "tuple[tuple[str, ...], float]"
+"""Label values, in the order of declaration, and the value of a series."""
 
 
 @final
@@ -29,12 +32,17 @@ class ObjectSeries(Collector):
         self._name = name
         self._text = text
         self._labels = tuple(labels)
-        self._rows: tuple[tuple[tuple[str, ...], float], ...] = ()
+        self._rows: Callable[[], Iterable[Row]] = tuple
         registry.register(self)
 
-    def replace(self, rows: Iterable[tuple[tuple[str, ...], float]]) -> None:
-        """Show these series and no others; label values in the order of declaration."""
-        self._rows = tuple(rows)
+    def replace(self, rows: Iterable[Row]) -> None:
+        """Show these series and no others."""
+        held = tuple(rows)
+        self._rows = lambda: held
+
+    def follow(self, rows: Callable[[], Iterable[Row]]) -> None:
+        """Show what the function returns whenever it is scraped, in whatever thread."""
+        self._rows = rows
 
     def describe(self) -> Iterable[Metric]:
         """Name the gauge without its series."""
@@ -43,7 +51,7 @@ class ObjectSeries(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the gauge as it is now."""
         family = self._family()
-        for values, number in self._rows:
+        for values, number in self._rows():
             family.add_metric(values, number)
         return (family,)
 

@@ -6,7 +6,7 @@ longer there loses its series with the next look.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import (
     ARCH,
@@ -34,13 +34,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.feed import Feed
+    from karpenter_core.controllers.object_series import Row
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["Observability"]
-
-Row: TypeAlias = "tuple[tuple[str, ...], float]"
-"""Label values and the value of a series."""
 
 PERIOD_SECONDS: Final = 10.0
 

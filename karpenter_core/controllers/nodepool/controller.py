@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 import structlog
 
-from karpenter_core.api.conditions import FALSE, UNKNOWN, find
+from karpenter_core.api.conditions import FALSE
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
-from karpenter_core.api.notices import Notice
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
 from karpenter_core.kube.wire.codecs import NODE_POOLS
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["INSTANCE_TYPES_LISTED", "NodePoolController", "transition_notices"]
+__all__ = ["INSTANCE_TYPES_LISTED", "NodePoolController"]
 
 COUNT_SECONDS: Final = 5.0  # upstream default: how often usage is written at most
 INSTANCE_TYPES_LISTED: Final = "InstanceTypesListed"
@@ -153,7 +152,6 @@ class NodePoolController:
             pool, patch.body, subresource="status", resource_version=patch.resource_version
         )
         self._counted[pool.name] = self._runtime.clock.monotonic()
-        self._hands.tell(transition_notices(pool, wanted))
         return DONE
 
     def _with_listing(self, pool: NodePool) -> NodePool:
@@ -217,23 +215,3 @@ class NodePoolController:
                     self._reconciler.wake_after(name, max(self._count_in(name), 0.001))
             for name in changes.get(Kind.CATALOGUE, ()):
                 self._reconciler.wake(name)
-
-
-def transition_notices(before: NodePool, after: NodePool) -> tuple[Notice, ...]:
-    """Say on a pool which of its conditions changed; one that was not there counts as Unknown."""
-    notices: list[Notice] = []
-    for condition in after.status.conditions:
-        old = find(before.status.conditions, condition.type)
-        status = UNKNOWN if old is None else old.status
-        if status == condition.status:
-            continue
-        message = (
-            f"Status condition transitioned, Type: {condition.type}, "
-            f"Status: {status} -> {condition.status}, Reason: {condition.reason}"
-        )
-        if condition.message:
-            message += f", Message: {condition.message}"
-        notices.append(
-            Notice(regarding=after.ref, type="Normal", reason=condition.type, message=message)
-        )
-    return tuple(notices)

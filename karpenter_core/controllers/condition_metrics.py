@@ -1,0 +1,138 @@
+"""The metrics about status conditions and terminations of our objects, under upstream's names.
+
+There is a family for each kind, `operator_<kind>_…`, whose labels tell NodeClass and NodePool, and one
+without the kind in its names that dashboards of older releases read (upstream calls it deprecated).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Counter, Histogram
+
+from karpenter_core.api.labels import INITIALIZED, NODE_POOL
+from karpenter_core.controllers.object_series import ObjectSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["CONDITION_BUCKETS", "ConditionFamily", "ConditionMetrics", "object_labels"]
+
+CONDITION_BUCKETS: Final = tuple(0.5 * 2**n for n in range(15))  # upstream
+
+
+def object_labels(kind: str, node_class_labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels of objects of a kind that become labels of their metrics."""
+    match kind:
+        case "NodeClaim":
+            return (*node_class_labels, NODE_POOL)
+        case "Node":
+            return (*node_class_labels, NODE_POOL, INITIALIZED)
+        case _:
+            return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionFamily:
+    """The six metrics of one kind; label values go in the order of the specification."""
+
+    transition_duration: Histogram
+    """By type and the status that ended."""
+    transitions: Counter
+    """By type, the status that began, and its reason."""
+    count: ObjectSeries
+    current: ObjectSeries
+    terminating: ObjectSeries
+    termination_duration: Histogram
+
+
+class ConditionMetrics:
+    """The families, by kind; `deprecated` has group and kind as labels instead."""
+
+    def __init__(
+        self,
+        *,
+        registry: CollectorRegistry,
+        declare: Callable[[str, str, str, Sequence[str]], None],
+        node_class_labels: Sequence[str] = (),
+    ) -> None:
+        self._registry = registry
+        self._declare = declare
+        self.node_class_labels: Final = tuple(node_class_labels)
+        self.by_kind: Final = {
+            kind: self._family(
+                f"{kind.lower()}_",
+                tuple(_label_name(key) for key in object_labels(kind, node_class_labels)),
+                buckets=CONDITION_BUCKETS,
+                what=f"{kind}s",
+            )
+            for kind in ("NodeClaim", "NodePool", "Node")
+        }
+        self.deprecated: Final = self._family(
+            "",
+            ("group", "kind"),
+            buckets=Histogram.DEFAULT_BUCKETS,
+            what="NodeClaims and NodePools",
+        )
+
+    def _family(
+        self, prefix: str, extra: tuple[str, ...], *, buckets: Sequence[float], what: str
+    ) -> ConditionFamily:
+        condition, termination = f"{prefix}status_condition", f"{prefix}termination"
+        here = ("namespace", "name", "type", "status", "reason", *extra)
+        return ConditionFamily(
+            transition_duration=self._histogram(
+                f"{condition}_transition_seconds",
+                f"How long conditions of {what} had had the status that they left.",
+                ("type", "status", *extra),
+                buckets,
+            ),
+            transitions=self._counter(
+                f"{condition}_transitions_total",
+                f"Changes of the status of conditions of {what}.",
+                ("type", "status", "reason", *extra),
+            ),
+            count=self._series(f"{condition}_count", f"1 for every condition of {what}.", here),
+            current=self._series(
+                f"{condition}_current_status_seconds",
+                f"How long conditions of {what} have had their status.",
+                here,
+            ),
+            terminating=self._series(
+                f"{termination}_current_time_seconds",
+                f"How long {what} have been terminating.",
+                ("namespace", "name", *extra),
+            ),
+            termination_duration=self._histogram(
+                f"{termination}_duration_seconds",
+                f"From the deletion of {what} until they were gone.",
+                extra,
+                buckets,
+            ),
+        )
+
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
+        full = self._noted(name, "counter", text, labels)
+        return Counter(full, text, labels, registry=self._registry)
+
+    def _series(self, name: str, text: str, labels: Sequence[str]) -> ObjectSeries:
+        full = self._noted(name, "gauge", text, labels)
+        return ObjectSeries(full, text, labels, registry=self._registry)
+
+    def _histogram(
+        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
+    ) -> Histogram:
+        full = self._noted(name, "histogram", text, labels)
+        return Histogram(full, text, labels, registry=self._registry, buckets=buckets)
+
+    def _noted(self, name: str, kind: str, text: str, labels: Sequence[str]) -> str:
+        full = f"operator_{name}"
+        self._declare(full, kind, text, labels)
+        return full
+
+
+def _label_name(key: str) -> str:
+    return key.replace("/", "_").replace(".", "_").replace("-", "_")

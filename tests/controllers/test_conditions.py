@@ -1,0 +1,156 @@
+"""Events and metrics about status conditions (acceptance case 277)."""
+
+from __future__ import annotations
+
+from prometheus_client import generate_latest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, custom
+from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+KEPT = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
+CLASS = 'karpenter_kwok_sh_kwoknodeclass="default"'
+POOL = 'karpenter_sh_nodepool="general"'
+
+
+def series(running, name) -> dict[str, float]:
+    """The series of a metric, by their labels."""
+    lines = generate_latest(running.process.metrics.registry).decode().splitlines()
+    rows = (line.rpartition(" ") for line in lines if line.startswith((f"{name}{{", f"{name} ")))
+    return {labels.removeprefix(name): float(value) for labels, _, value in rows}
+
+
+def transitions(scene, kind) -> list[tuple[str, str]]:
+    return sorted(
+        (event["reason"], event["message"])
+        for event in scene.events()
+        if event["involvedObject"]["kind"] == kind
+        and event["message"].startswith("Status condition transitioned")
+    )
+
+
+def test_changes_of_conditions_are_told_counted_and_measured(tmp_path):
+    """What is seen for the first time is counted, but nobody can say what it was before."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(30)
+
+        told = transitions(scene, "NodeClaim")
+        registered = "Type: Registered, Status: Unknown -> True, Reason: Registered"
+        assert ("Registered", f"Status condition transitioned, {registered}") in told
+        assert {"Launched", "Registered", "Initialized", "Ready"} >= {name for name, _ in told}
+        assert [name for name, _ in transitions(scene, "NodePool")] == ["NodeRegistrationHealthy"]
+
+        name = "operator_nodeclaim_status_condition"
+        counted = series(running, f"{name}_transitions_total")
+        assert (
+            counted[f'{{{CLASS},{POOL},reason="Registered",status="True",type="Registered"}}'] == 1
+        )
+        assert (
+            counted[
+                f'{{{CLASS},{POOL},reason="ConsistentStateFound",status="True",'
+                'type="ConsistentStateFound"}'
+            ]
+            == 1
+        )
+        measured = series(running, f"{name}_transition_seconds_count")
+        assert measured[f'{{{CLASS},{POOL},status="Unknown",type="Registered"}}'] == 1
+        assert not any("ConsistentStateFound" in labels for labels in measured)
+        old = series(running, "operator_status_condition_transitions_total")
+        assert (
+            old[
+                '{group="karpenter.sh",kind="NodeClaim",reason="Registered",status="True",'
+                'type="Registered"}'
+            ]
+            == 1
+        )
+        assert any(
+            'type="Ready"' in labels and 'karpenter_sh_initialized="true"' in labels
+            for labels in series(running, "operator_node_status_condition_count")
+        )
+
+    play(tmp_path, story)
+
+
+def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
+    """With its age; another status, or another label of the object, takes the old one away."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(60)
+
+        def ready():
+            found = series(running, "operator_nodepool_status_condition_count")
+            return [labels for labels in found if 'type="NodeClassReady"' in labels]
+
+        assert len(ready()) == 1
+        assert 'status="True"' in ready()[0]
+        scene.cluster.delete(custom(KWOKNodeClass.resource), "default")
+        await scene.settle(lambda: 'status="False"' in ready()[0], seconds=30)
+        assert len(ready()) == 1
+        ages = series(running, "operator_nodepool_status_condition_current_status_seconds")
+        assert ages[ready()[0]] < 30
+        claims = series(running, "operator_nodeclaim_status_condition_current_status_seconds")
+        assert all(seconds > 30 for seconds in claims.values())
+
+    play(tmp_path, story)
+
+
+def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
+    """`Finalized` is told once for each of them."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (name,) = [claim["metadata"]["name"] for claim in scene.claims()]
+
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        ending = "operator_nodeclaim_termination_current_time_seconds"
+        await scene.settle(lambda: series(running, ending), seconds=120)
+        await scene.settle(lambda: not scene.claims() and not scene.nodes(), seconds=120)
+        await scene.cluster.clock.sleep(10)
+
+        assert not series(running, ending)
+        assert not any(
+            name in labels for labels in series(running, "operator_status_condition_count")
+        )
+        for kind, labels in (
+            ("nodeclaim", f"{{{CLASS},{POOL}}}"),
+            ("node", f'{{{CLASS},karpenter_sh_initialized="true",{POOL}}}'),
+        ):
+            assert series(running, f"operator_{kind}_termination_duration_seconds_count") == {
+                labels: 1
+            }
+        finalized = [
+            (event["involvedObject"]["kind"], event["message"], event["count"])
+            for event in scene.events("Finalized")
+        ]
+        assert sorted(finalized) == [
+            ("Node", "Finalized karpenter.sh/termination", 1),
+            ("NodeClaim", "Finalized karpenter.sh/termination", 1),
+        ]
+
+    play(tmp_path, story)
+
+
+def test_all_of_it_can_be_switched_off(tmp_path):
+    """`--disable-cluster-state-observability`."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION, "--disable-cluster-state-observability=true")
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(30)
+
+        assert transitions(scene, "NodeClaim") == []
+        assert series(running, "operator_nodeclaim_status_condition_count") == {}
+        assert series(running, "operator_nodeclaim_status_condition_transitions_total") == {}
+
+    play(tmp_path, story)
