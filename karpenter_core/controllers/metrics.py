@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
+from karpenter_core.controllers.condition_metrics import ConditionMetrics
 from karpenter_core.controllers.object_series import ObjectSeries
 
 if TYPE_CHECKING:
@@ -67,7 +68,13 @@ class MetricRow:
 class Metrics:
     """One attribute a metric; the groups follow the subsystems in the names."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry | None = None,
+        *,
+        node_class_labels: Sequence[str] = (),
+    ) -> None:
+        """`node_class_labels` are the labels of claims and nodes that name their NodeClass."""
         self.registry: Final = registry if registry is not None else CollectorRegistry()
         self.declared: Final[dict[str, MetricRow]] = {}
         self._declare_nodeclaims()
@@ -79,6 +86,9 @@ class Metrics:
         self._declare_interruptions()
         self._declare_scheduler()
         self._declare_process()
+        self.conditions: Final = ConditionMetrics(
+            registry=self.registry, declare=self._note, node_class_labels=node_class_labels
+        )
 
     def _declare_nodeclaims(self) -> None:
         self.nodeclaims_created = self._counter(
@@ -366,8 +376,11 @@ class Metrics:
 
     def _declare(self, name: str, kind: str, text: str, labels: Sequence[str]) -> str:
         full = f"{NAMESPACE}_{name}"
-        self.declared[full] = MetricRow(name=full, type=kind, text=text, labels=tuple(labels))
+        self._note(full, kind, text, labels)
         return full
+
+    def _note(self, full: str, kind: str, text: str, labels: Sequence[str]) -> None:
+        self.declared[full] = MetricRow(name=full, type=kind, text=text, labels=tuple(labels))
 
 
 def markdown_table(metrics: Metrics) -> str:

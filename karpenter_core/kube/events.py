@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["BUCKETS", "COMPONENT", "EVENT_BURST", "EVENT_QPS", "Recorder"]
 
 COMPONENT: Final = "karpenter"
-BUCKETS: Final[Mapping[str, tuple[float, int]]] = {"nominated": (5.0, 10)}
-"""Shared rate limits by name (in lower case): events a second, and burst. Upstream defaults."""
+BUCKETS: Final[Mapping[str, tuple[float, int]]] = {
+    "nominated": (5.0, 10),  # upstream
+    "conditions": (10.0, 200),
+}
+"""Shared rate limits by name (in lower case): events a second, and burst."""
 EVENT_QPS: Final = 50.0
 EVENT_BURST: Final = 200
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
+from karpenter_core.api.labels import node_class_label
 from karpenter_core.controllers.feed import Feed
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.reconciler import Runtime
@@ -80,7 +81,10 @@ class Process:
     ) -> None:
         self.settings: Final = settings
         self.ports: Final = ports
-        self.metrics: Final = Metrics(registry)
+        self.metrics: Final = Metrics(
+            registry,
+            node_class_labels=[node_class_label(*kind) for kind in sorted(plugins.owners)],
+        )
         self.runtime: Final = Runtime(
             clock=ports.clock,
             new_id=ports.new_id,

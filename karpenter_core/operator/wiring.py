@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
 from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.catalogue.controller import CatalogueController
+from karpenter_core.controllers.conditions import ConditionObserver
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption.controller import InterruptionController
 from karpenter_core.controllers.node.eviction import EvictionQueue
@@ -151,6 +152,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             runtime=runtime,
             act_on_rebalance=settings.act_on_rebalance,
         ),
+        *_status(process),
         Observability(
             feed=process.feed,
             runtime=runtime,
@@ -172,6 +174,17 @@ def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
             runtime=process.runtime,
             limit=settings.repair_unhealthy_limit,
             paused=settings.pause_disruption,
+        ),
+    )
+
+
+def _status(process: Process) -> tuple[Controller, ...]:
+    """Return the controller that tells of conditions, unless nobody wants to hear."""
+    if process.settings.disable_cluster_state_observability:
+        return ()
+    return (
+        ConditionObserver(
+            feed=process.feed, publish=process.recorder.publish, runtime=process.runtime
         ),
     )
 
