@@ -1,0 +1,371 @@
+"""The eviction queue at work (acceptance cases 97-107, and 108-111 where it speaks of protection).
+
+What one entry and one answer mean is tested in `tests/lifecycle/test_node_termination.py`
+(`TestEvictionQueue`), what annotations come to in `tests/state/test_pod_rules.py` and
+`tests/disruption/test_candidates.py` (108-113).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from karpenter_core.controllers.apply import Hands
+from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.node.eviction import EvictionQueue
+from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
+from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.lifecycle.drain import Eviction
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from karpenter_core.state.events import Observed, Removed
+from karpenter_core.testing.builders import pod
+from karpenter_core.testing.harness import CountedIds
+from karpenter_core.testing.machines import disruption_budget, node, node_claim, state
+
+REFUSAL = TooManyRequestsError("Cannot evict pod", status=429)
+SEVERAL = ApiError("This pod has more than one PodDisruptionBudget", status=500)
+
+
+class Server:
+    """Answers evictions and deletions of pods, and remembers them."""
+
+    def __init__(self, clock, refusal):
+        self.refusal = refusal
+        self.evicted, self.deleted, self.asked = [], [], 0
+        self._clock = clock
+
+    async def evict(self, item):
+        self.asked += 1
+        await asyncio.sleep(0)
+        if self.refusal is not None:
+            raise self.refusal
+        self.evicted.append(item.uid)
+
+    async def delete(self, kind, name, *, namespace, uid, grace_seconds):
+        assert (kind.kind, namespace, bool(name)) == ("Pod", "default", True)
+        self.deleted.append((uid, grace_seconds, self._clock.now()))
+
+
+class Scene:
+    """A running queue over a state of these objects."""
+
+    def __init__(self, objects, refusal):
+        self.clock = LoopClock()
+        self.metrics = Metrics()
+        self.server = Server(self.clock, refusal)
+        self.notices = []
+        self.builder = state(*objects, now=self.clock.now())
+        self.feed = Feed(self.builder, self.clock)
+        hands = Hands(
+            writer=self.server, feed=self.feed, publish=self.notices.append, metrics=self.metrics
+        )
+        runtime = Runtime(clock=self.clock, new_id=CountedIds("id"), metrics=self.metrics)
+        self.queue = EvictionQueue(hands=hands, runtime=runtime)
+
+    def running(self, name="a", *, grace=30, start=True, annotations=None):
+        """A pod that runs on the node, known to the state."""
+        built = pod(name, node_name="web", phase="Running")
+        shape = msgspec.structs.replace(
+            built.shape,
+            termination_grace_period_seconds=grace,
+            annotations=annotations or {},
+        )
+        item = msgspec.structs.replace(
+            built, shape=shape, start_time=self.clock.now() if start else None
+        )
+        self.feed.fold(Observed(item))
+        return item
+
+    def after(self, **delta):
+        return self.clock.now() + timedelta(**delta)
+
+    def add(self, *items, deadline=None):
+        self.queue.add(Eviction(pod=item, deadline=deadline) for item in items)
+
+    def told(self, reason):
+        return [notice.message for notice in self.notices if notice.reason == reason]
+
+    def requests(self, code):
+        return self._sample("karpenter_pods_eviction_requests_total", code=code)
+
+    def drained(self, reason):
+        return self._sample("karpenter_pods_drained_total", reason=reason)
+
+    def _sample(self, name, **labels):
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def play(story, *objects, refusal=None):
+    """Tell a story about a queue, in simulated time."""
+
+    async def told():
+        scene = Scene(objects, refusal)
+        task = asyncio.create_task(scene.queue.run())
+        try:
+            await story(scene)
+        finally:
+            task.cancel()
+
+    run_virtual(told())
+
+
+def test_a_pod_that_is_not_there_is_forgotten():
+    """Cases 97, 106: also one whose name another pod has now."""
+
+    async def story(scene):
+        item = scene.running()
+        scene.feed.fold(Removed(item))
+        scene.add(item)
+        await scene.clock.sleep(1)
+        assert item.uid not in scene.queue
+
+        other = msgspec.structs.replace(scene.running("b"), uid="another")
+        scene.feed.fold(Observed(other))
+        gone = msgspec.structs.replace(other, uid="older")
+        scene.add(gone)
+        await scene.clock.sleep(1)
+        assert len(scene.queue) == 0
+        assert (scene.server.asked, scene.notices) == (0, [])
+
+    play(story)
+
+
+def test_a_pod_is_evicted_and_counted():
+    """Case 98: of a node that nobody knows the reason is empty."""
+
+    async def story(scene):
+        item = scene.running()
+        scene.add(item)
+        await scene.clock.sleep(1)
+        assert scene.server.evicted == [item.uid]
+        assert scene.told("Evicted") == ["Evicted pod: "]
+        assert (scene.requests("200"), scene.drained(""), len(scene.queue)) == (1.0, 1.0, 0)
+
+    play(story)
+
+
+def test_the_reason_is_the_claims():
+    """Case 99."""
+    claim = node_claim("web", stage="Initialized")
+    interrupted = with_condition(
+        claim, "DisruptionReason", reason="SpotInterruption", now=claim.metadata.creation_timestamp
+    )
+
+    async def story(scene):
+        scene.add(scene.running())
+        await scene.clock.sleep(1)
+        assert scene.told("Evicted") == ["Evicted pod: SpotInterruption"]
+        assert scene.drained("SpotInterruption") == 1.0
+
+    play(story, interrupted, node("web", claim=interrupted))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "text"),
+    [
+        (REFUSAL, "429", "evicting pod violates a PDB (Pod=default/a): PodDisruptionBudget"),
+        (SEVERAL, "500", "eviction does not support multiple PDBs (Pod=default/a): Pod"),
+    ],
+)
+def test_a_refusal_is_told_and_tried_again_ever_more_slowly(refusal, code, text):
+    """Cases 100, 101: 100 ms, doubling to 10 s, until the budget allows it."""
+
+    async def story(scene):
+        item = scene.running()
+        scene.add(item)
+        await scene.clock.sleep(60)
+        assert item.uid in scene.queue
+        assert 8 <= scene.requests(code) <= 13
+        assert f"Failed to drain node, {text}" in scene.told("FailedDraining")[0]
+        assert scene.told("FailedDraining")[0].endswith("default/budget")
+
+        scene.server.refusal = None
+        await scene.clock.sleep(11)
+        assert (scene.server.evicted, len(scene.queue)) == ([item.uid], 0)
+
+    play(story, node("web"), disruption_budget(), refusal=refusal)
+
+
+@pytest.mark.parametrize(
+    "gone", [NotFoundError("gone", status=404), ConflictError("x", status=409)]
+)
+def test_a_pod_that_went_by_itself_is_done_silently(gone):
+    async def story(scene):
+        scene.add(scene.running())
+        await scene.clock.sleep(1)
+        assert (len(scene.queue), scene.notices) == (0, [])
+
+    play(story, refusal=gone)
+
+
+def test_one_refusal_does_not_hold_up_the_others():
+    async def story(scene):
+        scene.add(scene.running("held"))
+        await scene.clock.sleep(5)
+        scene.server.refusal = None
+        others = [scene.running(f"web-{n}") for n in range(50)]
+        scene.add(*others)
+        await scene.clock.sleep(0.01)
+        assert set(scene.server.evicted) >= {item.uid for item in others}
+
+    play(story, node("web"), refusal=REFUSAL)
+
+
+def test_a_thousand_pods_added_while_the_queue_works_are_evicted_once_each():
+    """Case 102: each by several drains at once."""
+
+    async def story(scene):
+        items = [scene.running(f"web-{n:04}") for n in range(1000)]
+
+        async def add(batch):
+            for item in batch:
+                scene.add(item)
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            for start in range(0, 1000, 100):
+                group.create_task(add(items[start : start + 100]))
+                group.create_task(add(items[start : start + 100][::-1]))
+        await scene.clock.sleep(5)
+        assert len(scene.queue) == 0
+        assert sorted(item.uid for item in items) == sorted(scene.server.evicted)
+
+    play(story)
+
+
+def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
+    """Case 103: a grace of 120 s, and a minute left."""
+
+    async def story(scene):
+        item = scene.running(grace=120, annotations={DO_NOT_DISRUPT: "true"})
+        scene.add(item, deadline=scene.after(minutes=1))
+        await scene.clock.sleep(0.1)
+        assert [found[:2] for found in scene.server.deleted] == [(item.uid, 60)]
+        (text,) = scene.told("Disrupted")
+        assert "granted 60 seconds of grace-period of its 120" in text
+        assert (len(scene.queue), scene.server.asked) == (0, 0)
+
+    play(story, refusal=REFUSAL)
+
+
+def test_a_deadline_that_comes_later_counts():
+    """Case 104: the pod was queued without one."""
+
+    async def story(scene):
+        item = scene.running(grace=120)
+        scene.add(item)
+        await scene.clock.sleep(5)
+        scene.add(item, deadline=scene.after(minutes=1))
+        await scene.clock.sleep(0.1)
+        assert [found[:2] for found in scene.server.deleted] == [(item.uid, 60)]
+
+    play(story, refusal=REFUSAL)
+
+
+def test_the_tighter_of_two_deadlines_counts():
+    """Case 105: whichever came first; no deadline never loosens one."""
+
+    async def story(scene):
+        item = scene.running(grace=60)
+        tight = scene.after(minutes=2)
+        scene.add(item, deadline=tight)
+        scene.add(item, deadline=scene.after(minutes=30))
+        scene.add(item)
+        await scene.clock.sleep(61)
+        assert [found[0] for found in scene.server.deleted] == [item.uid]
+
+    play(story, refusal=REFUSAL)
+
+
+def test_a_deadline_long_past_still_leaves_a_second():
+    """Case 107: a grace of zero would take the pod out of the cluster while it runs."""
+
+    async def story(scene):
+        item = scene.running(grace=30)
+        scene.add(item, deadline=scene.after(hours=-1))
+        await scene.clock.sleep(0.1)
+        assert [found[:2] for found in scene.server.deleted] == [(item.uid, 1)]
+        assert "granted 1 seconds" in scene.told("Disrupted")[0]
+
+    play(story)
+
+
+@pytest.mark.parametrize("annotations", [{}, {DO_NOT_DISRUPT: "true"}, {SAFE_TO_EVICT: "false"}])
+def test_a_pod_that_may_not_leave_has_all_of_its_grace_period_at_the_end(annotations):
+    """Case 89: by then its back-off is ten seconds, which are not taken from the pod."""
+
+    async def story(scene):
+        item = scene.running(grace=60, annotations=annotations)
+        due = scene.after(seconds=240)
+        scene.add(item, deadline=scene.after(seconds=300))
+        await scene.clock.sleep(300)
+        ((uid, grace, at),) = scene.server.deleted
+        assert (uid, grace) == (item.uid, 59)
+        assert due < at < due + timedelta(seconds=0.1)
+
+    play(story, node("web"), refusal=REFUSAL)
+
+
+def test_protection_for_a_time_is_told_and_then_over():
+    """Cases 108, 110: the pod is evicted once it has run for so long."""
+
+    async def story(scene):
+        item = scene.running(annotations={DO_NOT_DISRUPT: "5m"})
+        scene.add(item)
+        await scene.clock.sleep(240)
+        assert (scene.server.evicted, item.uid in scene.queue) == ([], True)
+        until = f"{item.start_time + timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
+        text = f"The {DO_NOT_DISRUPT} grace period will elapse at {until}"
+        assert set(scene.told("DoNotDisruptUntil")) == {text}
+        await scene.clock.sleep(75)
+        assert scene.server.evicted == [item.uid]
+        assert scene.told("DoNotDisruptGracePeriodElapsed")
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (
+            "invalid-format",
+            (
+                'failed to parse "invalid-format" as a duration: '
+                'time: invalid duration "invalid-format"'
+            ),
+        ),
+        ("0s", 'duration "0s" must be positive'),
+        ("-5m", 'duration "-5m" must be positive'),
+    ],
+)
+def test_a_value_that_cannot_be_read_protects_nothing_and_is_told(value, why):
+    """Case 109."""
+
+    async def story(scene):
+        item = scene.running(annotations={DO_NOT_DISRUPT: value})
+        scene.add(item)
+        await scene.clock.sleep(1)
+        assert scene.server.evicted == [item.uid]
+        assert scene.told("InvalidDoNotDisruptAnnotation") == [
+            f"Invalid {DO_NOT_DISRUPT} annotation: {why}, ignoring annotation"
+        ]
+
+    play(story)
+
+
+def test_a_pod_that_has_not_started_is_protected():
+    """Case 111."""
+
+    async def story(scene):
+        item = scene.running(start=False, annotations={DO_NOT_DISRUPT: "5m"})
+        scene.add(item)
+        await scene.clock.sleep(600)
+        assert (scene.server.evicted, item.uid in scene.queue) == ([], True)
+
+    play(story)
