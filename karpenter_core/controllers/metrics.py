@@ -106,6 +106,11 @@ class Metrics:
             "NodeClaims that the controller deleted.",
             DISRUPTED_LABELS,
         )
+        self.nodeclaims_held_back = self._counter(
+            "nodeclaims_held_back_total",
+            "Planned NodeClaims that were not created because of a brake, each time they were planned.",
+            ("nodepool", "reason"),
+        )
         self.nodeclaims_unhealthy_disrupted = self._counter(
             "nodeclaims_unhealthy_disrupted_total",
             "NodeClaims deleted because their Nodes were broken for too long.",

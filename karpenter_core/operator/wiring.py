@@ -32,6 +32,7 @@ from karpenter_core.scheduling.problem import (
     PreferencePolicy,
     SolveOptions,
 )
+from karpenter_core.state.brakes import Brakes
 from karpenter_core.state.placements import nomination_window
 from karpenter_core.state.pod_volumes import VolumesUnsupported
 from karpenter_core.state.problem import Framing
@@ -88,10 +89,18 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             nomination_window=nomination_window(settings.batch_max_duration),
         ),
     )
+    creator = ClaimCreator(
+        hands=hands,
+        runtime=runtime,
+        brakes=Brakes(
+            max_nodes_total=settings.max_nodes_total,
+            launches_per_minute=settings.launches_per_minute,
+        ),
+    )
     disruption = DisruptionController(
         hands=hands,
         providers=providers,
-        creator=ClaimCreator(hands=hands, runtime=runtime),
+        creator=creator,
         planner=process.ports.background,
         runtime=runtime,
         options=DisruptionOptions(
@@ -108,6 +117,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         Provisioner(
             hands=hands,
             planner=process.ports.planner,
+            creator=creator,
             runtime=runtime,
             options=options,
             unevaluated_pools=catalogue.unevaluated,

@@ -9,6 +9,7 @@ from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
+from karpenter_core.state.brakes import held_pools
 from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.interrupted import is_taken_soon
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView, TopologySpread
     from karpenter_core.scheduling.problem import ExistingNode
+    from karpenter_core.state.brakes import Refusal
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
@@ -68,7 +70,8 @@ class ProvisioningInput:
     """What a pass has to solve, and the pods that are settled without it.
 
     `waiting` are the pods whose place was decided before and still stands, by machine name: a
-    claim under way, or a node the scheduler has not bound them to yet.
+    claim under way, or a node the scheduler has not bound them to yet. `held` are the pools that
+    are left out for a while, and why.
     """
 
     problem: Problem
@@ -76,6 +79,7 @@ class ProvisioningInput:
     waiting: Mapping[str, tuple[PodView, ...]] = field(
         default_factory=dict[str, "tuple[PodView, ...]"],
     )
+    held: Mapping[str, Refusal] = field(default_factory=dict[str, "Refusal"])
 
 
 def scheduling_problem(
@@ -111,7 +115,8 @@ def scheduling_problem(
         ),
         key=lambda machine: (not machine.initialized, machine.name),
     )
-    pools = usable_pools(snapshot)
+    held = held_pools(snapshot, now=now)
+    pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     spread = DefaultSpread(snapshot, framing.default_spread)
     problem = Problem(
         pods=tuple(spread.apply(pod) for pod in homeless),
@@ -132,6 +137,7 @@ def scheduling_problem(
         problem=problem,
         ignored=tuple(ignored),
         waiting={machine.name: tuple(pods) for machine, pods in places.items()},
+        held=held,
     )
 
 

@@ -138,6 +138,9 @@ class CommandQueue:
             self._starting -= ids
 
     async def _start(self, command: Command, *, consolidation_type: str) -> bool:
+        if why := self._creator.refusal(command.replacements):
+            self._log.info("replacements are not to be had now", command=str(command), why=why)
+            return False
         marked = await self._mark(command)
         if not marked or (command.replacements and len(marked) < len(command.candidates)):
             self._log.warning("could not mark all candidates, command given up")
@@ -165,11 +168,12 @@ class CommandQueue:
     async def _order(self, command: Command) -> tuple[str | None, ...]:
         if not command.replacements:
             return ()
-        return await self._creator.create(
+        created = await self._creator.create(
             command.replacements,
             decided=Decided(id=command.id, cause=str(command)),
             reason=str(command.reason).lower(),
         )
+        return created.names
 
     def _expect(self, command: Command) -> None:
         """Keep the machines that the pods will go to; they would be disrupted as well."""

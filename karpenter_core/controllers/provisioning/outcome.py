@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
 from karpenter_core.api.notices import Notice
-from karpenter_core.scheduling.problem import Constraint
+from karpenter_core.scheduling.problem import Constraint, PoolRejection, Unschedulable
 from karpenter_core.state.events import Nominated, PodsDecided
 from karpenter_core.state.pod_rules import pod_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -22,11 +23,18 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.provisioning.claims import Decided
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.scheduling.problem import SchedulingPlan, Unschedulable
+    from karpenter_core.scheduling.problem import SchedulingPlan
+    from karpenter_core.state.brakes import Refusal
     from karpenter_core.state.problem import IgnoredPod
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["PassRecorder", "failed_scheduling", "nominated", "waits_for_reservation"]
+__all__ = [
+    "PassRecorder",
+    "failed_scheduling",
+    "nominated",
+    "waits_for_reservation",
+    "with_held_pools",
+]
 
 CONTROLLER: Final = "provisioner"
 FAILED_WINDOW: Final = timedelta(minutes=5)  # upstream default
@@ -105,10 +113,12 @@ class PassRecorder:
         snapshot: Snapshot,
         *,
         quiet: bool,
+        refused: Mapping[int, str] | None = None,
     ) -> None:
         """Note what became of every pod; `quiet` leaves out Events of pods without a place.
 
-        A pod that waits for a reservation to come free has not failed: the next pass decides.
+        A pod that waits for a reservation to come free has not failed: the next pass decides. One
+        whose machine was planned and then `refused` (by the claim's number) is told why.
         """
         placed = [pod.uid for claim in plan.claims for pod in claim.pods]
         placed += [pod.uid for pods in plan.existing.values() for pod in pods]
@@ -125,9 +135,15 @@ class PassRecorder:
             for uid, reason in plan.unschedulable.items()
             if not waits_for_reservation(reason)
         }
+        unserved = {
+            pod.uid: Unschedulable(message=why)
+            for number, why in (refused or {}).items()
+            for pod in plan.claims[number].pods
+        }
+        failed |= unserved
         self._metrics.scheduler_unschedulable_pods.labels(controller=CONTROLLER).set(len(failed))
-        if plan.unschedulable:
-            undecided = frozenset(plan.unschedulable)
+        if plan.unschedulable or unserved:
+            undecided = frozenset((*plan.unschedulable, *unserved))
             self._feed.fold(PodsDecided(failed=undecided, at=self._runtime.clock.now()))
         if quiet or not failed:
             return
@@ -154,6 +170,28 @@ class PassRecorder:
             if seen is not None and uid not in ledger.decisions:
                 waited = (now - seen).total_seconds()
                 self._metrics.pods_scheduling_decision_duration.observe(waited)
+
+
+def with_held_pools(plan: SchedulingPlan, held: Mapping[str, Refusal]) -> SchedulingPlan:
+    """Return a plan that says also of pools that were left out why pods did not get a place there."""
+    if not held or not plan.unschedulable:
+        return plan
+    rejections = {
+        name: PoolRejection(constraint=Constraint.LIMIT, detail=refusal.why)
+        for name, refusal in sorted(held.items())
+    }
+    texts = [f"{Constraint.LIMIT}: {rejection.detail}" for rejection in rejections.values()]
+    return replace(
+        plan,
+        unschedulable={
+            uid: replace(
+                reason,
+                message="; ".join(([reason.message] if reason.pools else []) + texts),
+                pools={**reason.pools, **rejections},
+            )
+            for uid, reason in plan.unschedulable.items()
+        },
+    )
 
 
 def waits_for_reservation(reason: Unschedulable) -> bool:

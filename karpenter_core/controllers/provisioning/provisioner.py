@@ -18,8 +18,11 @@ from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.provisioning.batcher import Batcher
 from karpenter_core.controllers.provisioning.claims import Decided
-from karpenter_core.controllers.provisioning.creation import ClaimCreator
-from karpenter_core.controllers.provisioning.outcome import PassRecorder, waits_for_reservation
+from karpenter_core.controllers.provisioning.outcome import (
+    PassRecorder,
+    waits_for_reservation,
+    with_held_pools,
+)
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.scheduling.journal import inputs_digest, plan_decision
 from karpenter_core.scheduling.problem import SolveOptions
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.planner import Planner
+    from karpenter_core.controllers.provisioning.creation import ClaimCreator
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.state.problem import ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
@@ -64,6 +68,7 @@ class Provisioner:
         *,
         hands: Hands,
         planner: Planner,
+        creator: ClaimCreator,
         runtime: Runtime,
         options: ProvisioningOptions,
         unevaluated_pools: Callable[[], tuple[str, ...]],
@@ -76,7 +81,7 @@ class Provisioner:
         self._batcher = Batcher(
             runtime.clock, idle=options.batch_idle, maximum=options.batch_maximum
         )
-        self._creator = ClaimCreator(hands=hands, runtime=runtime)
+        self._creator = creator
         self._recorder = PassRecorder(
             hands=hands, runtime=runtime, nomination_window=options.framing.nomination_window
         )
@@ -161,9 +166,17 @@ class Provisioner:
             plan = await self._planner.plan(asked.problem, self._options.solve)
         if plan.partial:
             self._log.warning("scheduling pass took too long and was given up", pods=pods)
+        plan = with_held_pools(plan, asked.held)
         self._recorder.place_existing(plan, snapshot)
-        names = await self._creator.create(plan.claims, decided=decided, reason="provisioned")
-        self._recorder.record(plan, names, snapshot, quiet=bool(self._unevaluated_pools()))
+        created = await self._creator.create(plan.claims, decided=decided, reason="provisioned")
+        names = created.names
+        self._recorder.record(
+            plan,
+            names,
+            snapshot,
+            quiet=bool(self._unevaluated_pools()),
+            refused=created.refused,
+        )
         inputs = await self._planner.prepare(partial(inputs_digest, asked.problem))
         await self._runtime.journal.record(
             plan_decision(
@@ -191,6 +204,7 @@ class Provisioner:
             not plan.partial
             and not plan.existing
             and None not in names
+            and not asked.held  # pauses end with time, which changes no object
             and not any(map(waits_for_reservation, plan.unschedulable.values()))
         )
 
