@@ -239,6 +239,28 @@ def test_a_thousand_pods_added_while_the_queue_works_are_evicted_once_each():
     play(story)
 
 
+def test_a_pod_is_not_told_twice_while_the_watch_is_behind():
+    """The drain looks again and again; an eviction that came to nothing is repeated in the end."""
+
+    async def story(scene):
+        item = scene.running()
+        for _ in range(9):
+            scene.add(item)
+            await scene.clock.sleep(1)
+        assert scene.server.evicted == [item.uid]
+        await scene.clock.sleep(2)
+        scene.add(item)
+        await scene.clock.sleep(0.1)
+        assert scene.server.evicted == [item.uid, item.uid]
+        scene.feed.fold(Removed(item))
+        scene.feed.fold(Observed(msgspec.structs.replace(item, uid="next")))
+        scene.add(msgspec.structs.replace(item, uid="next"))
+        await scene.clock.sleep(0.1)
+        assert scene.server.evicted[-1] == "next"
+
+    play(story)
+
+
 def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
     """Case 103: a grace of 120 s, and a minute left."""
 

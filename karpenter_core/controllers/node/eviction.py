@@ -72,6 +72,8 @@ class EvictionQueue:
         self._feed = hands.feed
         self._runtime = runtime
         self._entries: dict[str, _Entry] = {}
+        self._sent: dict[str, float] = {}
+        """Pods that were told to go, and until when the watch has time to show it."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name,
@@ -101,8 +103,11 @@ class EvictionQueue:
 
     def add(self, evictions: Iterable[Eviction]) -> None:
         """Queue pods; one that is queued keeps its place, and the tighter deadline."""
+        now = self._runtime.clock.monotonic()
         for eviction in evictions:
             uid = eviction.pod.uid
+            if now < self._sent.get(uid, now):
+                continue  # the watch has not shown yet that it ends
             known = self._entries.get(uid)
             if known is None:
                 self._entries[uid] = _Entry(node=eviction.pod.node_name, deadline=eviction.deadline)
@@ -147,7 +152,7 @@ class EvictionQueue:
             return self._refused(pod, entry, error)
         self._count(_CREATED - 1)  # the reference counts every success as 200
         self._drained(pod, entry)
-        return self._forget(pod.uid)
+        return self._told_to_go(pod.uid)
 
     def _refused(self, pod: PodView, entry: _Entry, error: ApiError) -> Outcome:
         verdict = eviction_verdict(error.status, str(error))
@@ -198,7 +203,7 @@ class EvictionQueue:
         if entry.deadline is not None:
             self._hands.publish(disrupted_notice(pod, entry.deadline, grace_seconds))
         self._hands.count((evicted_fact(self._reason(entry)),))
-        return self._forget(pod.uid)
+        return self._told_to_go(pod.uid)
 
     def _drained(self, pod: PodView, entry: _Entry) -> None:
         reason = self._reason(entry)
@@ -214,11 +219,23 @@ class EvictionQueue:
     def _count(self, code: int) -> None:
         self._runtime.metrics.pods_eviction_requests.labels(code=str(code)).inc()
 
+    def _told_to_go(self, uid: str) -> Outcome:
+        """Forget a pod, and do not take it for one that is still to be told."""
+        if self._is_active(uid):  # else it has been shown already
+            self._sent[uid] = self._runtime.clock.monotonic() + BACKOFF_CAP.total_seconds()
+        return self._forget(uid)
+
+    def _is_active(self, uid: str) -> bool:
+        pod = self._feed.snapshot().pods.get(uid)
+        return pod is not None and pod.is_active
+
     def _forget(self, uid: str) -> Outcome:
         self._entries.pop(uid, None)
         return DONE
 
     def _on_pod(self, uid: str) -> None:
+        if uid in self._sent and not self._is_active(uid):
+            del self._sent[uid]
         if uid in self._entries:
             self._reconciler.wake(uid)
 
