@@ -1,0 +1,381 @@
+"""Commands under way: marked, replaced, seen through or taken back (cases 183, 184, 254-268)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.sim.faults import Fault, on
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+
+TAINT = "karpenter.sh/disrupted"
+ALONE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+            }
+        ]
+    }
+}
+"""One pod to a node, so that no pod fits elsewhere."""
+
+
+class Stage:
+    """A pool whose nodes can be made to drift, and a cloud that can be made to fail."""
+
+    def __init__(self, scene, folder, *, arguments=()):
+        self.scene, self._faults = scene, folder / "faults.json"
+        self._faults.write_text("[]")
+        self._arguments = (
+            "--disable-leader-election",
+            f"--kwok-faults-file={self._faults}",
+            *arguments,
+        )
+        self.clock = scene.cluster.clock
+
+    async def begin(self, *objects, pods):
+        self.scene.cluster.apply([NODE_CLASS, *objects])
+        self.running = self.scene.start(*self._arguments)
+        await self.until(lambda: len(self.scene.pods("Running")) == pods, seconds=120)
+        await self.until(lambda: all(is_true(c, "Initialized") for c in self.scene.claims()))
+        await self.clock.sleep(25)  # nominations
+        self.first = names(self.scene.claims())
+
+    async def until(self, holds, *, seconds=60.0):
+        await self.scene.settle(holds, seconds=seconds)
+
+    def cloud_fails(self, *faults):
+        """Let launches or nodes fail from now on; without faults everything works again."""
+        self._faults.write_text(json.dumps(list(faults)))
+
+    def change(self, pool="general", label="second"):
+        """Let all nodes of a pool drift."""
+        template = {"metadata": {"labels": {"example.com/generation": label}}}
+        patch = {"spec": {"template": template}}
+        self.scene.cluster.server.registry.patch(NODE_POOLS, patch, pool, "")
+
+    @property
+    def tainted(self):
+        return {
+            node["metadata"]["name"]
+            for node in self.scene.nodes()
+            if any(taint["key"] == TAINT for taint in node["spec"].get("taints", ()))
+        }
+
+    @property
+    def reasoned(self):
+        """Claims that say why they are disrupted."""
+        return {
+            c["metadata"]["name"] for c in self.scene.claims() if is_true(c, "DisruptionReason")
+        }
+
+    @property
+    def claims(self):
+        return names(self.scene.claims())
+
+    @property
+    def leaving(self):
+        """Claims that are deleted or gone, of those that were there first."""
+        there = {
+            c["metadata"]["name"]
+            for c in self.scene.claims()
+            if "deletionTimestamp" not in c["metadata"]
+        }
+        return self.first - there
+
+    def told(self, reason):
+        return {
+            (e["involvedObject"]["kind"], e["involvedObject"]["name"])
+            for e in self.scene.events(reason)
+        }
+
+    def decided(self, decision, reason, kind):
+        """How many commands of a sort were started, in all and for the pool."""
+        labels = f'consolidation_type="{kind}",decision="{decision}"'
+        name = "karpenter_voluntary_disruption_decisions"
+        return (
+            self.running.metric(f'{name}_total{{{labels},reason="{reason}"}}'),
+            self.running.metric(
+                f'{name}_by_nodepool_total{{{labels},nodepool="general",reason="{reason}"}}'
+            ),
+        )
+
+
+def names(objects):
+    return {each["metadata"]["name"] for each in objects}
+
+
+def is_true(claim, condition):
+    conditions = claim.get("status", {}).get("conditions", [])
+    return any(c["type"] == condition and c["status"] == "True" for c in conditions)
+
+
+def fixed(name="general", *, nodes="100%", after="Never", **options):
+    """A pool that only drift touches, or consolidation too with `after`."""
+    disruption = {"consolidateAfter": after, "budgets": [{"nodes": nodes}]}
+    return node_pool(name, disruption=disruption, **options)
+
+
+def staged(folder, story, *, arguments=(), **cluster):
+    play(folder, lambda scene: story(Stage(scene, folder, arguments=arguments)), **cluster)
+
+
+NO_NODES = {"fault": "failed-node"}
+
+
+class TestReplacement:
+    def test_a_command_is_seen_through(self, tmp_path):
+        """Case 258: ordered, waited for, and only then the old one goes; everything is told."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            (old,) = stage.first
+            stage.change()
+            await stage.until(lambda: len(stage.claims) == 2)
+            (new,) = stage.claims - stage.first
+            assert stage.tainted == stage.reasoned == {old}
+            await stage.until(lambda: stage.claims == {new}, seconds=120)
+            await stage.until(lambda: len(stage.scene.pods("Running")) == 1)
+
+            assert stage.told("DisruptionLaunching") == {("NodeClaim", new)}
+            assert stage.told("DisruptionWaitingReadiness") == {("NodeClaim", new)}
+            assert stage.told("DisruptionTerminating") == {("Node", old), ("NodeClaim", old)}
+            assert stage.decided("replace", "drifted", "") == (1, 1)
+
+        staged(tmp_path, story)
+
+    def test_the_old_node_stays_until_the_new_one_is_up(self, tmp_path):
+        """Cases 254, 255 and 257: ten minutes; then everything is taken back."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            stage.cloud_fails(NO_NODES)
+            stage.change()
+            await stage.until(lambda: len(stage.claims) == 2)
+            await stage.clock.sleep(9 * 60)
+            assert stage.tainted == stage.reasoned == stage.first
+            assert len(stage.claims) == 2
+            assert stage.leaving == set()
+
+            failures = (
+                'karpenter_voluntary_disruption_queue_failures_total{consolidation_type="replace",'
+                'decision="replace",reason="drifted"}'
+            )
+            assert stage.running.metric(failures) == 0
+            await stage.until(lambda: not stage.tainted, seconds=120)
+            assert stage.reasoned == set()
+            assert stage.running.metric(failures) == 1
+            assert len(stage.scene.pods("Running")) == 1
+
+        staged(tmp_path, story)
+
+    def test_a_replacement_that_vanishes_takes_the_command_with_it(self, tmp_path):
+        """Cases 183 and 264."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            stage.cloud_fails(NO_NODES)
+            stage.change()
+            await stage.until(lambda: len(stage.claims) == 2)
+            await stage.until(lambda: stage.tainted == stage.first)
+            (new,) = stage.claims - stage.first
+            stage.scene.cluster.delete(NODE_CLAIMS, new)
+            await stage.until(lambda: not stage.tainted and not stage.reasoned, seconds=10)
+            assert stage.leaving == set()
+
+        staged(tmp_path, story)
+
+    def test_all_replacements_of_a_command_are_waited_for(self, tmp_path):
+        """Cases 182 and 259: three small machines for one large one."""
+
+        async def story(stage):
+            size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In"}
+            large = {"requirements": [{**size, "values": ["8"]}]}
+            small = {"requirements": [{**size, "values": ["4"]}]}
+            web = deployment("web", 3, cpu="2100m", memory="1Gi")
+            await stage.begin(fixed(template=large), web, pods=3)
+            assert len(stage.first) == 1
+            held = names(stage.scene.claims())
+            patch = {"spec": {"template": {"spec": small}}}
+            stage.scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
+            await stage.until(lambda: len(stage.claims) == 4)
+            new = stage.claims - held
+            assert stage.leaving == set()
+            await stage.until(lambda: stage.claims == new, seconds=180)
+            await stage.until(lambda: len(stage.scene.pods("Running")) == 3)
+            assert stage.decided("replace", "drifted", "") == (1, 1)
+
+        staged(tmp_path, story)
+
+    def test_a_pod_that_comes_meanwhile_uses_the_new_node(self, tmp_path):
+        """Case 227: what is ordered for one is room for the other; two claims, not three."""
+
+        async def story(stage):
+            size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["8"]}
+            pool = fixed(template={"requirements": [size]})
+            await stage.begin(pool, deployment("web", 1, cpu="3"), pods=1)
+            stage.change()
+            await stage.until(lambda: len(stage.claims) == 2)
+            stage.scene.cluster.apply([deployment("late", 1, cpu="2")])
+            most = 0
+            for _ in range(90):
+                await stage.clock.sleep(1)
+                most = max(most, len(stage.claims))
+            assert most == 2
+            assert (len(stage.scene.pods("Running")), len(stage.claims)) == (2, 1)
+
+        staged(tmp_path, story)
+
+    def test_nothing_is_ordered_twice_while_the_order_hangs(self, tmp_path):
+        """Case 267: until the replacement is there, its pods are at home."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            creates = on("POST", "/nodeclaims")
+            stage.scene.cluster.front.faults.add(
+                Fault(matches=creates, times=None, latency_seconds=20.0)
+            )
+            stage.change()
+            await stage.until(lambda: stage.tainted == stage.first)
+            most = 0
+            for _ in range(120):
+                await stage.clock.sleep(1)
+                most = max(most, len(stage.claims))
+            assert most == 2
+            assert stage.leaving == stage.first
+            assert len(stage.claims) == 1
+
+        staged(tmp_path, story)
+
+
+class TestDeletion:
+    def test_where_nothing_is_needed_nothing_is_waited_for(self, tmp_path):
+        """Cases 176 and 260: drift has no second look either."""
+
+        async def story(stage):
+            size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["8"]}
+            pool = fixed(template={"requirements": [size]})
+            await stage.begin(pool, deployment("web", 4, cpu="3"), pods=4)
+            assert len(stage.first) == 2
+            stage.scene.cluster.scale(DEPLOYMENTS, "web", 2)
+            await stage.clock.sleep(30)
+            stage.change()
+            await stage.until(lambda: len(stage.leaving) == 1, seconds=15)
+            assert stage.claims <= stage.first
+            assert sum(stage.decided("delete", "drifted", "")) >= 2
+
+        staged(tmp_path, story)
+
+
+class TestSeveral:
+    def test_commands_of_two_pools_end_each_by_itself(self, tmp_path):
+        """Case 261: one waits for its node, the other is done."""
+
+        async def story(stage):
+            on_pool = [
+                deployment(name, 1, affinity=ALONE, nodeSelector={"karpenter.sh/nodepool": name})
+                for name in ("general", "other")
+            ]
+            await stage.begin(fixed(), fixed("other"), *on_pool, pods=2)
+            of_pool = {
+                c["metadata"]["name"]: c["metadata"]["labels"]["karpenter.sh/nodepool"]
+                for c in stage.scene.claims()
+            }
+            stage.cloud_fails({"fault": "failed-node", "nodeClaims": ["general-*"]})
+            stage.change("general")
+            await stage.until(lambda: len(stage.claims) == 3)
+            stage.change("other")
+            await stage.until(lambda: len(stage.leaving) == 1, seconds=60)
+            (gone,) = stage.leaving
+            assert of_pool[gone] == "other"
+            assert {of_pool[name] for name in stage.tainted if name in of_pool} >= {"general"}
+
+        staged(tmp_path, story)
+
+    def test_budgets_bound_what_is_under_way(self, tmp_path):
+        """Cases 184 and 266: ten drifted nodes, three at a time, and never more."""
+
+        async def story(stage):
+            web = deployment("web", 10, affinity=ALONE)
+            await stage.begin(fixed(nodes="3"), web, pods=10)
+            assert len(stage.first) == 10
+            stage.cloud_fails(NO_NODES)
+            stage.change()
+            counts = []
+            for _ in range(120):
+                await stage.clock.sleep(1)
+                if not counts or counts[-1] != len(stage.claims):
+                    counts.append(len(stage.claims))
+            assert counts[-1] == 13
+            assert counts == sorted(counts)
+            assert len(stage.tainted & stage.first) == 3
+            budgets = 'karpenter_nodepools_allowed_disruptions{nodepool="general",reason="Drifted"}'
+            assert stage.running.metric(budgets) == 3
+
+        staged(tmp_path, story)
+
+    def test_a_pool_whose_replacements_fail_does_not_hold_up_the_next(self, tmp_path):
+        """Beyond the reference: it rests, longer each time; there it is tried first for ever."""
+
+        async def story(stage):
+            on_pool = [
+                deployment(name, 2, affinity=ALONE, nodeSelector={"karpenter.sh/nodepool": name})
+                for name in ("general", "other")
+            ]
+            await stage.begin(fixed(nodes="1"), fixed("other", nodes="1"), *on_pool, pods=4)
+            stage.cloud_fails({"fault": "failed-node", "nodeClaims": ["general-*"]})
+            stage.change("general")
+            await stage.until(lambda: len(stage.claims) == 5)
+            stage.change("other")
+            tries = set()
+            for _ in range(300):
+                for name in stage.claims - stage.first:
+                    if name.startswith("general-"):
+                        tries.add(name)
+                        stage.scene.cluster.delete(NODE_CLAIMS, name)
+                await stage.clock.sleep(1)
+            assert {name for name in stage.first if name.startswith("other-")} == stage.leaving
+            assert 2 <= len(tries) <= 8, "half a minute, one, two"
+
+        staged(tmp_path, story)
+
+
+class TestLeftOver:
+    def test_marks_that_nobody_works_on_are_taken_off(self, tmp_path):
+        """Case 263."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            (name,) = stage.first
+            taint = {"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}}
+            stage.scene.cluster.server.registry.patch(NODES, taint, name, "")
+            assert stage.tainted == {name}
+            await stage.until(lambda: not stage.tainted, seconds=15)
+            assert stage.claims == stage.first
+
+        staged(tmp_path, story)
+
+    @pytest.mark.parametrize("seconds", [1.0, 6.0])
+    def test_what_a_dead_process_began_is_ended_or_taken_back(self, tmp_path, seconds):
+        """The next one finds taints, conditions and claims, and the cluster comes to rest."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 2, affinity=ALONE), pods=2)
+            stage.change()
+            await stage.until(lambda: bool(stage.tainted))
+            await stage.clock.sleep(seconds)
+            await stage.running.kill()
+            await stage.clock.sleep(30)
+            stage.running = stage.scene.start("--disable-leader-election")
+            await stage.until(lambda: stage.leaving == stage.first, seconds=400)
+            await stage.until(
+                lambda: not stage.tainted and len(stage.scene.pods("Running")) == 2, seconds=200
+            )
+            assert len(stage.scene.nodes()) == len(stage.claims) == 2
+
+        staged(tmp_path, story)
