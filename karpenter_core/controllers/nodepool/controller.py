@@ -18,6 +18,7 @@ from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepools.counter import with_usage
 from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, with_current_hash, with_hash
+from karpenter_core.lifecycle.nodepools.held_back import with_held_back
 from karpenter_core.lifecycle.nodepools.readiness import with_readiness
 from karpenter_core.lifecycle.nodepools.registration_health import with_registration_health
 from karpenter_core.lifecycle.nodepools.status import node_pool_status_patch, with_condition
@@ -138,6 +139,9 @@ class NodePoolController:
             wanted = step.pool
             if step.reset is not None:
                 self._feed.fold(step.reset)
+        # Read again: the account may have been begun anew just now.
+        pauses = self._feed.snapshot().ledger.launch_pauses
+        wanted = with_held_back(wanted, pauses.get(pool.uid), now=now)
         wanted = self._with_listing(wanted)
         self._warn(pool)
         settled = wanted is pool

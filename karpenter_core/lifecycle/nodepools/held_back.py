@@ -1,0 +1,39 @@
+"""The condition that says why nothing is launched for a pool: its nodes do not come to register."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import TRUE
+from karpenter_core.api.nodepool import REGISTRATION_FAILED
+from karpenter_core.lifecycle.nodepools.status import with_condition
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.state.launch_pauses import LaunchPause
+
+__all__ = ["LAUNCHES_HELD_BACK", "with_held_back"]
+
+LAUNCHES_HELD_BACK: Final = "LaunchesHeldBack"
+"""Condition beside Ready: True while a pool is launched from one node at a time; else absent."""
+
+
+def with_held_back(pool: NodePool, pause: LaunchPause | None, *, now: datetime) -> NodePool:
+    """Say that launches are held back, and when the next one is tried."""
+    if pause is not None and pause.is_on_trial:
+        return with_condition(
+            pool,
+            type=LAUNCHES_HELD_BACK,
+            status=TRUE,
+            reason=REGISTRATION_FAILED,
+            message="Nodes in a row did not register: nothing is launched before "
+            f"{pause.until:%Y-%m-%dT%H:%M:%SZ}, then one node is tried",
+            now=now,
+        )
+    kept = tuple(c for c in pool.status.conditions if c.type != LAUNCHES_HELD_BACK)
+    if len(kept) == len(pool.status.conditions):
+        return pool
+    status = pool.status.model_copy(update={"conditions": kept})
+    return pool.model_copy(update={"status": status})
