@@ -69,7 +69,7 @@ class CompiledProblem:
     """What is left of reserved capacity when the pass begins."""
     signatures: Signatures
     pool_signatures: tuple[int, ...]
-    nodes: tuple[ExistingNode, ...]
+    nodes: Sequence[ExistingNode]
     """In the order in which they are filled: initialised ones first, then by name."""
     node_free: Amounts
     node_signatures: Amounts

@@ -6,9 +6,10 @@ for any of them. Everything else of the compiled problem is shared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final, overload
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from karpenter_core.scheduling.portfolio import FIRST_FIT, portfolio_steps
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable
 
     from numpy.typing import NDArray
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.counts import Ties
     from karpenter_core.scheduling.emit import FinishedPlan
-    from karpenter_core.scheduling.problem import PlannedNodeClaim
+    from karpenter_core.scheduling.problem import ExistingNode, PlannedNodeClaim
     from karpenter_core.scheduling.whatif_base import Base
     from karpenter_core.scheduling.whatif_overlay import Overlay
     from karpenter_core.scheduling.whatif_walk import Work
@@ -176,21 +177,38 @@ def _ask(
                 pool.with_more(overlay.freed(pool.name, pool.limits)) if pool.limits else pool
                 for pool in compiled.pools
             ),
-            nodes=tuple([overlay.node(slot) for slot in chosen]),
+            nodes=_Nodes(overlay, chosen),
             node_free=free,
             node_signatures=signatures,
             first_counts=FirstCounts(
                 known=_known(base, overlay),
                 zonal=_zonal(base, overlay),
                 perhaps=_perhaps(base, overlay),
-                host={
-                    index: np.array(overlay.host_counts(index, chosen), dtype=np.int64)
-                    for index in host
-                    if chosen
-                },
+                host={index: overlay.host_counts(index, slots) for index in host if len(slots)},
             ),
         ),
     )
+
+
+@final
+class _Nodes(Sequence["ExistingNode"]):
+    """The nodes of a question. Few ask what they are; that there are so many is mostly enough."""
+
+    def __init__(self, overlay: Overlay, slots: Sequence[int]) -> None:
+        self._overlay: Final = overlay
+        self._slots: Final = slots
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @overload
+    def __getitem__(self, index: int) -> ExistingNode: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ExistingNode, ...]: ...
+    def __getitem__(self, index: int | slice) -> ExistingNode | tuple[ExistingNode, ...]:
+        if isinstance(index, slice):
+            return tuple(self._overlay.node(slot) for slot in self._slots[index])
+        return self._overlay.node(self._slots[index])
 
 
 def _narrowed(base: Base, work: Work, in_play: frozenset[int]) -> tuple[PodClass, tuple[Ties, ...]]:

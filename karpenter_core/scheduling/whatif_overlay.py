@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
+import numpy as np
+
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.whatif_takers import TakersKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from karpenter_core.api.records import PodView, Resources
+    from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.scheduling.whatif_base import Base
 
@@ -194,17 +197,16 @@ class Overlay:
                     found[domain] += cells[start + domain]
         return found
 
-    def host_counts(self, group: int, slots: Sequence[int]) -> list[int]:
+    def host_counts(self, group: int, slots: Amounts) -> Amounts:
         """Return how many pods a host name group counts on nodes; where one is gone, who stays."""
-        row, more = self.base.host.get(group, {}), self.host.get(group, {})
-        counts = [row.get(slot, 0) for slot in slots]
-        if more or self.removed:
-            for position, slot in enumerate(slots):
-                if slot in self.removed:
-                    counts[position] = self.base.places[slot].staying.host.get(group, 0)
-                elif slot in more:
-                    counts[position] += more[slot]
-        return counts
+        row = self.base.host.get(group, {})
+        counts = np.zeros(self.base.takers.signature.shape[0], dtype=np.int64)
+        counts[list(row)] = list(row.values())
+        for slot, more in self.host.get(group, {}).items():
+            counts[slot] += more
+        for slot in self.removed:
+            counts[slot] = self.base.places[slot].staying.host.get(group, 0)
+        return counts[slots]
 
     def counted_slots(self, group: int) -> set[int]:
         """Return the slots on which a host name group may count any."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ClassPlan", "Takers", "TakersKey", "class_plan"]
 
 TakersKey: TypeAlias = tuple[int, int, int]
-"""A class, and a domain of an axis (or -1: wherever) in which nodes for it are asked for."""
+"""A class, an axis (or -1: wherever), and the domains of it, as bits, that nodes are to be in."""
 
 _MOST_CHANGES: Final = 64
 """Changed nodes that a remembered list is mended for; after more it is made anew."""
@@ -233,38 +233,40 @@ class Takers:
         self._lists[key] = _List(found, len(self._changes))
         return found
 
-    def _scan(self, number: int, axis: int, domain: int) -> array[int]:
+    def _scan(self, number: int, axis: int, domains: int) -> array[int]:
         plan, order = self._plans[number], self.order
-        good = np.zeros(max(self._in_use, default=0) + 1, dtype=np.bool_)
+        good = np.zeros(int(self.signature.max()) + 1, dtype=np.bool_)
         for signature in self._in_use:
-            good[signature] = self._is_good(number, signature, axis, domain)
-        able = good[self.signature[order]]
+            good[signature] = self._is_good(number, signature, axis, domains)
+        able = good[self.signature]
         for line, amount in plan.asked:
-            able &= self.free[line, order] >= amount
-        found = array("i", order[able].astype(np.int32).tobytes())
-        bad = set(self._barred)
+            able &= self.free[line] >= amount
+        able[list(self._barred)] = False
         for rule in plan.host:
             counts = self._host.get(rule.group, {})
-            bad.update(slot for slot, count in counts.items() if count > rule.most)
-        return array("i", [slot for slot in found if slot not in bad]) if bad else found
+            able[[slot for slot, count in counts.items() if count > rule.most]] = False
+        return array("i", order[able[order]].astype(np.int32).tobytes())
 
-    def _is_good(self, number: int, signature: int, axis: int, domain: int) -> bool:
+    def _is_good(self, number: int, signature: int, axis: int, domains: int) -> bool:
         key = (number, signature)
         good = self._good.get(key)
         signatures = self._compiled.signatures
         if good is None:
             ask = self._compiled.classes[number].rungs[0].ask
             good = self._good[key] = signatures.meet(signature, ask) != NO_MATCH
-        return good and (axis < 0 or signatures.domain(axis, signature) == domain)
+        if axis < 0 or not good:
+            return good
+        domain = signatures.domain(axis, signature)
+        return domain >= 0 and bool(domains >> domain & 1)
 
     def _mend(self, known: _List, key: TakersKey) -> None:
-        number, axis, domain = key
+        number, axis, domains = key
         slots, ranks = known.slots, self._ranks
         for slot in set(self._changes[known.seen :]):
             position = bisect_left(slots, ranks[slot], key=ranks.__getitem__)
             there = position < len(slots) and slots[position] == slot
             takes = self._takes(number, slot) and self._is_good(
-                number, int(self.signature[slot]), axis, domain
+                number, int(self.signature[slot]), axis, domains
             )
             if takes and not there:
                 slots.insert(position, slot)

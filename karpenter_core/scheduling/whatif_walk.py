@@ -92,16 +92,16 @@ class Walk:
         self,
         plan: ClassPlan,
         pods: tuple[PodView, ...],
-        domain: tuple[int, int] = _ANYWHERE,
-        within: Sequence[tuple[int, frozenset[int]]] = (),
+        where: tuple[int, int] = _ANYWHERE,
+        within: Sequence[tuple[int, int]] = (),
     ) -> int:
         """Put pods on the first nodes that take them; return how many found a place.
 
-        In one `domain` (of an axis) only, and `within` domains of others.
+        Only in some domains of an axis (as bits), and `within` those of other axes.
         """
         overlay, places, number = self._overlay, self._base.places, plan.number
         removed, taken = overlay.removed, overlay.free
-        key = (number, *domain)
+        key = (number, *where)
         slots = self._base.takers.of(key)
         self._keys.append(key)
         start = overlay.starts.get(key, 0)
@@ -128,9 +128,13 @@ class Walk:
                 break
         return placed
 
-    def _is_within(self, slot: int, within: Sequence[tuple[int, frozenset[int]]]) -> bool:
+    def _is_within(self, slot: int, within: Sequence[tuple[int, int]]) -> bool:
         signatures, signature = self._base.compiled.signatures, self._base.places[slot].signature
-        return all(signatures.domain(axis, signature) in domains for axis, domains in within)
+        for axis, domains in within:
+            domain = signatures.domain(axis, signature)
+            if domain < 0 or not domains >> domain & 1:
+                return False
+        return True
 
     def foresee(self, walk: Walk) -> list[tuple[int, int]]:
         """Return how many pods of which classes need new claims, as far as that is clear.
@@ -287,19 +291,15 @@ class Walk:
         """Put pods in domains that take some, by one rule in one only; whether all found a place."""
         if fixed is not None and len(caps) == 1:
             axis, domain = plan.zonal[0].axis, fixed[1]
-            missing = len(pods) - self._put(plan, pods, (axis, domain))
+            missing = len(pods) - self._put(plan, pods, (axis, 1 << domain))
             return not missing or self._opens(plan, axis, domain, missing)
-        within: list[tuple[int, frozenset[int]]] = []
-        chosen = _ANYWHERE
+        within: list[tuple[int, int]] = []
         for number, (rules, (tops, _, _, _)) in enumerate(zip(plan.zonal, caps, strict=True)):
             if fixed is not None and number == fixed[0]:
-                chosen = (rules.axis, fixed[1])
+                within.insert(0, (rules.axis, 1 << fixed[1]))
             else:
-                within.append((rules.axis, frozenset(d for d, cap in enumerate(tops) if cap > 0)))
-        if chosen is _ANYWHERE and len(within[0][1]) == 1:
-            axis, (domain,) = within.pop(0)
-            chosen = (axis, domain)
-        return self._put(plan, pods, chosen, within) == len(pods)
+                within.append((rules.axis, sum([1 << d for d, cap in enumerate(tops) if cap > 0])))
+        return self._put(plan, pods, within[0], within[1:]) == len(pods)
 
     def _caps(self, rules: ZonalRules) -> _Caps:
         """Say how many pods each domain takes (the rules of `Counts.domain_caps`)."""
