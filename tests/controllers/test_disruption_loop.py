@@ -1,0 +1,250 @@
+"""The loop of disruption on a whole cluster: wait, look again, act (cases 171, 175, 220-224, 233, 268)."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, PODS
+from karpenter_core.kube.wire.codecs import NODE_POOLS
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.test_disruption_queue import is_true, names
+
+CPU = "karpenter.kwok.sh/instance-cpu"
+TAINT = "karpenter.sh/disrupted"
+KEPT = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+
+
+class Stage:
+    """Nodes with a large and a small pod each; the large ones go, and the nodes are half empty."""
+
+    def __init__(self, scene):
+        self.scene, self.clock = scene, scene.cluster.clock
+
+    async def begin(self, nodes, *, cores, small="1", policy="WhenEmptyOrUnderutilized", **options):
+        disruption = {
+            "consolidationPolicy": policy,
+            "consolidateAfter": "0s",
+            "budgets": [{"nodes": "100%"}],
+            **options,
+        }
+        sizes = {"requirements": [_in(CPU, *cores), _in("karpenter.sh/capacity-type", "on-demand")]}
+        pool = node_pool(disruption=disruption, template=sizes)
+        self.scene.cluster.apply([NODE_CLASS, pool])
+        self.running = self.scene.start("--disable-leader-election")
+        self.scene.cluster.apply([deployment("large", nodes, cpu="5", affinity=_apart("large"))])
+        await self.scene.settle(lambda: len(self.scene.pods("Running")) == nodes)
+        self.scene.cluster.apply([deployment("small", nodes, cpu=small)])
+        await self.scene.settle(lambda: len(self.scene.pods("Running")) == 2 * nodes)
+        hosts = {pod["spec"]["nodeName"] for pod in self.small}
+        assert len(hosts) == len(self.scene.nodes()) == nodes, "least-allocated spreads them"
+        await self.clock.sleep(60)
+        self.first = names(self.scene.nodes())
+        assert not self.tainted
+        self.scene.cluster.scale(DEPLOYMENTS, "large", 0)
+        await self.scene.settle(lambda: len(self.scene.pods()) == nodes)
+
+    @property
+    def small(self):
+        return [p for p in self.scene.pods() if p["metadata"]["labels"]["app"] == "small"]
+
+    @property
+    def tainted(self):
+        return {
+            node["metadata"]["name"]
+            for node in self.scene.nodes()
+            if any(taint["key"] == TAINT for taint in node["spec"].get("taints", ()))
+        }
+
+    async def chosen(self):
+        """Wait until something is to be consolidated, and return which nodes."""
+        await self.scene.settle(lambda: bool(self.scene.events("ConsolidationCandidate")))
+        events = self.scene.events("ConsolidationCandidate")
+        kinds = {e["involvedObject"]["kind"] for e in events}
+        assert kinds == {"Node", "NodeClaim"}
+        return {e["involvedObject"]["name"] for e in events}
+
+    def protect(self, node):
+        """Let nobody disturb the pods of a node any more."""
+        for pod in self.small:
+            if pod["spec"].get("nodeName") == node:
+                meta = pod["metadata"]
+                registry = self.scene.cluster.server.registry
+                registry.patch(PODS, KEPT, meta["name"], meta["namespace"])
+
+    def decided(self, decision, reason, kind):
+        labels = f'consolidation_type="{kind}",decision="{decision}"'
+        name = "karpenter_voluntary_disruption_decisions"
+        return (
+            self.running.metric(f'{name}_total{{{labels},reason="{reason}"}}'),
+            self.running.metric(
+                f'{name}_by_nodepool_total{{{labels},nodepool="general",reason="{reason}"}}'
+            ),
+        )
+
+    def failed(self, kind):
+        return self.running.metric(
+            "karpenter_voluntary_disruption_failed_validations_total"
+            f'{{consolidation_type="{kind}"}}'
+        )
+
+
+def _in(key, *values):
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def _apart(app):
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def staged(folder, story):
+    play(folder, lambda scene: story(Stage(scene)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cores", "decision", "kind", "left"),
+    [
+        (1, ["4", "8"], "replace", "single", 1),
+        (2, ["8"], "delete", "single", 1),
+        (2, ["4", "8"], "replace", "multi", 1),
+        (4, ["8"], "delete", "multi", 1),
+    ],
+)
+def test_what_is_done_is_waited_for_and_counted(tmp_path, nodes, cores, decision, kind, left):
+    """Cases 220, 221 and 268: fifteen seconds between the choice and the first taint."""
+
+    async def story(stage):
+        await stage.begin(nodes, cores=cores, small="800m")
+        chosen = await stage.chosen()
+        assert chosen <= stage.first
+        since = stage.clock.monotonic()
+        await stage.scene.settle(lambda: bool(stage.tainted), seconds=30)
+        assert stage.clock.monotonic() - since > 14
+        assert stage.tainted == chosen
+        assert stage.decided(decision, "underutilized", kind) == (1, 1)
+        await stage.scene.settle(lambda: not chosen & names(stage.scene.nodes()), seconds=120)
+        await stage.scene.settle(
+            lambda: len(stage.scene.pods("Running")) == nodes and len(stage.scene.nodes()) == left,
+            seconds=120,
+        )
+        assert not stage.tainted
+
+    staged(tmp_path, story)
+
+
+def test_empty_nodes_are_counted_as_such(tmp_path):
+    """Case 268."""
+
+    async def story(stage):
+        await stage.begin(2, cores=["8"], policy="WhenEmpty")
+        await stage.clock.sleep(60)
+        assert names(stage.scene.nodes()) == stage.first, "they are not empty"
+        stage.scene.cluster.scale(DEPLOYMENTS, "small", 0)
+        await stage.scene.settle(lambda: not stage.scene.nodes(), seconds=120)
+        assert stage.decided("delete", "empty", "empty") == (1, 1)
+
+    staged(tmp_path, story)
+
+
+class TestDuringTheWait:
+    def test_protected_pods_end_a_command(self, tmp_path):
+        """Cases 220 and 233: nothing is deleted, why is told, and it is asked again."""
+
+        async def story(stage):
+            await stage.begin(1, cores=["4", "8"])
+            (name,) = await stage.chosen()
+            stage.protect(name)
+            await stage.clock.sleep(40)
+            assert names(stage.scene.nodes()) == stage.first
+            assert not stage.tainted
+            assert stage.failed("single") == 1
+            (told, _) = stage.scene.events("ConsolidationRejected")
+            assert "reason: churn" in told["message"]
+
+        staged(tmp_path, story)
+
+    def test_what_several_cannot_do_one_does_in_the_same_pass(self, tmp_path):
+        """Case 224: the merger is refused, a single node goes fifteen seconds later."""
+
+        async def story(stage):
+            await stage.begin(3, cores=["8"])
+            chosen = await stage.chosen()
+            assert len(chosen) == 2
+            kept = min(chosen)
+            stage.protect(kept)
+            await stage.scene.settle(lambda: bool(stage.tainted), seconds=60)
+            assert kept not in stage.tainted
+            assert (stage.failed("multi"), stage.failed("single")) == (2, 0)
+            assert stage.decided("delete", "underutilized", "single") == (1, 1)
+            assert stage.decided("delete", "underutilized", "multi") == (0, 0)
+
+        staged(tmp_path, story)
+
+    def test_a_budget_of_nothing_ends_a_command(self, tmp_path):
+        """Cases 175 and 233."""
+
+        async def story(stage):
+            await stage.begin(2, cores=["4", "8"], small="800m")
+            await stage.chosen()
+            patch = {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}
+            stage.scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
+            await stage.clock.sleep(60)
+            assert names(stage.scene.nodes()) == stage.first
+            assert stage.failed("multi") == 2
+            blocked = {
+                e["message"]
+                for e in stage.scene.events("DisruptionBlocked")
+                if e["involvedObject"]["kind"] == "NodePool"
+            }
+            assert (
+                "No allowed disruptions for disruption reason Underutilized due to blocking budget"
+                in blocked
+            )
+
+            patch = {"spec": {"disruption": {"budgets": [{"nodes": "100%"}]}}}
+            stage.scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
+            await stage.scene.settle(lambda: len(stage.scene.nodes()) == 1, seconds=240)
+
+        staged(tmp_path, story)
+
+    def test_a_process_that_dies_leaves_nothing_behind(self, tmp_path):
+        """Nothing is marked before the second look."""
+
+        async def story(stage):
+            await stage.begin(2, cores=["4", "8"], small="800m")
+            await stage.chosen()
+            await stage.clock.sleep(5)
+            await stage.running.kill()
+            assert not stage.tainted
+            stage.running = stage.scene.start("--disable-leader-election")
+            await stage.scene.settle(
+                lambda: len(stage.scene.nodes()) == len(stage.scene.claims()) == 1, seconds=240
+            )
+            await stage.scene.settle(lambda: len(stage.scene.pods("Running")) == 2, seconds=60)
+            assert not stage.tainted
+            assert not any(is_true(c, "DisruptionReason") for c in stage.scene.claims())
+
+        staged(tmp_path, story)
+
+
+def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
+    """An hour without a move, an Event in fifteen minutes at most, and no write of ours."""
+
+    async def story(stage):
+        await stage.begin(1, cores=["8"], small="1")
+        await stage.clock.sleep(120)
+        assert names(stage.scene.nodes()) == stage.first
+        before = dict(stage.running.process.writer.counts)
+        await stage.clock.sleep(3600)
+        assert names(stage.scene.nodes()) == stage.first
+        after = {
+            key: count - before.get(key, 0)
+            for key, count in stage.running.process.writer.counts.items()
+            if count != before.get(key, 0) and "Lease" not in key
+        }
+        assert sum(after.values()) <= 4 * 2 * 2, after
+
+    staged(tmp_path, story)
