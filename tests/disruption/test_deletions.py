@@ -11,7 +11,10 @@ from karpenter_core.api.labels import DO_NOT_DISRUPT, HOSTNAME, ZONE
 from karpenter_core.api.records import (
     AffinityTerm,
     LabelSelector,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
     TopologySpread,
+    VolumeView,
     WeightedAffinityTerm,
 )
 from karpenter_core.disruption.command import Decision
@@ -181,8 +184,29 @@ class TestPlaces:
         builder.fold(DeletionMarked(names=("b",), cause="x"))
         assert gone(single(builder)) == []
 
-    def test_a_disk_of_one_node_does_not_hold_its_pods(self):
-        """Case 236: affinity to the hostname of a node that goes is what local volumes come with."""
+    @pytest.mark.parametrize(("is_local", "goes"), [(True, ["web"]), (False, [])])
+    def test_a_disk_of_the_node_does_not_hold_its_pods(self, is_local, goes):
+        """Case 236: a local volume is lost with its node in any case."""
+        disk = PersistentVolumeView(
+            uid="uid-pv",
+            name="pv",
+            node_terms=(node_term((HOSTNAME, "In", "web")),),
+            is_local=is_local,
+        )
+        asked = PersistentVolumeClaimView(
+            uid="uid-pvc",
+            namespace="default",
+            name="data",
+            volume_name="pv",
+            phase="Bound",
+            bind_completed=True,
+        )
+        writes = shaped(
+            runs("a", "web", cpu="3"), volumes=(VolumeView(name="data", claim_name="data"),)
+        )
+        assert gone(single(cluster(box("web", EIGHT), writes, disk, asked))) == goes
+
+    def test_a_pod_that_wants_this_very_node_holds_it(self):
         here = node_term((HOSTNAME, "In", "web"))
         stuck = shaped(runs("a", "web", cpu="3"), required_node_terms=(here,))
         assert gone(single(cluster(box("web", EIGHT), stuck))) == []
