@@ -1,9 +1,9 @@
 """Drift: why a claim no longer is what its pool, the catalogue and its provider ask for.
 
-Four questions, the first answer counts: has the pool's template changed (`NodePoolDrifted`), do the
+Five questions, the first answer counts: has the pool's template changed (`NodePoolDrifted`), do the
 pool's requirements exclude the claim (`RequirementsDrifted`), is its kind of machine no longer sold
-at all (`InstanceTypeNotFound`), and what does the provider say of the instance. The first three
-are answered here; the provider is asked for many claims at once, by somebody else, in between.
+at all (`InstanceTypeNotFound`), has the NodeClass changed (`NodeClassDrift`), and what does the
+provider say of the instance. All but the last are answered here; the provider is asked for many claims at once, by somebody else, in between.
 
 A condition that cannot be judged now stays as it is: a cloud that is down must neither replace
 nodes nor forget which ones are to be replaced.
@@ -35,6 +35,7 @@ from karpenter_core.api.nodeclaim import (
     REQUIREMENTS_DRIFTED,
 )
 from karpenter_core.lifecycle.claim_status import with_condition, without_condition
+from karpenter_core.lifecycle.node_class_hash import node_class_drift
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.instance_types import InstanceType
 
@@ -96,6 +98,7 @@ def local_drift(
     instance_types: Mapping[str, InstanceType] | None,
     *,
     now: datetime,
+    node_class: NodeClass | None = None,
     found_at: datetime | None = None,
     rules: DriftRules | None = None,
 ) -> LocalDrift:
@@ -110,13 +113,16 @@ def local_drift(
     reason = _static_drift(claim, pool) or _requirements_drift(claim, pool, rules)
     if reason:
         return LocalDrift(reason=reason, is_settled=True)
-    if not is_type_check_due(claim, found_at, now=now):
-        return LocalDrift()
-    if instance_types is None:
-        return LocalDrift(is_type_unknown=True)
-    if not _is_sold(claim, instance_types, rules):
+    is_due = is_type_check_due(claim, found_at, now=now)
+    if is_due and instance_types is not None and not _is_sold(claim, instance_types, rules):
         return LocalDrift(reason=INSTANCE_TYPE_NOT_FOUND, is_settled=True)
-    return LocalDrift(is_type_found=True)
+    reason = "" if node_class is None else node_class_drift(claim, node_class)
+    return LocalDrift(
+        reason=reason,
+        is_settled=bool(reason),
+        is_type_found=is_due and instance_types is not None,
+        is_type_unknown=is_due and instance_types is None,
+    )
 
 
 def with_drift(

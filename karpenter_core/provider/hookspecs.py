@@ -120,7 +120,9 @@ def karpenter_resolve_node_class(node_class: NodeClass) -> NodeClassResolution:
 def karpenter_hash_node_class(node_class: NodeClass) -> NodeClassHash:
     """Digest the fields whose change means that running nodes have drifted.
 
-    The same fields give the same value in every process. Leave out fields that
+    The core keeps value and version in annotations of the NodeClass and of the claims launched from it
+    (`<group>/<kind>-hash`, `<group>/<kind>-hash-version`); where they differ, the reason of the drift is
+    `NodeClassDrift`. The same fields give the same value in every process. Leave out fields that
     `karpenter_detect_drift` compares itself and those that are updated in place.
 
     Default: no static drift.

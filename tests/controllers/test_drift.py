@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from karpenter_core.provider.contract import DriftFinding
+from karpenter_core.provider.contract import DriftFinding, NodeClassHash
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.faults import Fault, on
 from karpenter_core.sim.virtual_time import run_virtual
@@ -33,9 +33,13 @@ class Cloud:
         self.answer = lambda claim: None
         self.asked = []
         self.types = None
+        self.version = ""
 
     def plugin(self):
         provider = KwokProvider()
+
+        def hashed(node_class):
+            return NodeClassHash(value=str(node_class.spec), version=self.version)
 
         def detect(node_claims):
             self.asked.append(sorted(claim.name for claim in node_claims))
@@ -45,6 +49,8 @@ class Cloud:
             sold = KwokProvider.karpenter_list_instance_types(provider)
             return sold if self.types is None else self.types(sold)
 
+        if self.version:
+            provider.karpenter_hash_node_class = hookimpl(hashed)
         provider.karpenter_detect_drift = hookimpl(detect)
         provider.karpenter_list_instance_types = hookimpl(types)
         return provider
@@ -158,6 +164,37 @@ def test_a_change_of_the_nodeclass_is_asked_about_at_once(tmp_path):
         await scene.settle(lambda: drifted(scene) == ["ImageDrifted"] * 3, seconds=5)
 
     play(tmp_path, story)
+
+
+def test_a_nodeclass_that_changes_makes_its_claims_drift(tmp_path):
+    """By the provider's hash; a new version of the hash function does not."""
+    cloud = Cloud()
+    cloud.version = "v1"
+
+    async def story(scene, cloud):
+        hashes = {annotation(claim, "-hash") for claim in scene.claims()}
+        assert len(hashes) == 1
+        scene.cluster.apply([{**NODE_CLASS, "spec": {"nodeRegistrationDelay": "1s"}}])
+        await scene.settle(lambda: drifted(scene) == ["NodeClassDrift"] * 3, seconds=5)
+
+        scene.cluster.apply([{**NODE_CLASS, "spec": {"nodeRegistrationDelay": None}}])
+        await scene.settle(lambda: drifted(scene) == [], seconds=5)
+
+        await scene.running.stop()
+        cloud.version = "v2"
+        scene.start("--disable-leader-election")
+        await scene.settle(
+            lambda: {annotation(claim, "-hash-version") for claim in scene.claims()} == {"v2"},
+            seconds=30,
+        )
+        await scene.cluster.clock.sleep(310)
+        assert drifted(scene) == []
+
+    play(tmp_path, story, cloud=cloud)
+
+
+def annotation(claim, ending) -> str:
+    return claim["metadata"]["annotations"][f"karpenter.kwok.sh/kwoknodeclass{ending}"]
 
 
 def test_a_provider_that_cannot_tell_changes_nothing_and_is_asked_again(tmp_path):

@@ -177,6 +177,7 @@ class DriftController:
             pool,
             self._types_of(pool.name, snapshot),
             now=now,
+            node_class=snapshot.node_classes.get(_key(claim)),
             found_at=self._found.get(claim.uid),
             rules=self._rules,
         )
@@ -312,7 +313,8 @@ class DriftController:
         if node_class is None:
             self._classes.pop(key, None)
             return known is not None
-        self._classes[key] = content_of(node_class)
+        stamps = {k: v for k, v in node_class.metadata.annotations.items() if "-hash" in k}
+        self._classes[key] = f"{content_of(node_class)}{stamps}"
         return self._classes[key] != known
 
     def _forget(self, snapshot: Snapshot) -> None:

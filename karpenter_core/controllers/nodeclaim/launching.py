@@ -18,6 +18,7 @@ from karpenter_core.api.nodepool import (
     TemplateSpec,
 )
 from karpenter_core.api.quantities import parse_amount
+from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciler import retry_after_seconds
 from karpenter_core.controllers.workqueue import Backoff
 from karpenter_core.errors import (
@@ -27,6 +28,7 @@ from karpenter_core.errors import (
     NodeClassNotReadyError,
 )
 from karpenter_core.lifecycle.changes import Step
+from karpenter_core.lifecycle.claim_status import with_metadata
 from karpenter_core.lifecycle.launch import launch_failed, launched_claim
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.scheduling.offerings import compatible_instance_types, order_by_price
@@ -79,6 +81,7 @@ class Launcher:
         self._orders: dict[tuple[str, tuple[RequirementSpec, ...]], tuple[InstanceType, ...]] = {}
         self._setbacks: dict[str, _Setback] = {}
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
+        self._hashes = NodeClassHashes(providers)
         providers.subscribe_late_launches(self._late)
 
     async def launch(self, claim: NodeClaim) -> Step | None:
@@ -102,7 +105,7 @@ class Launcher:
             return Step(claim=claim)
         self._feed.fold(CallStarted(claim.uid, self._runtime.clock.now()))
         try:
-            outcome = _taken_over(claim, await self._providers.launch(request))
+            outcome = _taken_over(request.node_claim, await self._providers.launch(request))
         except BaseException:
             self._finished(claim, None)  # refused before anything was sent, or we are stopping
             raise
@@ -131,6 +134,8 @@ class Launcher:
             types = self._offered(claim, catalogue)
         else:
             return None
+        stamp = await self._hashes.annotations_of(node_class)
+        claim = with_metadata(claim, annotations={**claim.metadata.annotations, **stamp})
         return LaunchRequest(node_claim=claim, node_class=node_class, instance_types=types)
 
     def _offered(self, claim: NodeClaim, catalogue: Catalogue) -> tuple[InstanceType, ...]:

@@ -1,7 +1,7 @@
 """Resolve what a NodeClass refers to, and clean up behind a deleted one.
 
-Only for providers that do so: a NodeClass whose provider neither resolves nor finalises anything is
-never written to.
+Only for providers that do so: a NodeClass whose provider neither resolves, hashes nor finalises
+anything is never written to.
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 import structlog
 
 from karpenter_core.api.conditions import READY, ConditionRules
+from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
 from karpenter_core.kube.resources import custom
+from karpenter_core.lifecycle.node_class_hash import is_hash_current, with_migrated_hash
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.provider.contract import NodeClassResolution
     from karpenter_core.provider.facade import Providers
+    from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["NodeClassController", "resolved_status", "termination_finalizer"]
 
@@ -45,6 +49,7 @@ class NodeClassController:
         self._providers = providers
         self._runtime = runtime
         self._resolved: dict[ClassKey, tuple[str, int, float]] = {}
+        self._hashes = NodeClassHashes(providers)
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[ClassKey] = Reconciler(
             self.name,
@@ -77,6 +82,7 @@ class NodeClassController:
             return await self._finalize(key, node_class)
         if self._providers.finalizes(node_class):
             node_class = await self._guard(node_class)
+        node_class = await self._stamp(key, node_class)
         if not self._providers.resolves(node_class):
             return DONE
         wait = self._not_before(key, node_class)
@@ -106,15 +112,23 @@ class NodeClassController:
         finalizers = [*node_class.metadata.finalizers, finalizer]
         return await self._patch(node_class, {"metadata": {"finalizers": finalizers}})
 
+    async def _stamp(self, key: ClassKey, node_class: NodeClass) -> NodeClass:
+        """Write the hash; claims stamped by another version of it come first."""
+        annotations = await self._hashes.annotations_of(node_class)
+        if not annotations or annotations.items() <= node_class.metadata.annotations.items():
+            return node_class
+        if not is_hash_current(node_class, annotations):
+            for claim in _users(self._feed.snapshot(), key):
+                if not claim.is_deleting:
+                    migrated = with_migrated_hash(claim, node_class, annotations)
+                    await self._hands.write_claim(claim, migrated)
+        return await self._patch(node_class, {"metadata": {"annotations": dict(annotations)}})
+
     async def _finalize(self, key: ClassKey, node_class: NodeClass) -> Outcome:
         finalizer = termination_finalizer(node_class)
         if finalizer not in node_class.metadata.finalizers:
             return DONE
-        users = [
-            claim.name
-            for claim in self._feed.snapshot().node_claims.values()
-            if (ref := claim.spec.node_class_ref) and (ref.group, ref.kind, ref.name) == key
-        ]
+        users = _users(self._feed.snapshot(), key)
         if users:
             self._log.info("nodeclass is in use", nodeclaims=len(users), name=node_class.name)
             return Outcome(requeue_after=IN_USE_SECONDS)
@@ -150,6 +164,14 @@ class NodeClassController:
         for key in self._feed.snapshot().node_classes:
             if key[2] == name:
                 self._reconciler.wake(key)
+
+
+def _users(snapshot: Snapshot, key: ClassKey) -> list[NodeClaim]:
+    return [
+        claim
+        for claim in snapshot.node_claims.values()
+        if (ref := claim.spec.node_class_ref) and (ref.group, ref.kind, ref.name) == key
+    ]
 
 
 def termination_finalizer(node_class: NodeClass) -> str:
