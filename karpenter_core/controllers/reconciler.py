@@ -159,6 +159,10 @@ class Reconciler(Generic[K]):
         except ConflictError:
             # Somebody else wrote first; what they wrote is on its way to us.
             self._queue.add_failed(key, at_least_seconds=CONFLICT_RETRY_SECONDS)
+        except NotFoundError as error:
+            # What was to be written is gone, and the watch is about to show it.
+            self._log.info("gone meanwhile", error=str(error))
+            self._queue.add_failed(key, at_least_seconds=CONFLICT_RETRY_SECONDS)
         except FencedError:
             self._log.info("write held back, this process does not lead")
             self._queue.add_failed(key)

@@ -9,7 +9,7 @@ import pytest
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.reconciler import Loop, Outcome, Reconciler, Runtime
 from karpenter_core.controllers.workqueue import Backoff, WorkQueue
-from karpenter_core.errors import ConflictError, KarpenterError
+from karpenter_core.errors import ConflictError, KarpenterError, NotFoundError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.harness import CountedIds
 
@@ -120,11 +120,15 @@ def test_a_failing_key_waits_ever_longer_until_it_succeeds():
 
 
 def test_unexpected_exceptions_are_counted_and_do_not_end_the_loop():
-    """The one place where anything is caught; a conflict is no failure to report."""
+    """The one place where anything is caught; losing a race is no failure to report."""
 
     async def story():
         base = runtime()
-        errors = [ValueError("a bug"), ConflictError("stale", status=409)]
+        errors = [
+            ValueError("a bug"),
+            ConflictError("stale", status=409),
+            NotFoundError("gone meanwhile", status=404),
+        ]
 
         async def reconcile(_key):
             if errors:
