@@ -40,6 +40,8 @@ class KubeletTimes:
     """From binding (or from the node's readiness) to Running."""
     pod_stop_seconds: float = 1.0
     """Longest a deleted pod takes, whatever its grace period."""
+    node_report_seconds: float = 10.0
+    """From somebody else's writing that a node is not Ready until its kubelet says that it is."""
 
 
 def is_fake_node(node: Json) -> bool:
@@ -104,7 +106,7 @@ class Kubelets(Actor):
             self._failed.pop(name, None)
         elif name in self._booted:
             if not node_is_ready(node) and name not in self._failed:
-                self.enqueue(("node", name))
+                self.enqueue(("node", name), after_seconds=self._times.node_report_seconds)
         elif self._manages(node):
             self.enqueue(("boot", name), after_seconds=self._times.node_boot_seconds or 1e-9)
 

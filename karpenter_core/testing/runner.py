@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 import yaml
@@ -94,6 +95,10 @@ class Cloud(Protocol):
 
     async def account(self, folder: Path) -> CloudAccount:
         """Return the provider's own dump."""
+        ...
+
+    def suffer(self, folder: Path, faults: Sequence[Object]) -> None:
+        """Let this go wrong from now on, and nothing else."""
         ...
 
 
@@ -215,6 +220,20 @@ class World:
 
     async def act(self, action: Action) -> None:
         """Make one thing happen."""
+        await self._change(action)
+        if action.faults is not None:
+            self._cloud.suffer(self._folder, action.faults)
+        if action.wait is not None:
+            await asyncio.sleep(action.wait.total_seconds())
+        if action.kill is not None:
+            await asyncio.gather(*(each.process.kill() for each in self.controllers.values()))
+        if action.start is not None:
+            await asyncio.gather(*(each.start() for each in self.controllers.values()))
+        if action.restart is not None:
+            await self.bed.restart_api_server()
+
+    async def _change(self, action: Action) -> None:
+        """Do what an action does to objects."""
         if action.scale is not None:
             await self.scale(action.scale.deployment, action.scale.replicas)
         for manifest in action.create or ():
@@ -225,14 +244,10 @@ class World:
             await self._delete(self._kinds[action.delete.kind], action.delete.name)
         if action.patch is not None:
             await self._patch(KINDS[action.patch.kind], action.patch)
-        if action.wait is not None:
-            await asyncio.sleep(action.wait.total_seconds())
-        if action.kill is not None:
-            await asyncio.gather(*(each.process.kill() for each in self.controllers.values()))
-        if action.start is not None:
-            await asyncio.gather(*(each.start() for each in self.controllers.values()))
-        if action.restart is not None:
-            await self.bed.restart_api_server()
+        if action.node_condition is not None:
+            nodes = await self.client.list(resources.NODES)
+            for name, body in action.node_condition.patches(nodes, datetime.now(UTC)):
+                await self.client.patch(resources.NODES, name, body, subresource="status")
 
     async def _delete(self, kind: ResourceKind, name: str) -> None:
         for each in await self.client.list(kind):

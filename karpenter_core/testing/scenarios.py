@@ -35,9 +35,11 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from karpenter_core.api.durations import parse_duration
+from karpenter_core.api.labels import NODE_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "EventText",
     "Expectation",
     "Given",
+    "NodeCondition",
     "NodePool",
     "Patch",
     "Pods",
@@ -266,6 +269,33 @@ class Patch(_Part):
     body: Manifest
 
 
+class NodeCondition(_Part):
+    """What Nodes of pools say of themselves from now on, in place of their condition of that type."""
+
+    type: str = "Ready"
+    status: Literal["True", "False", "Unknown"]
+    lasts: Duration = timedelta(0)
+    """For how long already."""
+    nodes: int | None = None
+    """Of how many Nodes, the first by name; all of them unless said otherwise."""
+
+    def patches(self, nodes: Iterable[Manifest], now: datetime) -> Iterator[tuple[str, Manifest]]:
+        """Yield the names of the Nodes that are concerned, with the patch of their status."""
+        ours = [node for node in nodes if NODE_POOL in node["metadata"].get("labels", {})]
+        condition = {
+            "type": self.type,
+            "status": self.status,
+            "reason": "Scenario",
+            "message": "",
+            "lastHeartbeatTime": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "lastTransitionTime": f"{now - self.lasts:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        for node in sorted(ours, key=lambda each: str(each["metadata"]["name"]))[: self.nodes]:
+            conditions = [c for c in node["status"].get("conditions", []) if c["type"] != self.type]
+            body: Manifest = {"status": {"conditions": [*conditions, condition]}}
+            yield node["metadata"]["name"], body
+
+
 class Action(_Part):
     """One thing that happens."""
 
@@ -274,6 +304,9 @@ class Action(_Part):
     deploy: Deployment | None = None
     delete: Deletion | None = None
     patch: Patch | None = None
+    node_condition: NodeCondition | None = None
+    faults: list[Manifest] | None = None
+    """What goes wrong in the simulated cloud from now on, as in its faults file."""
     wait: Duration | None = None
     kill: Literal["controller"] | None = None
     """SIGKILL, without time for any farewell."""

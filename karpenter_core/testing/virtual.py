@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, assert_never, final
+from typing import TYPE_CHECKING, Any, Final, assert_never, final
 
 from karpenter_core.kube import resources
 from karpenter_core.testing.expectations import CloudAccount, Observation, unmet
@@ -26,12 +26,19 @@ API_SERVER_DOWN_SECONDS: Final = 1.0
 class VirtualStage:
     """A scenario's cluster and controller on a harness.
 
-    `account` tells what is in the simulated cloud; the harness has been entered already.
+    `account` tells what is in the simulated cloud, `suffer` says what goes wrong in it; the harness
+    has been entered already.
     """
 
-    def __init__(self, harness: Harness, account: Callable[[], CloudAccount]) -> None:
+    def __init__(
+        self,
+        harness: Harness,
+        account: Callable[[], CloudAccount],
+        suffer: Callable[[list[dict[str, Any]]], None],
+    ) -> None:
         self._harness: Final = harness
         self._account: Final = account
+        self._suffer: Final = suffer
         self._arguments: tuple[str, ...] = ()
         self._controller: RunningProcess | None = None
         self._claims_ever: Final[set[str]] = set()
@@ -57,6 +64,8 @@ class VirtualStage:
     async def _act(self, action: Action) -> None:
         cluster = self._harness.cluster
         self._change(action)
+        if action.faults is not None:
+            self._suffer(action.faults)
         if action.wait is not None:
             await cluster.clock.sleep(action.wait.total_seconds())
         match action.kill:
@@ -84,6 +93,10 @@ class VirtualStage:
             self._delete(KINDS[action.delete.kind], action.delete.name)
         if action.patch is not None:
             self._patch(KINDS[action.patch.kind], action.patch)
+        if action.node_condition is not None:
+            nodes = cluster.list(resources.NODES)
+            for name, body in action.node_condition.patches(nodes, cluster.clock.now()):
+                cluster.server.registry.patch(resources.NODES, body, name, part="status")
 
     def _delete(self, kind: ResourceKind, name: str) -> None:
         for each in self._harness.cluster.list(kind):

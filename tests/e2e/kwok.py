@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from karpenter_core.testing.expectations import CloudAccount
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -19,8 +19,11 @@ class KwokCloud:
     """Keeps the cloud's state in the test's folder and reads it by the provider's own command."""
 
     def options(self, folder: Path) -> Mapping[str, str]:
-        """Name the state file."""
-        return {"kwok-state-file": str(self._state(folder))}
+        """Name the state file and the file of faults, which need not be there."""
+        return {
+            "kwok-state-file": str(self._state(folder)),
+            "kwok-faults-file": str(self._faults(folder)),
+        }
 
     async def account(self, folder: Path) -> CloudAccount:
         """Run `python -m karpenter_provider_kwok dump`."""
@@ -43,6 +46,13 @@ class KwokCloud:
         output, errors = await process.communicate()
         assert process.returncode == 0, errors.decode()
         return json.loads(output)
+
+    def suffer(self, folder: Path, faults: Sequence[dict[str, Any]]) -> None:
+        """Write the file of faults; the provider reads it again."""
+        self._faults(folder).write_text(json.dumps(list(faults)))
+
+    def _faults(self, folder: Path) -> Path:
+        return folder / "faults.json"
 
     def _state(self, folder: Path) -> Path:
         return folder / "cloud.sqlite3"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,11 @@ def test_scenario_in_simulated_time(scenario: Scenario, tmp_path: Path):
     """What the scenario's summary says."""
 
     async def play() -> None:
-        async with Harness(lambda: {"kwok": KwokProvider()}, folder=tmp_path) as harness:
+        faults = tmp_path / "faults.json"
+        option = f"--kwok-faults-file={faults}"
+        async with Harness(
+            lambda: {"kwok": KwokProvider()}, folder=tmp_path, arguments=[option]
+        ) as harness:
 
             def account() -> CloudAccount:
                 state = tmp_path / "kwok.sqlite3"
@@ -31,6 +37,9 @@ def test_scenario_in_simulated_time(scenario: Scenario, tmp_path: Path):
                 found = dump_file(str(state), now=harness.cluster.clock.now())
                 return CloudAccount(instances=found["instances"], launches=found["launches"])
 
-            await VirtualStage(harness, account).run(scenario)
+            def suffer(suffered: list[dict[str, Any]]) -> None:
+                faults.write_text(json.dumps(suffered))
+
+            await VirtualStage(harness, account, suffer).run(scenario)
 
     run_virtual(play())
