@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import LabelClasses
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.events import Object
-    from karpenter_core.state.problem import ProvisioningInput
+    from karpenter_core.state.problem import Framing, ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["Cluster", "PlacedObject", "build_cluster"]
@@ -43,6 +43,8 @@ class Cluster:
     input: ProvisioningInput
     snapshot: Snapshot
     options: SolveOptions
+    now: datetime
+    framing: Framing
     unusable_pools: Mapping[str, str] = field(default_factory=dict[str, str])
     """Pools that nothing is bought from now, and why."""
     notes: tuple[str, ...] = ()
@@ -89,23 +91,21 @@ async def build_cluster(
         builder.fold(CataloguePublished(pool, catalogue))
     builder.fold(Synced())
     snapshot = builder.snapshot()
-    found = scheduling_problem(
-        snapshot,
-        now=now,
-        framing=Framing(
-            well_known=labels.well_known,
-            aliases={**ALIASES, **labels.aliases},
-            default_spread=default_spread,
-            unsupported_volumes=VolumesUnsupported(
-                topology_keys=labels.unsupported_topology_keys,
-                provisioners=labels.unsupported_provisioners,
-            ),
+    framing = Framing(
+        well_known=labels.well_known,
+        aliases={**ALIASES, **labels.aliases},
+        default_spread=default_spread,
+        unsupported_volumes=VolumesUnsupported(
+            topology_keys=labels.unsupported_topology_keys,
+            provisioners=labels.unsupported_provisioners,
         ),
     )
     return Cluster(
-        input=found,
+        input=scheduling_problem(snapshot, now=now, framing=framing),
         snapshot=snapshot,
         options=options,
+        now=now,
+        framing=framing,
         unusable_pools=unusable_pools(snapshot, problems),
         notes=(*notes, *remarks(snapshot)),
     )

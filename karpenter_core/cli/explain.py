@@ -1,6 +1,7 @@
-"""`karpenter explain pod`: where a pod goes, or what keeps it from each NodePool.
+"""`karpenter explain`: where a pod goes or what keeps it, why a node is or is not disrupted.
 
-The answer is the plan's own: the same problem is solved, and what it says of the pod is shown.
+The answers are those of the code that decides: the same problem is solved, the same methods are
+asked, and what they say of the pod or the node is shown.
 """
 
 from __future__ import annotations
@@ -32,16 +33,19 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
     explain = typer.Typer(
-        no_args_is_help=True, help="Say why something is as it is: why a pod is pending."
+        no_args_is_help=True,
+        help="Say why something is as it is: a pod is pending, a node is not disrupted.",
     )
     summary = "Say where a pod goes, or why it stays pending."
     explain.command("pod", help=help_of(pod), short_help=summary)(pod)
+    summary = "Say why a node is or is not disrupted now."
+    explain.command("node", help=help_of(node), short_help=summary)(node)
     explain.callback()(_explain)
     app.add_typer(explain, name="explain")
 
 
 def _explain() -> None:
-    """Say why something is as it is: why a pod is pending."""
+    """Say why something is as it is: a pod is pending, a node is not disrupted."""
 
 
 def pod(
@@ -99,6 +103,61 @@ def pod(
 
     print_notes(question.cluster.notes)
     print_explanation(document)
+
+
+def node(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The Node, or its NodeClaim.")],
+    files: Files = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Explain from the objects in the files alone.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    instance_types_file: InstanceTypesFile = None,
+    ignore_preferences: IgnorePreferences = False,
+    packing: Annotated[
+        PackingMode | None,
+        typer.Option(help="As for `karpenter plan`.", show_default=False),
+    ] = None,
+    scheduler_config: DefaultSpread = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="How to show the answer.")
+    ] = Output.TABLE,
+) -> None:
+    """Say why a node is or is not disrupted now, for each method that could do it.
+
+    Either the first thing that keeps it (a pod, a budget, an annotation, by name; until when), or
+    what the move would be: where its pods would go, what would come in its place, what that saves.
+    Reads the current cluster (get and list only), with FILEs laid over it, or with --offline the
+    FILEs alone.
+
+    Exit code: 0 when there is an answer, whatever it is; 2 when there is no such node, or files,
+    settings or the cluster cannot be used.
+    """
+    source = Source(
+        files=tuple(files or ()),
+        offline=offline,
+        kubeconfig=kubeconfig,
+        context=context,
+        instance_types_file=instance_types_file,
+        ignore_preferences=ignore_preferences,
+        packing=packing,
+        scheduler_config=scheduler_config,
+    )
+    question = asyncio.run(source.read())
+    from karpenter_core.cli.explain_node import find_machine, node_explanation
+
+    document = node_explanation(question, find_machine(question.cluster, name))
+    if output is Output.JSON:
+        from karpenter_core.cli.document import json_text
+
+        print(json_text(document))
+        return
+    from karpenter_core.cli.plan import print_notes
+    from karpenter_core.cli.tables import print_node_explanation
+
+    print_notes(question.cluster.notes)
+    print_node_explanation(document)
 
 
 def _answer(question: Question, key: str) -> dict[str, object]:

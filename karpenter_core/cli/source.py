@@ -91,6 +91,10 @@ class Question:
     cluster: Cluster
     before: Cluster | None = None
     is_live: bool = False
+    spot_to_spot: bool = False
+    """Whether consolidation replaces spot machines by others, as the settings say."""
+    is_paused: bool = False
+    """Whether the settings pause all disruption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,12 +194,18 @@ class Source:
                 )
 
             plain = await build([PlacedObject(CLUSTER, found) for found in listing.objects])
+            question = Question(
+                cluster=plain,
+                is_live=True,
+                spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+                is_paused=settings.pause_disruption,
+            )
             if not self.files:
-                return Question(cluster=plain, is_live=True)
+                return question
             changed = await build(
                 overlaid(listing.objects, additions), *manifests.notes, *reader.notes()
             )
-            return Question(cluster=changed, before=plain, is_live=True)
+            return replace(question, cluster=changed, before=plain)
 
     def _plugins_and_settings(self) -> tuple[Plugins, Settings]:
         from karpenter_core.operator.settings import load_settings, selected_plugins

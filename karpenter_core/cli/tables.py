@@ -13,7 +13,9 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["STATES", "counted", "print_explanation", "print_plan"]
+__all__ = [
+    "NODE_STATES", "STATES", "counted", "print_explanation", "print_node_explanation", "print_plan",
+]  # fmt: skip
 
 _SHOWN_NODES: Final = 20
 _SHOWN_PODS: Final = 5
@@ -33,6 +35,25 @@ STATES: Final = {
     "unschedulable": "stays pending",
 }
 """What can become of a pod, and how people are told."""
+_VERDICTS: Final = {
+    "blocked": "blocked",
+    "budget": "no budget",
+    "chosen": "now",
+    "declined": "not for it",
+    "later": "later",
+    "refused": "no move",
+}
+"""What a disruption method can say of a node, and how people are told."""
+
+NODE_STATES: Final = {
+    "budget": "would be disrupted, if its budget had room",
+    "disrupted": "is disrupted now",
+    "going": "is on its way out",
+    "later": "will be disrupted, if nothing changes",
+    "stays": "stays",
+    "unmanaged": "is nobody's to disrupt",
+}
+"""What can become of a node, and how people are told."""
 
 
 def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
@@ -74,6 +95,50 @@ def print_explanation(document: Mapping[str, Any]) -> None:
     for verdict, names in groups.items():
         console.print()
         _print_block(console, ", ".join(names), verdict)
+
+
+def print_node_explanation(document: Mapping[str, Any]) -> None:
+    """Show what is to be said of one node."""
+    console = Console()
+    name = document["node"] or document["nodeClaim"]
+    _say(console, f"{name}: {NODE_STATES[document['state']]}")
+    _say(console, document["message"])
+    if document["state"] == "unmanaged":
+        return
+    facts = [f"{counted(document['pods'], 'pod')} would have to move"]
+    if document["nodePool"]:
+        facts.insert(0, f"of NodePool {document['nodePool']}")
+    if document["pricePerHour"] is not None:
+        facts.append(f"{_amount(document['pricePerHour'])} per hour")
+    _say(console, ", ".join(facts))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for method, answer in document["methods"].items():
+        groups.setdefault(tuple(_node_verdict(answer)), []).append(method)
+    for lines, methods in groups.items():
+        console.print()
+        _print_block(console, ", ".join(methods), lines)
+
+
+def _node_verdict(answer: Mapping[str, Any]) -> list[str]:
+    """Write what a method says of a node, and what the move would be."""
+    lines = [f"{_VERDICTS[answer['verdict']]}: {answer['message']}"]
+    move: Mapping[str, Any] | None = answer["move"]
+    if move is not None:
+        others = [f"with it: {_some(move['nodes'], _SHOWN_PODS)}"] if move["nodes"][1:] else []
+        lines += others
+        lines += [
+            f"to {name}: {_some(pods, _SHOWN_PODS)}" for name, pods in move["existingNodes"].items()
+        ]
+        for claim in move["nodeClaims"]:
+            cheapest = claim["cheapest"]
+            lines.append(
+                f"to a new {_offering(cheapest)} at {_price(cheapest)} per hour:"
+                f" {_some(claim['pods'], _SHOWN_PODS)}"
+            )
+    budget: Mapping[str, int] | None = answer["budget"]
+    if budget is not None and answer["verdict"] in {"chosen", "later"}:
+        lines.append(f"budget left: {counted(budget['remaining'], 'node')}")
+    return lines
 
 
 def _verdict(pool: Mapping[str, Any], *, is_chosen: bool) -> tuple[str, ...]:

@@ -1,0 +1,384 @@
+"""What disruption says of one node: per method what keeps it, or what the move would be.
+
+The answers are those of the methods themselves (`disruption.explain`); here they become the JSON of
+`karpenter explain node`, and texts are made of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from karpenter_core.api.conditions import find
+from karpenter_core.api.durations import format_duration
+from karpenter_core.api.labels import DISRUPTED_TAINT
+from karpenter_core.api.nodeclaim import DRIFTED
+from karpenter_core.api.returning import return_rule
+from karpenter_core.cli.document import offering
+from karpenter_core.cli.tables import counted
+from karpenter_core.disruption.candidates import Obstacle
+from karpenter_core.disruption.explain import (
+    SEVERAL,
+    MachineAnswer,
+    MethodAnswer,
+    Verdict,
+    explain_machine,
+)
+from karpenter_core.disruption.method import Declined, DisruptionOptions, Pass
+from karpenter_core.errors import BadInputError
+from karpenter_core.lifecycle.consolidatable import settled_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.cli.cluster import Cluster
+    from karpenter_core.cli.source import Question
+    from karpenter_core.disruption.budgets import PoolBudget
+    from karpenter_core.disruption.candidates import Blocked
+    from karpenter_core.disruption.command import Command
+    from karpenter_core.state.snapshot import StateNode
+
+__all__ = ["find_machine", "node_explanation"]
+
+_NEAR: Final = 5
+_DIGITS: Final = 9
+_OBSTACLES: Final = {
+    Obstacle.COMMAND: "a command is working on it",
+    Obstacle.UNMANAGED: "it is not managed by karpenter: there is no NodeClaim of it",
+    Obstacle.NO_NODE: "its NodeClaim has no Node yet",
+    Obstacle.UNINITIALIZED: "it is not initialised (condition Initialized of its NodeClaim)",
+    Obstacle.DELETION: "it is being deleted",
+    Obstacle.NOMINATION: "pods are expected on it",
+}
+"""Those that need no names."""
+_DECLINED: Final = {
+    Declined.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
+    Declined.DISABLED: 'NodePool "{pool}" does not ask for it',
+    Declined.EMPTY: "no pod on it would have to move: emptiness is about it",
+    Declined.POLICY: 'NodePool "{pool}" consolidates empty nodes only (WhenEmpty)',
+    Declined.NOT_DRIFTED: "it has not drifted",
+    Declined.FIRST_CHOICE: "nothing is preferred to it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """What texts speak of."""
+
+    machine: StateNode
+    pool: NodePool | None
+    now: datetime
+
+    @property
+    def pods(self) -> int:
+        """Pods that would have to move."""
+        return sum(pod.is_reschedulable for pod in self.machine.pods)
+
+    @property
+    def settles(self) -> datetime | None:
+        """When it has been left in peace for long enough; None when nobody knows or it never is."""
+        if self.machine.claim is None or self.pool is None:
+            return None
+        return settled_at(self.machine.claim, self.pool)
+
+
+def find_machine(cluster: Cluster, name: str) -> StateNode:
+    """Return the machine of the Node, or of the NodeClaim, of this name.
+
+    Raises:
+        BadInputError: there is none; names those that are spelled nearly so.
+    """
+    snapshot = cluster.snapshot
+    found = snapshot.state_nodes_by_node.get(name) or snapshot.state_nodes_by_claim.get(name)
+    if found is not None:
+        return found
+    if name in snapshot.nodes:
+        raise BadInputError(
+            f'node "{name}" is of a NodePool and has no provider id, or that of another node:'
+            " it is not looked at"
+        )
+    known = sorted({*snapshot.nodes, *snapshot.node_claims})
+    near = get_close_matches(name, known, n=_NEAR)
+    if near:
+        hint = f"; near: {', '.join(near)}"
+    elif known:
+        more = len(known) - _NEAR
+        hint = f"; nodes: {', '.join(known[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
+    else:
+        hint = "; there are no nodes"
+    raise BadInputError(f'no node "{name}"{hint}')
+
+
+def node_explanation(question: Question, machine: StateNode) -> dict[str, Any]:
+    """Return what is to be said of a node, as the JSON of `karpenter explain node` has it."""
+    cluster = question.cluster
+    look = Pass(
+        snapshot=cluster.snapshot,
+        now=cluster.now,
+        command_id="explain",
+        options=DisruptionOptions(
+            framing=cluster.framing,
+            solve=cluster.options,
+            spot_to_spot=question.spot_to_spot,
+            paused=question.is_paused,
+        ),
+    )
+    answer = explain_machine(look, machine)
+    pool = cluster.snapshot.node_pools.get(machine.pool)
+    node = _Node(machine=machine, pool=pool, now=cluster.now)
+    state = _state(answer)
+    return {
+        "node": "" if machine.node is None else machine.node.name,
+        "nodeClaim": "" if machine.claim is None else machine.claim.name,
+        "nodePool": machine.pool,
+        "state": state,
+        "message": _message(answer, node, state),
+        "pods": node.pods,
+        "pricePerHour": look.prices.of_price(look.prices.known(machine)) or None,
+        "settlesAt": None if node.settles is None else _instant(node.settles),
+        "methods": {item.method.name: _method(item, node) for item in answer.methods},
+    }
+
+
+# -- as a whole ------------------------------------------------------------------------------------
+
+
+def _state(answer: MachineAnswer) -> str:
+    if answer.machine.claim is None:
+        return "unmanaged"
+    if answer.machine.marked_for_deletion or _is_tainted(answer.machine):
+        return "going"
+    verdicts = {item.verdict: item for item in reversed(answer.methods)}
+    chosen = verdicts.get(Verdict.CHOSEN)
+    if chosen is not None and chosen.method is answer.winner:
+        return "disrupted"
+    if Verdict.CHOSEN in verdicts or Verdict.LATER in verdicts:
+        return "later"
+    return "budget" if Verdict.BUDGET in verdicts else "stays"
+
+
+def _is_tainted(machine: StateNode) -> bool:
+    node = machine.node
+    return node is not None and any(taint.key == DISRUPTED_TAINT for taint in node.taints)
+
+
+def _message(answer: MachineAnswer, node: _Node, state: str) -> str:
+    machine = answer.machine
+    if state == "unmanaged":
+        return _OBSTACLES[Obstacle.UNMANAGED]
+    if state == "going":
+        if machine.marked_for_deletion:
+            return _OBSTACLES[Obstacle.DELETION]
+        return f'a command is working on it, or has left its taint "{DISRUPTED_TAINT}"'
+    wanted = {"disrupted": Verdict.CHOSEN, "budget": Verdict.BUDGET}.get(state)
+    for item in answer.methods:
+        is_told = item.verdict is wanted or (
+            state == "later" and item.verdict in {Verdict.CHOSEN, Verdict.LATER}
+        )
+        if not is_told:
+            continue
+        if state == "budget" and item.budget is not None:
+            return f"{item.method.name} would take it, but {_budget_text(item.budget)}"
+        if state == "disrupted":
+            again = ", after a second look some seconds later" if item.method.is_validated else ""
+            return f"{item.method.name} takes it now{again}"
+        first = "" if answer.winner is None else f" after what {answer.winner.name} does now"
+        return f"{item.method.name} would take it{first}"
+    waits = any(item.declined is Declined.UNSETTLED for item in answer.methods)
+    if waits and node.settles is not None and node.settles > node.now:
+        return f"no method takes it before {_instant(node.settles)}"
+    return "no method takes it"
+
+
+# -- by method -------------------------------------------------------------------------------------
+
+
+def _method(answer: MethodAnswer, node: _Node) -> dict[str, Any]:
+    blocked = answer.blocked
+    return {
+        "reason": str(answer.method.reason),
+        "verdict": answer.verdict.value,
+        "obstacle": None if blocked is None else blocked.obstacle.value,
+        "subjects": [] if blocked is None else list(blocked.subjects),
+        "declined": None if answer.declined is None else answer.declined.value,
+        "message": _method_message(answer, node),
+        "budget": None if answer.budget is None else _budget(answer.budget),
+        "eligible": answer.eligible,
+        "score": _score(answer),
+        "after": list(answer.others),
+        "move": None if answer.command is None else _move(answer.command),
+    }
+
+
+def _method_message(answer: MethodAnswer, node: _Node) -> str:
+    match answer.verdict:
+        case Verdict.BLOCKED if answer.blocked is not None:
+            return _blocked_text(answer.blocked)
+        case Verdict.DECLINED:
+            return _declined_text(answer, node)
+        case Verdict.BUDGET if answer.budget is not None:
+            return _budget_text(answer.budget)
+        case Verdict.CHOSEN if answer.command is not None:
+            return _move_text(answer.command)
+        case Verdict.LATER:
+            first = f"takes first: {_some(answer.others)}" if answer.others else "not in this look"
+            return first if answer.command is None else f"{_move_text(answer.command)}; {first}"
+        case _:
+            return _refused_text(answer)
+
+
+def _blocked_text(blocked: Blocked) -> str:
+    match blocked.obstacle, blocked.subjects:
+        case Obstacle.ANNOTATION, (annotation, *_):
+            return f'it has the annotation "{annotation}"'
+        case Obstacle.POD, (pod, annotation, *_):
+            return f'pod "{pod}" has the annotation "{annotation}"'
+        case Obstacle.POD_DISRUPTION_BUDGET, (budget, pod):
+            return f'PodDisruptionBudget "{budget}" allows no eviction of pod "{pod}" now'
+        case Obstacle.POD_DISRUPTION_BUDGET, (*budgets, pod):
+            names = ", ".join(budgets)
+            return f'pod "{pod}" has several PodDisruptionBudgets and cannot be evicted: {names}'
+        case Obstacle.NO_POOL, (pool, *_):
+            return f'NodePool "{pool}" is not there, or nothing can be bought for it'
+        case Obstacle.NO_POOL, _:
+            return "no label says of which NodePool it is"
+        case obstacle, _:
+            return _OBSTACLES.get(obstacle, blocked.message)
+
+
+def _declined_text(answer: MethodAnswer, node: _Node) -> str:
+    name = node.machine.pool
+    match answer.declined:
+        case Declined.DISABLED if answer.messages:
+            return f'NodePool "{name}" consolidates nothing (consolidateAfter: Never)'
+        case Declined.NOT_EMPTY:
+            return f"it is not empty: {counted(node.pods, 'pod')} would have to move"
+        case Declined.UNSETTLED:
+            return _unsettled_text(node)
+        case Declined.DETECT_ONLY:
+            return f'{_drift_text(node.machine)}, and NodePool "{name}" only shows drift'
+        case Declined.RESTING:
+            return f'{_drift_text(node.machine)}; replacements in NodePool "{name}" kept failing'
+        case Declined.YOUNG:
+            rule = None if node.pool is None else return_rule(node.pool)
+            age = "" if rule is None else f" of {format_duration(rule.after)}"
+            return f'it has not reached the age{age} at which nodes of NodePool "{name}" return'
+        case Declined() as declined if declined in _DECLINED:
+            return _DECLINED[declined].format(pool=name)
+        case _:
+            return next(iter(answer.messages), "it is not about this node")
+
+
+def _drift_text(machine: StateNode) -> str:
+    conditions = () if machine.claim is None else machine.claim.status.conditions
+    condition = find(conditions, DRIFTED)
+    reason = "" if condition is None or not condition.reason else f" ({condition.reason})"
+    return f"it has drifted{reason}"
+
+
+def _unsettled_text(node: _Node) -> str:
+    after = None if node.pool is None else node.pool.spec.disruption.consolidate_after.timedelta
+    window = "consolidateAfter" if after is None else f"consolidateAfter ({format_duration(after)})"
+    settles = node.settles
+    if settles is None:
+        return f"{window} has not begun: nobody knows since when it is initialised"
+    if settles > node.now:
+        return f"{window} ends at {_instant(settles)}, if no pod comes or goes until then"
+    return f"{window} ended at {_instant(settles)}, but it lacks the condition Consolidatable"
+
+
+def _refused_text(answer: MethodAnswer) -> str:
+    if answer.messages:
+        return "; ".join(answer.messages)
+    if answer.scores:
+        score = answer.scores[0]
+        return (
+            f'not worth it to NodePool "{score.pool}" ({score.policy}): score {score.score:.2f},'
+            f" {100 * score.savings_share:.1f} % saved for {100 * score.disruption_share:.1f} %"
+            " disturbed"
+        )
+    if answer.method.consolidation_type == SEVERAL and answer.eligible == 1:
+        return "there is no other node that it could go with"
+    return "no move that it is part of saves anything"
+
+
+def _budget_text(budget: PoolBudget) -> str:
+    if budget.errors:
+        return "; ".join(budget.errors)
+    text = (
+        f'the budgets of NodePool "{budget.pool}" allow {budget.allowed} of'
+        f" {counted(budget.total, 'node')} for reason {budget.reason}"
+    )
+    if budget.consuming:
+        verb = "is" if budget.consuming == 1 else "are"
+        text += f", and {budget.consuming} {verb} on the way out or not ready"
+    return text
+
+
+# -- moves -----------------------------------------------------------------------------------------
+
+
+def _move_text(command: Command) -> str:
+    count = len(command.candidates)
+    what = "it goes" if count == 1 else f"it goes with {counted(count - 1, 'other node')}"
+    launched = len(command.replacements)
+    if launched:
+        what += f", {counted(launched, 'new node')} in {'its' if count == 1 else 'their'} place"
+    saved = command.proof.savings_per_hour
+    if saved < 0:
+        return f"{what}; costs {-saved:.4f} per hour more"
+    return f"{what}; saves {saved:.4f} per hour"
+
+
+def _move(command: Command) -> dict[str, Any]:
+    return {
+        "decision": str(command.decision),
+        "nodes": [candidate.node.name for candidate in command.candidates],
+        "existingNodes": {
+            name: sorted(pod.key for pod in pods) for name, pods in sorted(command.moves.items())
+        },
+        "nodeClaims": [
+            {
+                "nodePool": planned.pool,
+                "pods": sorted(pod.key for pod in planned.pods),
+                "instanceTypes": list(planned.instance_types),
+                "cheapest": offering(planned.cheapest),
+            }
+            for planned in command.replacements
+        ],
+        "savingsPerHour": round(command.proof.savings_per_hour, _DIGITS),
+    }
+
+
+def _budget(budget: PoolBudget) -> dict[str, Any]:
+    return {
+        "nodes": budget.total,
+        "allowed": min(budget.allowed, budget.total),
+        "consuming": budget.consuming,
+        "remaining": max(min(budget.remaining, budget.total - budget.consuming), 0),
+    }
+
+
+def _score(answer: MethodAnswer) -> Mapping[str, Any] | None:
+    """Return how the policy Balanced judges, where it does."""
+    for score in answer.scores:
+        if score.policy == "Balanced":
+            return {
+                "approved": score.approved,
+                "score": round(score.score, 4),
+                "savingsShare": round(score.savings_share, 4),
+                "disruptionShare": round(score.disruption_share, 4),
+            }
+    return None
+
+
+def _instant(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NEAR
+    return ", ".join(names[:_NEAR]) + (f" and {more} more" if more > 0 else "")
