@@ -327,3 +327,35 @@ def test_a_write_that_fails_is_made_again(tmp_path):
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=60)
 
     play(tmp_path, story)
+
+
+def test_drift_may_be_shown_and_not_acted_on(tmp_path):
+    """As long as the pool says so; after that the nodes are replaced."""
+    free = {"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}
+    pool = node_pool(disruption=free)
+    pool["metadata"]["annotations"] = {"karpenter.sh/drift": "detect-only"}
+
+    def names(scene):
+        return {claim["metadata"]["name"] for claim in scene.claims()}
+
+    async def story(scene, cloud):
+        before = names(scene)
+        relabel(scene, {"team": "a"})
+        await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=5)
+        await scene.cluster.clock.sleep(600)
+        assert names(scene) == before
+        assert drifted(scene) == ["NodePoolDrifted"] * 2
+
+        acted_on = {"metadata": {"annotations": {"karpenter.sh/drift": None}}}
+        scene.cluster.server.registry.patch(NODE_POOLS, acted_on, "general", "")
+        await scene.settle(
+            lambda: (
+                not names(scene) & before
+                and len(scene.nodes()) == 2
+                and len(scene.pods("Running")) == 2
+            ),
+            seconds=600,
+        )
+        assert drifted(scene) == []
+
+    play(tmp_path, story, nodes=2, pool=pool)
