@@ -20,9 +20,9 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.nodepool import Budget
 from karpenter_core.api.records import AffinityTerm, LabelSelector, TopologySpread
-from karpenter_core.testing.builders import EPOCH, offering
+from karpenter_core.testing.builders import EPOCH, offering, pod
 from karpenter_core.testing.machines import disruption_budget, with_claim_conditions
-from tests.disruption.scene import box, kind, pool, runs
+from tests.disruption.scene import NOW, box, kind, pool, runs
 
 ZONES = ("zone-a", "zone-b")
 APPS = ("web", "api", "db")
@@ -74,6 +74,8 @@ def _node(random, name, of, pools):
         zone=random.choice(ZONES),
         capacity_type=random.choice((ON_DEMAND, ON_DEMAND, SPOT)),
         settled=random.random() < 0.85,
+        stage="Registered" if random.random() < 0.05 else "Initialized",
+        deleted=NOW if random.random() < 0.05 else None,
     )
     if random.random() < 0.15:
         since = EPOCH + timedelta(seconds=random.randrange(100))
@@ -122,6 +124,9 @@ def drawn(random):
             cpu, made = _pod(random, f"p-{n}-{m}", f"n-{n}", room)
             room -= cpu
             objects.append(made)
+    for n in range(random.choice((0, 0, 0, 1, 3))):
+        cpu = f"{random.choice((250, 1000, 3000))}m"
+        objects.append(pod(f"waits-{n}", cpu=cpu, labels={"app": random.choice(APPS)}))
     if random.random() < 0.2:
         objects.append(
             disruption_budget(labels={"app": random.choice(APPS)}, allowed=random.choice((0, 1)))
