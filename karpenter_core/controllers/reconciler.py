@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, final
 
 import structlog
 
@@ -152,7 +152,7 @@ class Reconciler(Generic[K]):
         structlog.contextvars.bind_contextvars(
             controller=self._name,
             reconcileID=self._runtime.new_id(),
-            **{self._log_field: str(key)},
+            **{self._log_field: _key_text(key)},
         )
         try:
             outcome = await self._reconcile(key)
@@ -277,4 +277,11 @@ def report(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float)
         retry_seconds=retry_seconds,
         # What we raise on purpose says what is wrong; of a bug the path to it is wanted.
         exc_info=None if isinstance(error, KarpenterError) else error,
+    )
+
+
+def _key_text(key: Hashable) -> str:
+    """Return a key as a log line shows it: the parts of a NodeClass' key as a path."""
+    return (
+        "/".join(map(str, cast("tuple[object, ...]", key))) if isinstance(key, tuple) else str(key)
     )

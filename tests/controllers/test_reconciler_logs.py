@@ -1,0 +1,38 @@
+"""What every line of a controller's log says about the object that it was looking at."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+import structlog
+
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.reconciler import DONE, Reconciler, Runtime
+from karpenter_core.operator.clock import SystemClock
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [("web-1", "web-1"), (("example.com", "ExampleClass", "web"), "example.com/ExampleClass/web")],
+    ids=["a name", "a key of several parts"],
+)
+async def test_the_log_names_the_object_as_a_reader_would(key, shown):
+    """Not as Python prints it."""
+    seen = []
+    looked = asyncio.Event()
+
+    async def reconcile(_key):
+        seen.append(structlog.contextvars.get_contextvars()["Object"])
+        looked.set()
+        return DONE
+
+    runtime = Runtime(clock=SystemClock(), new_id=map(str, count()).__next__, metrics=Metrics())
+    reconciler = Reconciler("example", reconcile, runtime=runtime, log_field="Object")
+    reconciler.wake(key)
+    running = asyncio.create_task(reconciler.run())
+    await looked.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert seen == [shown]
