@@ -149,7 +149,7 @@ def node_explanation(question: Question, machine: StateNode) -> dict[str, Any]:
 def _state(answer: MachineAnswer) -> str:
     if answer.machine.claim is None:
         return "unmanaged"
-    if answer.machine.marked_for_deletion or _is_tainted(answer.machine):
+    if _is_deleted(answer.machine) or _is_tainted(answer.machine):
         return "going"
     verdicts = {item.verdict: item for item in reversed(answer.methods)}
     chosen = verdicts.get(Verdict.CHOSEN)
@@ -158,6 +158,11 @@ def _state(answer: MachineAnswer) -> str:
     if Verdict.CHOSEN in verdicts or Verdict.LATER in verdicts:
         return "later"
     return "budget" if Verdict.BUDGET in verdicts else "stays"
+
+
+def _is_deleted(machine: StateNode) -> bool:
+    is_deleting = machine.node is not None and machine.node.is_deleting
+    return is_deleting or machine.marked_for_deletion
 
 
 def _is_tainted(machine: StateNode) -> bool:
@@ -170,7 +175,7 @@ def _message(answer: MachineAnswer, node: _Node, state: str) -> str:
     if state == "unmanaged":
         return _OBSTACLES[Obstacle.UNMANAGED]
     if state == "going":
-        if machine.marked_for_deletion:
+        if _is_deleted(machine):
             return _OBSTACLES[Obstacle.DELETION]
         return f'a command is working on it, or has left its taint "{DISRUPTED_TAINT}"'
     wanted = {"disrupted": Verdict.CHOSEN, "budget": Verdict.BUDGET}.get(state)

@@ -1,0 +1,343 @@
+"""`karpenter explain node`: what keeps a node, or what the move would be, method by method."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from karpenter_core.cli.tables import NODE_STATES
+from tests.cli.inputs import NODE_CLASS_REF, instance_type, node, offering, pod, pool, write
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}  # fmt: skip
+MACHINES = [
+    instance_type("small", "2", "4Gi", offering(0.10)),
+    instance_type("large", "4", "8Gi", offering(0.20)),
+]
+START, SETTLED, NOW = (f"2026-01-01T0{hour}:00:00Z" for hour in (7, 8, 9))
+
+
+def condition(type_, at=START, reason=None):
+    return {"type": type_, "status": "True", "reason": reason or type_, "lastTransitionTime": at}
+
+
+SETTLED_LONG_AGO = (condition("Consolidatable", SETTLED),)
+
+
+def machine(name, *, of="general", conditions=SETTLED_LONG_AGO, deleted=None, **metadata):
+    """A NodeClaim of a large machine that was initialised long ago, and its Node."""
+    labels = {
+        "karpenter.sh/nodepool": of,
+        "karpenter.sh/registered": "true",
+        "karpenter.sh/initialized": "true",
+        "node.kubernetes.io/instance-type": "large",
+        "topology.kubernetes.io/zone": "z1",
+        "karpenter.sh/capacity-type": "on-demand",
+    }
+    ready = [condition(each) for each in ("Launched", "Registered", "Initialized")]
+    claim = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {
+            "name": f"{of}-{name}",
+            "labels": {"karpenter.sh/nodepool": of},
+            "creationTimestamp": START,
+            **({"deletionTimestamp": deleted} if deleted else {}),
+        },
+        "spec": {"nodeClassRef": NODE_CLASS_REF, "requirements": []},
+        "status": {
+            "nodeName": name,
+            "providerID": f"test://{name}",
+            "conditions": [*ready, *conditions],
+        },
+    }
+    found = node(name, cpu="4", labels=labels)
+    found["metadata"].update(metadata)
+    return claim, found
+
+
+def web(name, on, *, cpu="1", memory="128Mi", **metadata):
+    """A pod that would have to move."""
+    metadata = {"ownerReferences": [OWNER], **metadata}
+    return pod(name, cpu=cpu, memory=memory, nodeName=on, metadata=metadata)
+
+
+@pytest.fixture
+def explain(program, tmp_path):
+    """Explain a node of a cluster made of these objects and a pod that was made last."""
+    types = tmp_path / "types.json"
+    types.write_text(json.dumps(MACHINES))
+
+    def run(name, *objects, options=("-o", "json"), code=0):
+        flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]
+        last = pod(
+            "last", metadata={"creationTimestamp": NOW}, schedulingGates=[{"name": "x/hold"}]
+        )
+        file = write(tmp_path / "cluster.yaml", *flat, last)
+        shown = program(
+            "explain", "node", name, "--offline", file, "--instance-types-file", types, *options,
+            code=code,
+        )  # fmt: skip
+        return json.loads(shown.out) if code == 0 and options == ("-o", "json") else shown
+
+    return run
+
+
+CONSOLIDATING = pool(
+    disruption={
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "5m",
+        "budgets": [{"nodes": "100%"}],
+    }
+)
+
+
+def verdicts(found):
+    return {name: method["verdict"] for name, method in found["methods"].items()}
+
+
+def single(found):
+    return found["methods"]["single-node-consolidation"]
+
+
+def test_an_empty_node_is_disrupted_now(explain):
+    """By the first method, at all of its price."""
+    found = explain("a", CONSOLIDATING, machine("a"))
+
+    assert (found["state"], found["nodeClaim"], found["pods"]) == ("disrupted", "general-a", 0)
+    emptiness = found["methods"]["emptiness"]
+    assert (emptiness["verdict"], emptiness["move"]["decision"]) == ("chosen", "delete")
+    assert emptiness["move"]["savingsPerHour"] == pytest.approx(0.20)
+    assert emptiness["budget"] == {"nodes": 1, "allowed": 1, "consuming": 0, "remaining": 1}
+    assert single(found)["declined"] == "empty"
+
+
+def test_a_node_that_is_hardly_used_is_replaced_by_a_cheaper_one(explain):
+    """The answer says by which, for which pods, and what that saves."""
+    found = explain("a", CONSOLIDATING, machine("a"), web("one", "a"))
+
+    assert found["state"] == "disrupted"
+    move = single(found)["move"]
+    (claim,) = move["nodeClaims"]
+    assert (move["decision"], move["existingNodes"]) == ("replace", {})
+    assert (claim["pods"], claim["cheapest"]["instanceType"]) == (["shop/one"], "small")
+    assert move["savingsPerHour"] == pytest.approx(0.10)
+
+
+def test_pods_that_fit_elsewhere_are_said_to_go_there(explain):
+    """And several nodes that go at once are named."""
+    keep = (
+        machine("keep"),
+        web("k", "keep", cpu="2", annotations={"karpenter.sh/do-not-disrupt": "true"}),
+    )
+    found = explain("a", CONSOLIDATING, *keep, machine("a"), web("one", "a"))
+
+    assert single(found)["move"]["existingNodes"] == {"keep": ["shop/one"]}
+    assert single(found)["move"]["nodeClaims"] == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "on_pod", "obstacle", "subjects", "said"),
+    [
+        (
+            {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}, {},
+            "annotation", ["karpenter.sh/do-not-disrupt"], 'it has the annotation "karpenter.sh/do-not-disrupt"',
+        ),
+        (
+            {}, {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
+            "pod", ["shop/one", "karpenter.sh/do-not-disrupt"],
+            'pod "shop/one" has the annotation "karpenter.sh/do-not-disrupt"',
+        ),
+        (
+            {}, {"labels": {"app": "guarded"}},
+            "podDisruptionBudget", ["shop/guard", "shop/one"],
+            'PodDisruptionBudget "shop/guard" allows no eviction of pod "shop/one" now',
+        ),
+    ],
+)  # fmt: skip
+def test_what_forbids_it_is_named(explain, metadata, on_pod, obstacle, subjects, said):
+    """For every method alike."""
+    guard = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "guard", "namespace": "shop"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+    }  # fmt: skip
+    found = explain("a", CONSOLIDATING, guard, machine("a", **metadata), web("one", "a", **on_pod))
+
+    assert found["state"] == "stays"
+    assert set(verdicts(found).values()) == {"blocked"}
+    assert {method["obstacle"] for method in found["methods"].values()} == {obstacle}
+    assert (single(found)["subjects"], single(found)["message"]) == (subjects, said)
+
+
+def test_what_it_waits_for_is_said_with_its_time(explain):
+    """The window of consolidateAfter begins with the last pod that came or went."""
+    claim, found_node = machine("a", conditions=())
+    claim["status"]["lastPodEventTime"] = "2026-01-01T08:58:00Z"
+    found = explain("a", CONSOLIDATING, claim, found_node, web("one", "a"))
+
+    assert found["settlesAt"] == "2026-01-01T09:03:00Z"
+    assert found["message"] == "no method takes it before 2026-01-01T09:03:00Z"
+    assert single(found)["declined"] == "unsettled"
+    assert single(found)["message"].startswith(
+        "consolidateAfter (5m0s) ends at 2026-01-01T09:03:00Z"
+    )
+
+
+def test_a_window_that_has_ended_without_the_condition_is_noticed(explain):
+    """The controller sets it; perhaps none runs."""
+    found = explain("a", CONSOLIDATING, machine("a", conditions=()), web("one", "a"))
+
+    assert single(found)["message"].endswith("but it lacks the condition Consolidatable")
+
+
+def test_a_budget_that_allows_nothing_is_named(explain):
+    """With how many it would allow."""
+    disruption = {**CONSOLIDATING["spec"]["disruption"], "budgets": [{"nodes": "0"}]}
+    found = explain("a", pool(disruption=disruption), machine("a"), web("one", "a"))
+
+    assert found["state"] == "budget"
+    assert single(found)["verdict"] == "budget"
+    assert single(found)["message"] == (
+        'the budgets of NodePool "general" allow 0 of 1 node for reason Underutilized'
+    )
+
+
+def test_a_node_whose_pods_have_no_other_place_cannot_go(explain):
+    """The pod is named."""
+    found = explain(
+        "a", CONSOLIDATING, machine("a"), web("one", "a", cpu="3"), machine("b"), web("two", "b", cpu="3")
+    )  # fmt: skip
+
+    assert found["state"] == "stays"
+    assert single(found)["verdict"] == "refused"
+    assert single(found)["message"] == "Can't replace with a cheaper node"
+
+
+def test_the_second_best_is_told_who_goes_first(explain):
+    """And what its own move would be."""
+    nodes = [machine("a"), web("a1", "a"), machine("b"), web("b1", "b"), web("b2", "b", cpu="500m")]
+    disruption = {**CONSOLIDATING["spec"]["disruption"], "budgets": [{"nodes": "1"}]}
+    found = explain("b", pool(disruption=disruption), *nodes)
+
+    assert found["state"] == "later"
+    assert found["message"] == (
+        "single-node-consolidation would take it after what single-node-consolidation does now"
+    )
+    assert single(found)["after"] == ["a"]
+    assert single(found)["move"]["savingsPerHour"] > 0
+
+
+def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
+    """Its pool may forbid it."""
+    drifted = machine("a", conditions=(condition("Drifted", reason="NodePoolDrifted"),))
+    found = explain("a", CONSOLIDATING, drifted, web("one", "a", cpu="3"))
+    assert found["state"] == "disrupted"
+    assert found["methods"]["drift"]["move"]["decision"] == "replace"
+
+    only_shown = {**CONSOLIDATING, "metadata": {"name": "general", "annotations": {"karpenter.sh/drift": "detect-only"}}}  # fmt: skip
+    found = explain("a", only_shown, drifted, web("one", "a", cpu="3"))
+    assert found["methods"]["drift"]["declined"] == "detectOnly"
+    assert found["methods"]["drift"]["message"] == (
+        'it has drifted (NodePoolDrifted), and NodePool "general" only shows drift'
+    )
+
+
+@pytest.mark.parametrize(
+    ("disruption", "declined", "said"),
+    [
+        ({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "5m"}, "policy", "(WhenEmpty)"),
+        (
+            {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "Never"},
+            "disabled", "(consolidateAfter: Never)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pool_that_does_not_want_it_says_so(explain, disruption, declined, said):
+    """By the field that says it."""
+    found = explain("a", pool(disruption=disruption), machine("a"), web("one", "a"))
+
+    assert single(found)["declined"] == declined
+    assert said in single(found)["message"]
+
+
+def test_a_move_that_is_not_worth_it_shows_its_score(explain):
+    """Under the policy Balanced."""
+    disruption = {**CONSOLIDATING["spec"]["disruption"], "consolidationPolicy": "Balanced"}
+    pods = [web(f"a{n}", "a", cpu="100m") for n in range(15)]
+    full = [machine("b"), web("b1", "b", cpu="3500m")]
+    found = explain("a", pool(disruption=disruption), machine("a"), *pods, *full)
+
+    assert single(found)["verdict"] == "refused"
+    assert single(found)["score"]["approved"] is False
+    assert 'not worth it to NodePool "general" (Balanced): score' in single(found)["message"]
+
+
+def test_a_node_of_nobody_is_left_alone(explain):
+    """A Node without a NodeClaim."""
+    found = explain("mine", CONSOLIDATING, node("mine"))
+
+    assert (found["state"], found["nodePool"]) == ("unmanaged", "")
+    assert set(verdicts(found).values()) == {"blocked"}
+
+
+@pytest.mark.parametrize("deleted", [{"deleted": NOW}, {"deletionTimestamp": NOW}])
+def test_a_node_on_its_way_out_is_said_to_be(explain, deleted):
+    """Whether the claim or the Node was deleted, nothing is decided about it any more."""
+    found = explain("a", CONSOLIDATING, machine("a", **deleted))
+
+    assert (found["state"], found["message"]) == ("going", "it is being deleted")
+
+
+def test_a_command_under_way_is_told_by_its_taint(explain):
+    """The running controller alone knows the command."""
+    claim, found_node = machine("a")
+    found_node["spec"]["taints"] = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+    found = explain("a", CONSOLIDATING, claim, found_node)
+
+    assert found["state"] == "going"
+    assert "karpenter.sh/disrupted" in found["message"]
+
+
+def test_a_node_is_found_by_its_claim_too(explain):
+    """And one that is not there is refused with those that may be meant."""
+    assert explain("general-a", CONSOLIDATING, machine("a"))["node"] == "a"
+
+    shown = explain("general-b", CONSOLIDATING, machine("a"), code=2)
+    assert shown.err.strip().splitlines()[-1] == 'karpenter: no node "general-b"; near: general-a'
+    shown = explain("zzzzzzzzz", CONSOLIDATING, machine("a"), code=2)
+    assert (
+        shown.err.strip().splitlines()[-1] == 'karpenter: no node "zzzzzzzzz"; nodes: a, general-a'
+    )
+
+
+def test_the_answer_is_the_same_whatever_the_order_of_the_objects(explain):
+    """To the byte."""
+    objects = [CONSOLIDATING, machine("a"), web("one", "a"), machine("b"), web("two", "b")]
+
+    assert json.dumps(explain("a", *objects)) == json.dumps(explain("a", *objects[::-1]))
+
+
+def test_people_are_shown_methods_that_say_the_same_together(explain):
+    """With the move below."""
+    shown = explain("a", CONSOLIDATING, machine("a"), web("one", "a"), options=()).out
+
+    head, *blocks = shown.strip().split("\n\n")
+    assert head.splitlines() == [
+        "a: is disrupted now",
+        "single-node-consolidation takes it now, after a second look some seconds later",
+        "of NodePool general, 1 pod would have to move, 0.2000 per hour",
+    ]
+    (block,) = [each for each in blocks if each.startswith("single-node-consolidation")]
+    assert block.splitlines()[1:] == [
+        "  now: it goes, 1 new node in its place; saves 0.1000 per hour",
+        "  to a new small z1 on-demand at 0.1000 per hour: shop/one",
+        "  budget left: 1 node",
+    ]
+
+
+def test_every_state_has_words():
+    """For people."""
+    assert set(NODE_STATES) == {"budget", "disrupted", "going", "later", "stays", "unmanaged"}
