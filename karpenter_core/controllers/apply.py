@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast, final
 
-from prometheus_client import Counter, Gauge, Histogram, Summary
+from prometheus_client import Counter, Gauge, Histogram
 
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
+from karpenter_core.controllers.quantiles import QuantileSummary
 from karpenter_core.errors import NotFoundError
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
@@ -127,7 +128,7 @@ class Hands:
             metric: object = getattr(self.metrics, fact.metric)
             if isinstance(metric, Counter):
                 (metric.labels(**fact.labels) if fact.labels else metric).inc(fact.value)
-            elif isinstance(metric, Histogram | Summary):
+            elif isinstance(metric, Histogram | QuantileSummary):
                 (metric.labels(**fact.labels) if fact.labels else metric).observe(fact.value)
             elif isinstance(metric, Gauge):
                 (metric.labels(**fact.labels) if fact.labels else metric).set(fact.value)

@@ -7,15 +7,17 @@ test. A registry is handed in, so that two processes in one test do not share nu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from karpenter_core.controllers.condition_metrics import ConditionMetrics
 from karpenter_core.controllers.object_series import ObjectSeries
+from karpenter_core.controllers.quantiles import QuantileSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Metrics", "markdown_table"]
 
@@ -73,8 +75,13 @@ class Metrics:
         registry: CollectorRegistry | None = None,
         *,
         node_class_labels: Sequence[str] = (),
+        now: Callable[[], float] = monotonic,
     ) -> None:
-        """`node_class_labels` are the labels of claims and nodes that name their NodeClass."""
+        """`node_class_labels` are the labels of claims and nodes that name their NodeClass.
+
+        `now` is a monotonic clock in seconds, by which old observations fade.
+        """
+        self._now = now
         self.registry: Final = registry if registry is not None else CollectorRegistry()
         self.declared: Final[dict[str, MetricRow]] = {}
         self._declare_nodeclaims()
@@ -365,9 +372,9 @@ class Metrics:
         full = self._declare(name, "gauge", text, labels)
         return ObjectSeries(full, text, labels, registry=self.registry)
 
-    def _summary(self, name: str, text: str, labels: Sequence[str]) -> Summary:
+    def _summary(self, name: str, text: str, labels: Sequence[str]) -> QuantileSummary:
         full = self._declare(name, "summary", text, labels)
-        return Summary(full, text, labels, registry=self.registry)
+        return QuantileSummary(full, text, labels, registry=self.registry, now=self._now)
 
     def _histogram(
         self,

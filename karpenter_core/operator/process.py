@@ -84,6 +84,7 @@ class Process:
         self.metrics: Final = Metrics(
             registry,
             node_class_labels=[node_class_label(*kind) for kind in sorted(plugins.owners)],
+            now=ports.clock.monotonic,
         )
         self.runtime: Final = Runtime(
             clock=ports.clock,
