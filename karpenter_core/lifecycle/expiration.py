@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPIRED", "expiration_step", "expires_at"]
 
 EXPIRED: Final = "expired"
+PAUSED_RETRY: Final = timedelta(minutes=1)
 
 
 def expires_at(claim: NodeClaim) -> datetime | None:
@@ -32,13 +33,20 @@ def expires_at(claim: NodeClaim) -> datetime | None:
     return None if lifetime is None or created is None else created + lifetime
 
 
-def expiration_step(claim: NodeClaim, pods: Iterable[PodView], *, now: datetime) -> Step:
-    """Delete a claim whose time is over, else look again when it is; `pods` are on its node."""
+def expiration_step(
+    claim: NodeClaim, pods: Iterable[PodView], *, now: datetime, paused: bool = False
+) -> Step:
+    """Delete a claim whose time is over, else look again when it is; `pods` are on its node.
+
+    While all disruption of its pool is `paused` its time is not over.
+    """
     at = None if claim.is_deleting else expires_at(claim)
     if at is None:
         return Step(claim=claim)
     if at - now > timedelta():
         return Step(claim=claim, requeue_after=at - now)
+    if paused:
+        return Step(claim=claim, requeue_after=PAUSED_RETRY)
     labels = disrupted_labels(claim, EXPIRED)
     moving = sum(pod.is_reschedulable for pod in pods)
     return Step(

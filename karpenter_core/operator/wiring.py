@@ -129,6 +129,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             well_known=labels.well_known,
             launch_timeout=settings.launch_timeout,
             registration_timeout=settings.registration_timeout,
+            paused=settings.pause_disruption,
         ),
         evictions,
         NodeTerminationController(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 
+import pytest
+
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
@@ -216,3 +218,32 @@ def test_a_changed_pool_is_tried_at_once(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=30)
 
     play(tmp_path, story, arguments=[option])
+
+
+@pytest.mark.parametrize("switch", ["setting", "annotation"])
+def test_while_disruption_is_paused_nothing_goes(tmp_path, switch):
+    """Neither for being empty nor for its age; both are made up for when the pause ends."""
+    arguments = ("--pause-disruption",) if switch == "setting" else ()
+    eager = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+
+    async def story(scene):
+        pool = node_pool(disruption=eager, template={"expireAfter": "10m"})
+        if switch == "annotation":
+            pool["metadata"]["annotations"] = {"karpenter.sh/pause-disruption": "true"}
+        scene.cluster.apply([NODE_CLASS, pool, one_to_a_node(2)])
+        running = scene.start(WITHOUT_ELECTION, *arguments)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        before = names(scene.claims())
+        scene.cluster.scale(DEPLOYMENTS, "web", 1)
+        await scene.cluster.clock.sleep(30 * 60)
+        assert names(scene.claims()) == before
+
+        if switch == "setting":
+            await running.stop()
+            scene.start(WITHOUT_ELECTION)
+        else:
+            off = {"metadata": {"annotations": {"karpenter.sh/pause-disruption": None}}}
+            scene.cluster.server.registry.patch(NODE_POOLS, off, "general", "")
+        await scene.settle(lambda: not names(scene.claims()) & before, seconds=180)
+
+    play(tmp_path, story)

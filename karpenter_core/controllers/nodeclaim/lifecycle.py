@@ -43,6 +43,7 @@ from karpenter_core.lifecycle.registration import (
     synced_node,
 )
 from karpenter_core.state.objects import Kind
+from karpenter_core.state.pause import why_paused
 from karpenter_core.state.taints import has_taint, is_ephemeral
 
 if TYPE_CHECKING:
@@ -83,7 +84,9 @@ class NodeClaimLifecycle:
         registration_hold: timedelta = REGISTRATION_HOLD,
         launch_timeout: timedelta = LAUNCH_TIMEOUT,
         registration_timeout: timedelta = REGISTRATION_TIMEOUT,
+        paused: bool = False,
     ) -> None:
+        """`paused` is the setting that pauses all disruption; claims do not expire meanwhile."""
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
@@ -91,6 +94,7 @@ class NodeClaimLifecycle:
         self._hold = registration_hold
         self._launch_timeout = launch_timeout
         self._registration_timeout = registration_timeout
+        self._paused = paused
         self._launcher = Launcher(
             hands=hands, providers=providers, runtime=runtime, well_known=well_known
         )
@@ -203,7 +207,8 @@ class NodeClaimLifecycle:
         step = followed_by(step, consistency_step(step.claim, nodes, now=now))
         step = followed_by(step, hydration_step(step.claim, nodes))
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
-        step = followed_by(step, expiration_step(step.claim, pods, now=now))
+        paused = bool(why_paused(pool, everywhere=self._paused))
+        step = followed_by(step, expiration_step(step.claim, pods, now=now, paused=paused))
         if held is None:
             return step
         return followed_by(step, Step(claim=step.claim, requeue_after=held))
