@@ -11,9 +11,12 @@ import typer
 import yaml
 
 from karpenter_core.cli import manifests
-from karpenter_core.cli.explain import pod
+from karpenter_core.cli.explain import node, pod
 from karpenter_core.cli.plan import plan
-from karpenter_core.cli.tables import STATES
+from karpenter_core.cli.tables import NODE_STATES, STATES
+from karpenter_core.disruption.candidates import Obstacle
+from karpenter_core.disruption.explain import Verdict
+from karpenter_core.disruption.method import Declined
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.scheduling.problem import Constraint
 from karpenter_provider_kwok.api import KWOKNodeClass
@@ -30,7 +33,7 @@ def rows(heading):
     return {name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
 
 
-@pytest.mark.parametrize("command", [plan, pod])
+@pytest.mark.parametrize("command", [plan, pod, node])
 def test_every_option_is_in_the_table(command):
     """And none that does not exist."""
     app = typer.Typer(add_completion=False)
@@ -53,6 +56,32 @@ def test_every_key_of_a_cluster_is_in_the_table():
 def test_every_state_is_in_the_table():
     """Of explanations."""
     assert rows("| `state` | meaning | `placement` |") == set(STATES)
+
+
+@pytest.mark.parametrize(
+    ("heading", "known"),
+    [
+        ("| `state` of a node | meaning |", set(NODE_STATES)),
+        ("| `verdict` | meaning |", set(Verdict)),
+        ("| `obstacle` | what forbids to disrupt the node; the first", set(Obstacle)),
+        ("| `declined` | why a method is not about the node |", set(Declined)),
+    ],
+)
+def test_the_lists_of_explanations_of_nodes_are_closed(heading, known):
+    """Every word that the JSON may hold, and no other."""
+    assert rows(heading) == known
+
+
+def test_every_field_of_an_explanation_of_a_node_is_in_the_table(program, monkeypatch):
+    """And none that does not exist."""
+    monkeypatch.chdir(ROOT)
+    arguments = ("--offline", "examples/disruption", "--instance-types-file", "examples/instance-types.json")  # fmt: skip
+    found = json.loads(program("explain", "node", "node-3", *arguments, "-o", "json").out)
+
+    for answer in found["methods"].values():
+        assert set(answer) == rows("| field of a method | meaning |")
+    told = PAGE.partition("## Output of `karpenter explain node`")[2]
+    assert all(f"`{key}`" in told for key in found)
 
 
 def test_the_list_of_constraints_is_closed():
