@@ -1,0 +1,323 @@
+"""What holds at every moment of a cluster's life, whatever fails, and what holds once it is quiet.
+
+`Invariants` listens to every write of the embedded cluster and notes each breach with its time:
+
+- a machine is ended, or its Node vanishes, only after its pods have gone, unless a deadline that
+  the user set has passed or the cloud took the machine;
+- a pod is deleted past its disruption budget only for such a deadline;
+- no command disrupts more machines of a NodePool than its budgets allow;
+- no machine takes a NodePool beyond its limits; those that are being replaced do not count;
+- no claim gets a second instance.
+
+`unquiet` says what is wrong with a cluster that nothing happens to any more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.durations import parse_duration
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.sim.budgets import scaled
+from karpenter_core.sim.registry import parse_time
+from karpenter_core.sim.store import DELETED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from karpenter_core.kube.writer import WriteOp
+    from karpenter_core.sim.fields import Json
+    from karpenter_core.sim.store import Change
+    from karpenter_core.testing.expectations import CloudAccount
+    from karpenter_core.testing.harness import Harness
+
+__all__ = ["Invariants", "unquiet"]
+
+LAG: Final = timedelta(seconds=90)
+"""How old what a decision was made on may be: a look, the wait before the second, the writes."""
+REASON: Final = "DisruptionReason"
+TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+NODES_LIMIT: Final = "nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PoolThen:
+    """A NodePool as it was at some time, and how many machines it had."""
+
+    at: datetime
+    spec: Json
+    claims: int
+
+
+@final
+class Invariants:
+    """Watches a cluster from now on; `breaches` is what was wrong, in words."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness: Final = harness
+        self._clock: Final = harness.cluster.clock
+        self.breaches: Final[list[str]] = []
+        self._pools: Final[dict[str, list[_PoolThen]]] = defaultdict(list)
+        self._limits: Final[dict[str, dict[str, int]]] = {}
+        """By the UID of a claim, what its pool might have when it was ordered."""
+        self._marked: Final[dict[str, datetime]] = {}
+        """By the UID of a claim, when it last bore the reason of a disruption."""
+        self._taken: Final[set[str]] = set()
+        for kind, listener in (
+            (NODE_POOLS, self._note_pool),
+            (NODE_CLAIMS, self._note_claim),
+            (NODES, self._note_node),
+        ):
+            cluster = harness.workload if kind is NODES else harness.cluster
+            cluster.server.registry.store.listen(kind, listener)
+
+    def excuse(self, provider_id: str) -> None:
+        """Note that a machine is not ours to end: the cloud takes it, or somebody by hand."""
+        self._taken.add(provider_id)
+
+    def note_terminate(self, provider_ids: Iterable[str]) -> None:
+        """Look at a call that ends machines, before it is carried out."""
+        for provider_id in provider_ids:
+            node = next(
+                (n for n in self._harness.nodes() if n["spec"].get("providerID") == provider_id),
+                None,
+            )
+            if node is not None:
+                self._note_loss(node, "instance ended")
+
+    async def note_write(self, op: WriteOp) -> None:
+        """Look at a write of the controller before it is sent; give it as, or within, `faults`."""
+        if op.verb != "delete" or op.kind is not PODS or op.stage != "request":
+            return
+        pod = self._harness.workload.find(PODS, op.name, namespace=op.namespace)
+        node = self._node_of(pod) if pod is not None else None
+        if pod is not None and node is not None and not self._is_forced(node, pod):
+            self._breach(f"pod {op.name} deleted before the deadline of {_name(node)}")
+
+    # -- what the store tells ----------------------------------------------------------------------
+
+    def _note_pool(self, change: Change) -> None:
+        if change.type != DELETED:
+            self._remember(change.stored.key[1], change.stored.obj["spec"])
+
+    def _note_claim(self, change: Change) -> None:
+        claim, before = change.stored.obj, change.previous
+        uid, pool = change.stored.uid, _pool_of(claim)
+        if before is None or change.type == DELETED:
+            if before is None:
+                self._limits[uid] = self._most_allowed(pool)
+            found = self._harness.cluster.find(NODE_POOLS, pool)
+            if found is not None:
+                self._remember(pool, found["spec"])
+        if _condition(claim, REASON) is not None:
+            self._marked[uid] = self._clock.now()
+            if before is not None and _condition(before.obj, REASON) is None:
+                self._check_budget(claim)
+        is_new = before is None or not _capacity(before.obj)
+        if change.type != DELETED and is_new and _capacity(claim):
+            self._check_limits(claim)
+
+    def _note_node(self, change: Change) -> None:
+        if change.type == DELETED and NODE_POOL in (_labels(change.stored.obj)):
+            self._note_loss(change.stored.obj, "Node removed")
+
+    # -- rules -------------------------------------------------------------------------------------
+
+    def _note_loss(self, node: Json, what: str) -> None:
+        if node["spec"].get("providerID", "") in self._taken:
+            return
+        for pod in self._harness.pods():
+            if (
+                pod["spec"].get("nodeName") == _name(node)
+                and _holds_node(pod)
+                and not self._is_forced(node, pod)
+            ):
+                self._breach(f"{what}: {_name(node)}, while pod {_name(pod)} runs there")
+
+    def _is_forced(self, node: Json, pod: Json) -> bool:
+        """Whether the node's claim has a deadline, and it is so near that the pod has to go."""
+        claim = self._claim_of(node)
+        if claim is None:
+            return False
+        since = claim["metadata"].get("deletionTimestamp")
+        period = claim["spec"].get("terminationGracePeriod")
+        if since is None or period is None:
+            return False
+        grace = timedelta(seconds=pod["spec"].get("terminationGracePeriodSeconds", 30))
+        return self._clock.now() >= parse_time(since) + parse_duration(period) - grace
+
+    def _check_budget(self, claim: Json) -> None:
+        reason = (_condition(claim, REASON) or {}).get("reason", "")
+        pool = _pool_of(claim)
+        busy = sum(
+            _pool_of(each) == pool and _condition(each, REASON) is not None
+            for each in self._harness.claims()
+        )
+        history = self._lately(pool)
+        allowed = max((_allowed(then, reason) for then in history), default=0)
+        if busy > allowed:
+            self._breach(
+                f"{busy} machines of {pool} disrupted, {allowed} allowed ({reason} of "
+                f"{_name(claim)})"
+            )
+
+    def _check_limits(self, claim: Json) -> None:
+        limits = self._limits.get(claim["metadata"]["uid"], {})
+        if not limits:
+            return
+        created = parse_time(claim["metadata"]["creationTimestamp"])
+        used: dict[str, int] = defaultdict(int)
+        for each in self._harness.claims():
+            metadata = each["metadata"]
+            is_counted = (
+                _pool_of(each) == _pool_of(claim)
+                and parse_time(metadata["creationTimestamp"]) <= created
+                and "deletionTimestamp" not in metadata
+                and self._marked.get(metadata["uid"], created - LAG) <= created - LAG
+            )
+            if is_counted:
+                used[NODES_LIMIT] += 1
+                requests = parse_resources(each["spec"].get("resources", {}).get("requests") or {})
+                for name, amount in (_capacity(each) or requests).items():
+                    used[name] += amount
+        for name, limit in limits.items():
+            if used[name] > limit:
+                self._breach(
+                    f"{_pool_of(claim)} uses {used[name]} of {name}, its limit is {limit}: "
+                    f"{_name(claim)}"
+                )
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def _remember(self, pool: str, spec: Json) -> None:
+        count = sum(_pool_of(each) == pool for each in self._harness.claims())
+        history = self._pools[pool]
+        history.append(_PoolThen(at=self._clock.now(), spec=spec, claims=count))
+        while len(history) > 1 and history[1].at < self._clock.now() - LAG:
+            del history[0]
+
+    def _lately(self, pool: str) -> list[_PoolThen]:
+        history = self._pools[pool]
+        since = self._clock.now() - LAG
+        recent = [then for then in history if then.at >= since]
+        before = [then for then in history if then.at < since]
+        return [*before[-1:], *recent]
+
+    def _most_allowed(self, pool: str) -> dict[str, int]:
+        """Return the limits of a pool; of those edited a moment ago the higher."""
+        history = [parse_resources(then.spec.get("limits") or {}) for then in self._lately(pool)]
+        return {
+            name: max(limits[name] for limits in history)
+            for name in (history[0] if history else ())
+            if all(name in limits for limits in history)
+        }
+
+    def _node_of(self, pod: Json) -> Json | None:
+        name = pod["spec"].get("nodeName", "")
+        return self._harness.workload.find(NODES, name) if name else None
+
+    def _claim_of(self, node: Json) -> Json | None:
+        provider_id = node["spec"].get("providerID", "")
+        for claim in self._harness.claims():
+            if claim.get("status", {}).get("providerID") == provider_id:
+                return claim
+        return None
+
+    def _breach(self, what: str) -> None:
+        self.breaches.append(f"{self._clock.now():%H:%M:%S} {what}")
+
+
+def unquiet(harness: Harness, cloud: CloudAccount) -> list[str]:
+    """Say what is not as it should be in a cluster that has come to rest.
+
+    Every pod runs, machines, claims and Nodes are one to one, and nothing bears the marks of a
+    disruption that nobody carries out.
+    """
+    return [
+        *_waiting(harness.pods()),
+        *_unpaired(harness, cloud),
+        *_marks(harness),
+        *(f"token {token} launched {n} times" for token, n in cloud.launches.items() if n != 1),
+    ]
+
+
+def _waiting(pods: Iterable[Json]) -> Iterator[str]:
+    for pod in pods:
+        phase = pod.get("status", {}).get("phase", "Pending")
+        if phase != "Running" or "deletionTimestamp" in pod["metadata"]:
+            yield f"pod {_name(pod)} is {phase} on {pod['spec'].get('nodeName') or 'no node'}"
+
+
+def _unpaired(harness: Harness, cloud: CloudAccount) -> Iterator[str]:
+    machines = sorted(str(each["providerID"]) for each in cloud.instances)
+    claims = sorted(str(c.get("status", {}).get("providerID", "")) for c in harness.claims())
+    ours = [node for node in harness.nodes() if NODE_POOL in _labels(node)]
+    nodes = sorted(str(node["spec"].get("providerID", "")) for node in ours)
+    if not machines == claims == nodes:
+        yield f"not one to one: instances {machines}, claims {claims}, nodes {nodes}"
+
+
+def _marks(harness: Harness) -> Iterator[str]:
+    for node in harness.nodes():
+        keys = {taint["key"] for taint in node["spec"].get("taints") or ()}
+        yield from (f"node {_name(node)} has taint {k}" for k in keys if k.startswith("karpenter."))
+        if "deletionTimestamp" in node["metadata"]:
+            yield f"node {_name(node)} is being deleted"
+    for claim in harness.claims():
+        if _condition(claim, REASON) is not None:
+            yield f"claim {_name(claim)} has a reason for disruption"
+        if "deletionTimestamp" in claim["metadata"]:
+            yield f"claim {_name(claim)} is being deleted"
+        if (_condition(claim, "Ready") or {}).get("status") != "True":
+            yield f"claim {_name(claim)} is not ready"
+
+
+def _allowed(then: _PoolThen, reason: str) -> int:
+    """Return how many machines budgets without a schedule let go for a reason."""
+    budgets = then.spec.get("disruption", {}).get("budgets", [{"nodes": "10%"}])
+    amounts = [
+        scaled(_int_or_percent(str(budget["nodes"])), then.claims, up=True)
+        for budget in budgets
+        if "schedule" not in budget and reason in (budget.get("reasons") or [reason])
+    ]
+    return min(amounts, default=then.claims)
+
+
+def _int_or_percent(text: str) -> int | str:
+    return text if text.endswith("%") else int(text)
+
+
+def _holds_node(pod: Json) -> bool:
+    """Whether a node has to wait for this pod: not for finished ones, nor for daemons."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return pod.get("status", {}).get("phase") not in TERMINAL and not any(
+        owner["kind"] in {"DaemonSet", "Node"} for owner in owners
+    )
+
+
+def _condition(value: Json, kind: str) -> Json | None:
+    conditions: list[Json] = value.get("status", {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == kind), None)
+
+
+def _capacity(claim: Json) -> Mapping[str, int]:
+    return parse_resources(claim.get("status", {}).get("capacity") or {})
+
+
+def _pool_of(claim: Json) -> str:
+    return _labels(claim).get(NODE_POOL, "")
+
+
+def _labels(value: Json) -> dict[str, str]:
+    return value["metadata"].get("labels") or {}
+
+
+def _name(value: Json) -> str:
+    return str(value["metadata"]["name"])
