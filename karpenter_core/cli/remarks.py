@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import READY, find
+from karpenter_core.api.conditions import READY, TRUE, find
 from karpenter_core.api.labels import PODS
 from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
+from karpenter_core.lifecycle.nodepools.held_back import LAUNCHES_HELD_BACK
 from karpenter_core.state.problem import usable_pools
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def remarks(snapshot: Snapshot) -> tuple[str, ...]:
         *_pods_on_unknown_nodes(snapshot),
         *_nodes_left_out(snapshot),
         *_nodes_without_room_for_pods(snapshot),
+        *_pools_held_back(snapshot),
     )
 
 
@@ -100,6 +102,14 @@ def _nodes_without_room_for_pods(snapshot: Snapshot) -> Iterator[str]:
             f"{_count(len(silent), 'node')} whose status.allocatable says nothing of {PODS}: "
             f"{_names(silent)}; nothing fits there"
         )
+
+
+def _pools_held_back(snapshot: Snapshot) -> Iterator[str]:
+    """Name the pools that the controller launches nothing, or little, for; a plan does not know."""
+    for name, pool in sorted(snapshot.node_pools.items()):
+        held = find(pool.status.conditions, LAUNCHES_HELD_BACK)
+        if held is not None and held.status == TRUE:
+            yield f'nodepool "{name}" is held back: {held.message}'
 
 
 def _names(names: Iterable[str]) -> str:

@@ -7,9 +7,12 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from karpenter_core.errors import ApiError, CloudProviderError
+from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -300,3 +303,38 @@ def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
     play(tmp_path, story, arguments=[faults.option])
+
+
+def test_what_a_node_says_of_itself_is_acted_on(tmp_path, monkeypatch):
+    """Some clouds have no queue: an agent on the node sets a condition."""
+
+    def read(_self, node):
+        return [
+            Interruption(id=node.uid, kind=InterruptionKind.SPOT_RECLAIM, deadline=each)
+            for condition in node.conditions
+            if condition.type == "PreemptionScheduled"
+            and condition.status == "True"
+            and (each := condition.last_transition_time)
+        ]
+
+    hook = "karpenter_read_interruptions"
+    monkeypatch.setattr(KwokProvider, hook, hookimpl(read), raising=False)
+
+    async def story(scene):
+        running, (old,) = await grown(scene)
+        going = scene.cluster.clock.now() + timedelta(seconds=30)
+        (node,) = scene.nodes()
+        condition = {
+            "type": "PreemptionScheduled",
+            "status": "True",
+            "lastTransitionTime": f"{going:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        status = {"status": {"conditions": [*node["status"]["conditions"], condition]}}
+        scene.cluster.server.registry.patch(NODES, status, old, part="status")
+        await scene.settle(lambda: old not in names(scene.nodes()), seconds=30)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+
+        kind = 'message_type="spot_interrupted",provider="kwok"'
+        assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
+
+    play(tmp_path, story)
