@@ -19,6 +19,7 @@ from karpenter_core.testing.cluster import ClusterClient
 from karpenter_core.testing.kubeconfig import write_kubeconfig
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.cli.inputs import NODE_CLASS_REF, POOL, node, pod, pool, write
+from tests.cli.test_explain_node import CONSOLIDATING, machine
 
 NODE_POOLS, *_ = (custom(model.resource) for model in core_models() if model.__name__ == "NodePool")
 NODE_CLASS = {
@@ -269,6 +270,20 @@ def test_explain_says_where_a_pod_goes_and_what_it_waits_for(ask, two_waiting):
     assert left["pools"]["general"]["closest"] == "large"
     assert 'no pod "default/a"; near: shop/a' in unknown
     assert {method for method, _ in two_waiting.door.requests} == {"GET"}
+
+
+def test_explain_says_what_disruption_makes_of_a_node(ask, world, tmp_path):
+    """Of a node that is there, and of one that a file lays over the cluster; only GET is sent."""
+    world.apply(NODE_CLASS, CONSOLIDATING, node("mine"))
+    world.make_ready("general")
+    file = write(tmp_path / "a.yaml", *machine("a"))
+
+    alone = json.loads(ask("explain", "node", "mine", "-o", "json").out)
+    empty = json.loads(ask("explain", "node", "a", file, "-o", "json").out)
+
+    assert alone["state"] == "unmanaged"
+    assert (empty["state"], empty["nodeClaim"]) == ("disrupted", "general-a")
+    assert {method for method, _ in world.door.requests} == {"GET"}
 
 
 def test_a_cluster_that_does_not_answer_is_named(program, tmp_path):

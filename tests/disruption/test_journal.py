@@ -1,0 +1,116 @@
+"""Commands as entries of the decision journal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from karpenter_core.api.decisions import MOST_LISTED, DecisionLook
+from karpenter_core.disruption.journal import command_decision
+from karpenter_core.disruption.stamp import digest_of, stamp_of
+from tests.disruption.scene import EIGHT, NOW, box, cluster, found, pool, runs
+
+KEPT = {"karpenter.sh/do-not-disrupt": "true"}
+
+
+def record(builder):
+    outcome = found(builder)
+    (command,) = outcome.commands
+    return command_decision(command, outcome)
+
+
+def replaced():
+    """A machine of eight cores for one pod, and one that is protected."""
+    return cluster(
+        box("a", EIGHT),
+        runs("one", "a", cpu="3"),
+        box("b"),
+        runs("two", "b", annotations=KEPT, cpu="3"),
+    )
+
+
+def test_a_replacement_is_on_record_with_its_prices():
+    """What goes, what comes, what both cost."""
+    made = record(replaced())
+
+    (candidate,), (launch,) = made.candidates, made.launches
+    assert (made.kind, made.method, made.reason) == (
+        "disrupt", "single-node-consolidation", "Underutilized",
+    )  # fmt: skip
+    assert (made.id, made.cause, made.at) == ("command-1", "test", NOW)
+    assert (candidate.node, candidate.node_claim, candidate.node_pool, candidate.pods) == (
+        "a", "a", "default", 1,
+    )  # fmt: skip
+    assert candidate.price_per_hour.amount == pytest.approx(0.8)
+    assert (launch.node_pool, launch.instance_type, launch.pods) == ("default", "four", 1)
+    assert made.price_per_hour_before.amount == pytest.approx(0.8)
+    assert made.price_per_hour_after.amount == pytest.approx(0.4)
+    assert [(ref.kind, ref.name) for ref in made.objects] == [("NodeClaim", "a"), ("Node", "a")]
+
+
+def test_what_stood_in_the_way_of_others_is_on_record():
+    """Once, though several methods met it; with the methods that were asked before."""
+    made = record(replaced())
+
+    (obstacle,) = made.obstacles
+    assert (obstacle.kind, obstacle.reason, obstacle.count, obstacle.names) == (
+        "Node", "DisruptionBlocked", 1, ("b",),
+    )  # fmt: skip
+    assert "two" in obstacle.message
+    *before, last = made.looks
+    assert last == DecisionLook(method="single-node-consolidation", eligible=1, constrained=False)
+    assert "emptiness" in [item.method for item in before]
+
+
+def test_pods_that_fit_elsewhere_are_on_record():
+    """By the machine that takes them."""
+    builder = cluster(
+        box("a"), runs("one", "a"), box("b", EIGHT), runs("two", "b", annotations=KEPT)
+    )
+    made = record(builder)
+
+    (placement,) = made.placements
+    assert (placement.machine, placement.pods) == ("b", 1)
+    assert made.launches == ()
+    assert made.price_per_hour_after.amount == 0
+
+
+def test_whoever_a_budget_spares_is_on_record():
+    """By its claim."""
+    made = record(cluster(pool(nodes="1"), box("a"), box("b"), box("c")))
+
+    assert len(made.candidates) == 1
+    assert len(made.held_back) == 2
+
+
+def test_a_record_is_bounded():
+    """However many machines go at once."""
+    count = MOST_LISTED + 20
+    made = record(cluster(*(box(f"n-{number:03d}") for number in range(count))))
+
+    assert len(made.candidates) == len(made.objects) == MOST_LISTED
+    assert made.omitted == {"candidates": 20, "objects": 2 * count - MOST_LISTED}
+
+
+def test_the_digest_of_the_inputs_changes_with_them():
+    """And with nothing else."""
+    digests = [digest_of(stamp_of(made().snapshot())) for made in (replaced, replaced)]
+    other = cluster(box("a", EIGHT), runs("one", "a", cpu="3"))
+
+    assert digests[0] == digests[1] == record(replaced()).inputs
+    assert digest_of(stamp_of(other.snapshot())) != digests[0]
+
+
+def test_the_digest_is_the_same_in_any_process():
+    """Python's own hashes of texts are not."""
+    code = (
+        "from tests.disruption.test_journal import replaced, digest_of, stamp_of;"
+        "print(digest_of(stamp_of(replaced().snapshot())))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout  # fmt: skip
+
+    assert shown.strip() == digest_of(stamp_of(replaced().snapshot()))
