@@ -310,7 +310,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--story", choices=sorted(STORIES), default="shrink")
     parser.add_argument("--pods", type=int, help="how many; default by story")
-    parser.add_argument("--quiet", type=float, default=60.0, help="seconds without a change")
+    parser.add_argument("--quiet", type=float, default=120.0, help="seconds without a change")
     parser.add_argument("--idle", type=float, default=120.0, help="seconds to look at an idle one")
     parser.add_argument("--kubernetes", default="1.36", help="minor of the control plane")
     parser.add_argument("--peer", type=Path, help="another controller's binary")
