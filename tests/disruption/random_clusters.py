@@ -34,7 +34,7 @@ def _market(random):
     for cores in (1, 2, 4, 6, 8, 12, 16):
         price = round(cores * random.choice((0.08, 0.1, 0.1, 0.12)), 3)
         offerings = [
-            offering(zone, capacity_type, round(price * factor * random.choice((1, 1, 1.2)), 4))
+            offering(zone, capacity_type, round(price * factor * random.choice((1, 1, 1.2, 3)), 4))
             for zone in ZONES
             for capacity_type, factor in ((ON_DEMAND, 1.0), (SPOT, 0.4))
             if random.random() < 0.9

@@ -22,7 +22,7 @@ from karpenter_core.disruption.method import DisruptionOptions, Effort
 from karpenter_core.scheduling.problem import PreferencePolicy, SolveOptions
 from karpenter_core.state.events import DeletionMarked, Nominated, Observed
 from karpenter_core.testing.builders import node_term, pod
-from karpenter_core.testing.machines import disruption_budget, node
+from karpenter_core.testing.machines import disruption_budget, node, node_claim
 from tests.disruption.scene import (
     EIGHT,
     FOUR,
@@ -394,6 +394,25 @@ class TestOthersOnTheWay:
         builder.fold(Nominated(names=("new",), until=NOW + timedelta(seconds=20)))
         outcome = found(builder)
         assert not any(r.is_settled for r in outcome.reports if r.method.remembers)
+
+    def test_pods_of_leaving_nodes_may_go_to_a_node_that_boots(self):
+        """Case 265: it was made for them; others may be consolidated meanwhile."""
+        builder = cluster(
+            box("old", FOUR),
+            runs("o", "old", cpu="3"),
+            box("new", FOUR, stage="Registered"),
+            box("web", FOUR),
+            runs("w", "web", cpu="3"),
+            box("rest", EIGHT, settled=False),
+            runs("r", "rest", cpu="4.5"),
+        )
+        builder.fold(DeletionMarked(names=("old",), cause="x"))
+        outcome = single(builder)
+        assert (gone(outcome), list(only(outcome).moves)) == (["web"], ["rest"])
+
+    def test_a_claim_under_way_does_not_stop_the_look(self):
+        """Where it is launched is known when it is; others need not wait for it (case 152)."""
+        assert gone(single(cluster(*two(), node_claim("new")))) == ["a"]
 
     def test_places_of_pods_that_wait_are_not_given_away(self):
         builder = cluster(*two(), pod("waits", cpu="2"))

@@ -11,6 +11,7 @@ from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.method import DisruptionOptions, Effort
 from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.single_node import SingleNode
+from karpenter_core.state.events import DeletionMarked
 from tests.disruption.scene import (
     FOUR,
     GATE,
@@ -272,6 +273,16 @@ class TestBudgets:
         assert gone(outcome) == []
         assert report(outcome).eligible
         assert not report(outcome).is_settled
+
+    def test_single_nodes_stay_within_the_share_pass_by_pass(self):
+        """Case 232: three of ten over five passes, since those that leave count."""
+        builder = cluster(pool(nodes="30%"), boxes(10))
+        taken = []
+        for _ in range(5):
+            names = gone(single(builder))
+            taken += names
+            builder.fold(DeletionMarked(names=tuple(names), cause="x"))
+        assert len(taken) == 3
 
     def test_every_pool_has_its_own(self):
         builder = cluster(
