@@ -399,7 +399,7 @@ class TestOthersOnTheWay:
         """Case 265: it was made for them; others may be consolidated meanwhile."""
         builder = cluster(
             box("old", FOUR),
-            runs("o", "old", cpu="3"),
+            runs("o", "old", cpu="3.9"),
             box("new", FOUR, stage="Registered"),
             box("web", FOUR),
             runs("w", "web", cpu="3"),
