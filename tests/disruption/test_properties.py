@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import CAPACITY_TYPE, CAPACITY_TYPES, SAVINGS_FLOOR, ZONE
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.records import NodeView, PodView
 from karpenter_core.disruption.drift import Drift
 from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.multi_node import MultiNode
@@ -19,8 +22,9 @@ from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
 from karpenter_core.scheduling.whatif import WhatIf
 from karpenter_core.scheduling.whatif_engine import run
 from karpenter_core.state.leaving import leaving_problem
+from karpenter_core.testing.builders import EPOCH
 from tests.disruption.random_clusters import clusters, drawn
-from tests.disruption.scene import GATE, NOW, cluster, look
+from tests.disruption.scene import GATE, NOW, box, cluster, look
 from tests.scheduling.whatif_cases import plan_of
 from tests.verifier import violations
 
@@ -173,3 +177,73 @@ def test_looking_changes_nothing(method):
         objects, market = drawn(random.Random(seed))
         _, one, outcome = asked(objects, market, method)
         assert told(plan(one, methods=(method,))) == told(outcome)
+
+
+class World:
+    """A cluster on which commands are carried out at once, as they were meant."""
+
+    def __init__(self, objects, market):
+        self.market = {of.name: of for of in market}
+        self.pods = {o.uid: o for o in objects if isinstance(o, PodView)}
+        self.machines, self.others = {}, []
+        for item in objects:
+            if isinstance(item, (NodeView, NodeClaim)):
+                self.machines.setdefault(item.name, []).append(item)
+            elif not isinstance(item, PodView):
+                self.others.append(item)
+        self._launched = 0
+
+    def builder(self):
+        return cluster(
+            self.others,
+            list(self.machines.values()),
+            list(self.pods.values()),
+            market=tuple(self.market.values()),
+        )
+
+    def carry_out(self, command):
+        """Let the old go and the new come; return what the new ones cost."""
+        for candidate in command.candidates:
+            del self.machines[candidate.name]
+        for name, pods in command.moves.items():
+            self._bind(pods, name)
+        for planned in command.replacements:
+            self._launched += 1
+            name, cheapest = f"new-{self._launched}", planned.cheapest
+            self.machines[name] = list(
+                box(
+                    name,
+                    self.market[cheapest.instance_type],
+                    pool=planned.pool,
+                    zone=cheapest.zone,
+                    capacity_type=cheapest.capacity_type,
+                )
+            )
+            self._bind(planned.pods, name)
+        lost = [pod for pod in self.pods.values() if pod.node_name not in {"", *self.machines}]
+        assert lost == [], "every pod of a node that went has a place"
+        return sum(planned.cheapest.price_per_hour for planned in command.replacements)
+
+    def _bind(self, pods, name):
+        for pod in pods:
+            placed = msgspec.structs.replace(
+                pod, node_name=name, phase="Running", unschedulable=False, start_time=EPOCH
+            )
+            self.pods[pod.uid] = placed
+
+
+@given(clusters())
+@settings(max_examples=25, deadline=None)
+def test_a_cluster_comes_to_rest(case):
+    """Command by command it costs less, until nothing is left to do."""
+    world = World(*case)
+    for _ in range(60):
+        outcome = plan(look(world.builder(), options=GATE), methods=METHODS)
+        if not outcome.commands:
+            break
+        for command in outcome.commands:
+            price = sum(c.price.amount for c in command.candidates)
+            spent = world.carry_out(command)
+            if command.reason == "Underutilized":
+                assert spent < price or not price
+    assert not outcome.commands
