@@ -163,7 +163,7 @@ def best_move(
     """
     chosen = tuple(candidates)
     price = look.prices.of(chosen)
-    least = least_savings(chosen, look.prices)
+    least = least_savings(chosen, look.prices, now=look.now)
     # Exactly the floor is enough; a saving of nothing never is.
     below = min(price, price - least + _ROUNDING) if least else price
     verdict = look.simulation.evaluate(chosen, most_claims=most_claims, below_price=below)

@@ -177,7 +177,8 @@ class _Search:
             if not isinstance(found, Move):
                 continue
             gained = move.savings_per_hour - found.savings_per_hour
-            if gained <= max(least_savings((candidate,), self._look.prices), NOTHING):
+            least = least_savings((candidate,), self._look.prices, now=self._look.now)
+            if gained <= max(least, NOTHING):
                 move = found
         return move
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
+from karpenter_core.api.labels import CREATED_FOR
 from karpenter_core.lifecycle.claim_status import with_metadata
 from karpenter_core.lifecycle.claims import build_node_claim
 from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, node_pool_hash
@@ -45,7 +46,12 @@ def name_suffix(unique: str) -> str:
 
 
 def claim_for(
-    planned: PlannedNodeClaim, pool: NodePool, *, unique: str, decided: Decided
+    planned: PlannedNodeClaim,
+    pool: NodePool,
+    *,
+    unique: str,
+    decided: Decided,
+    reason: str = "provisioned",
 ) -> NodeClaim:
     """Return the claim to create: complete, so that nothing is patched before it is launched."""
     claim = build_node_claim(
@@ -55,7 +61,12 @@ def claim_for(
         node_pool_hash=node_pool_hash(pool),
         node_pool_hash_version=HASH_VERSION,
     )
-    annotations = {**claim.metadata.annotations, DECISION: decided.id, CAUSE: decided.cause}
+    annotations = {
+        **claim.metadata.annotations,
+        DECISION: decided.id,
+        CAUSE: decided.cause,
+        CREATED_FOR: reason,
+    }
     return with_metadata(claim, annotations=annotations)
 
 

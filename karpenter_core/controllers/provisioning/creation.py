@@ -183,7 +183,9 @@ class ClaimCreator:
         if pool is None:
             self._failed(planned, _GONE)
             return None
-        claim = claim_for(planned, pool, unique=self._runtime.new_id(), decided=decided)
+        claim = claim_for(
+            planned, pool, unique=self._runtime.new_id(), decided=decided, reason=reason
+        )
         try:
             await self._send(claim)
         except FencedError:
