@@ -297,3 +297,30 @@ def test_two_owners_of_one_setting_stop_the_start():
 def test_every_setting_is_documented():
     """The page holds the table as the code renders it."""
     assert markdown_table() in DOCUMENTATION.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--max-nodes-total=-1"], "max-nodes-total: -1 is less than 0"),
+        (["--launches-per-minute=-5"], "launches-per-minute: -5 is less than 0"),
+        (["--repair-unhealthy-limit=some"], 'repair-unhealthy-limit: "some" is neither'),
+        (["--repair-unhealthy-limit=120%"], 'repair-unhealthy-limit: "120%" is neither'),
+    ],
+)
+def test_a_brake_that_makes_no_sense_stops_the_start(arguments, complaint):
+    """A limit that silently is none would be found out too late."""
+    with pytest.raises(SettingsError, match=complaint):
+        load_settings(arguments, {})
+
+
+def test_brakes_are_read():
+    """The limit of repair is a share or a number."""
+    settings = load_settings(
+        ["--max-nodes-total=500", "--pause-disruption"],
+        {"LAUNCHES_PER_MINUTE": "30", "REPAIR_UNHEALTHY_LIMIT": "3", "ACT_ON_REBALANCE": "true"},
+    )
+
+    assert (settings.max_nodes_total, settings.launches_per_minute) == (500, 30)
+    assert (settings.pause_disruption, settings.act_on_rebalance) == (True, True)
+    assert settings.repair_unhealthy_limit.of(1000) == 3
