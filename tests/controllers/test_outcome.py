@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.feed import Feed
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.provisioning.outcome import PassRecorder
+from karpenter_core.controllers.provisioning.outcome import PassRecorder, with_held_pools
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import (
@@ -19,7 +19,9 @@ from karpenter_core.scheduling.problem import (
     SchedulingPlan,
     Unschedulable,
 )
-from karpenter_core.testing.builders import pod
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.brakes import Brake, Refusal
+from karpenter_core.testing.builders import pod, problem
 from karpenter_core.testing.machines import state
 
 UNSCHEDULABLE = 'karpenter_scheduler_unschedulable_pods_count{controller="provisioner"}'
@@ -70,3 +72,33 @@ def test_nothing_left_to_place_takes_the_last_word_back():
     assert desk.value(UNSCHEDULABLE) == 1
     desk.recorder.nothing_to_place()
     assert desk.value(UNSCHEDULABLE) == 0
+
+
+def test_pods_whose_machine_was_refused_are_told_why():
+    """They are without a place like the others."""
+    wanted = pod("a", cpu="3")
+    desk = Desk(wanted)
+    plan = solve(problem([wanted]))
+
+    desk.recorder.record(
+        plan, (None,), desk.feed.snapshot(), quiet=False, refused={0: "it waits for its turn"}
+    )
+
+    (notice,) = desk.said
+    assert (notice.reason, notice.regarding.name) == ("FailedScheduling", "a")
+    assert notice.message == "Failed to schedule pod, it waits for its turn"
+    assert desk.value(UNSCHEDULABLE) == 1
+
+
+def test_pools_that_are_held_back_are_among_the_reasons():
+    """Alone when no other pool could be asked."""
+    held = {"web": Refusal(brake=Brake.REGISTRATION_FAILURES, why="2 nodes did not register")}
+    nowhere = Unschedulable(message="no dynamic nodepools found")
+    plan = SchedulingPlan(unschedulable={"a": refused(Constraint.TAINT), "b": nowhere})
+
+    said = with_held_pools(plan, held).unschedulable
+
+    assert said["a"].message == "no place; limit: 2 nodes did not register"
+    assert set(said["a"].pools) == {"default", "web"}
+    assert said["b"].message == "limit: 2 nodes did not register"
+    assert with_held_pools(plan, {}) is plan
