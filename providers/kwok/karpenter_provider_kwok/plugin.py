@@ -8,6 +8,7 @@ idempotent by token, replies get lost, capacity runs out, spot machines are take
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
@@ -294,6 +295,12 @@ class _Running:
 def _catalogue(settings: KwokSettings) -> tuple[InstanceType, ...]:
     if settings.instance_types_file is not None:
         return read_catalogue(settings.instance_types_file)
+    return _shipped_catalogue()
+
+
+@cache
+def _shipped_catalogue() -> tuple[InstanceType, ...]:
+    """Read the catalogue that comes along, once for all the clouds of a process."""
     return load_catalogue(default_catalogue_text(), file="(shipped)")
 
 
