@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
-from karpenter_core.api.conditions import FALSE, UNKNOWN
+from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN
 from karpenter_core.api.labels import GROUP
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
@@ -159,8 +159,9 @@ class ConditionObserver:
     def _compare(self, kind: str, before: _Sight | None, after: _Sight) -> None:
         """Count and tell what changed.
 
-        A condition that was not there before has no past to tell of; only that it is False is told
-        all the same, since somebody has to mend it.
+        A condition that was not there before has no past to tell of; only that one of ours is False is
+        told all the same, since somebody has to mend it. A Node that falls silent has all of its
+        conditions turn Unknown, and back: of that its Ready tells enough.
         """
         known: Mapping[str, _Standing] = {} if before is None else before.conditions
         for name, now in after.conditions.items():
@@ -170,14 +171,15 @@ class ConditionObserver:
             for family, labels in self._families(kind, after):
                 family.transitions.labels(name, now.status, now.reason, *labels).inc()
             if was is None:
-                if before is not None and now.status == FALSE:
+                if before is not None and now.status == FALSE and kind != "Node":
                     self._publish(_transition(after.ref, name, UNKNOWN, now))
                 continue
             if was.since is not None and now.since is not None:
                 seconds = (now.since - was.since).total_seconds()
                 for family, labels in self._families(kind, after):
                     family.transition_duration.labels(name, was.status, *labels).observe(seconds)
-            self._publish(_transition(after.ref, name, was.status, now))
+            if kind != "Node" or name == READY or TRUE in {was.status, now.status}:
+                self._publish(_transition(after.ref, name, was.status, now))
 
     def _gone(self, kind: str, last: _Sight) -> None:
         self._tell_finalized(last, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import generate_latest
 
-from karpenter_core.kube.resources import DEPLOYMENTS, custom
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
@@ -72,6 +72,34 @@ def test_changes_of_conditions_are_told_counted_and_measured(tmp_path):
             'type="Ready"' in labels and 'karpenter_sh_initialized="true"' in labels
             for labels in series(running, "operator_node_status_condition_count")
         )
+
+    play(tmp_path, story)
+
+
+def test_a_node_that_falls_silent_is_told_of_once(tmp_path):
+    """All of its conditions turn Unknown then; one that turns True is told of all the same."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(30)
+        assert transitions(scene, "Node") == []
+        node = scene.nodes()[0]
+
+        def report(**statuses):
+            conditions = [
+                {**item, "status": statuses.get(item["type"], item["status"])}
+                for item in node["status"]["conditions"]
+            ]
+            status = {"status": {"conditions": conditions}}
+            scene.cluster.server.registry.patch(
+                NODES, status, node["metadata"]["name"], "", part="status"
+            )
+
+        report(Ready="Unknown", MemoryPressure="Unknown", DiskPressure="True")
+        await scene.cluster.clock.sleep(5)
+        assert [name for name, _ in transitions(scene, "Node")] == ["DiskPressure", "Ready"]
 
     play(tmp_path, story)
 
