@@ -19,6 +19,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -90,6 +91,7 @@ class Report:
     """Of the controller, from the change on (idle: mean cores)."""
     peak_mib: float = 0.0
     calls: dict[str, int] = field(default_factory=dict[str, int])
+    calls_by_resource: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class Bench:
@@ -189,8 +191,18 @@ async def cycle(bench: Bench, options: argparse.Namespace) -> Report:
     report.quiet_seconds = asyncio.get_running_loop().time() - begun
     report.cpu_seconds = bench.controller.cpu_seconds() - cpu_before
     report.peak_mib = bench.controller.peak_memory_bytes() / 2**20
-    report.calls = count_calls((await audited(bench.bed))[calls_before:])
+    made = (await audited(bench.bed))[calls_before:]
+    report.calls = count_calls(made)
+    report.calls_by_resource = dict(Counter(map(_named, made)).most_common())
     return report
+
+
+def _named(event: dict[str, Any]) -> str:
+    """Name a call by verb, resource and subresource; refused ones say so."""
+    about = event.get("objectRef", {})
+    name = "/".join(filter(None, (about.get("resource", ""), about.get("subresource", ""))))
+    code = int(event.get("responseStatus", {}).get("code", 0))
+    return f"{event['verb']} {name}" + (f" ({code})" if code >= 400 else "")
 
 
 async def idle(bench: Bench, options: argparse.Namespace) -> Report:
