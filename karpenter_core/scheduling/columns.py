@@ -46,12 +46,11 @@ class OpenNodes:
         self._signature[:existing] = signatures
         self._row = np.full(size, NO_ROW, dtype=np.int64)
         self._worth = np.zeros(size, dtype=np.float64)
-        self._weights: Final = np.zeros(resources) if weights is None else weights
-        self._worth[:existing] = self._weights @ free
+        self._weights: Final = weights
         self.signatures_in_use: Final = list(dict.fromkeys(signatures.tolist()))
         """Every signature some node has or had, in the order of coming up."""
         self._known: Final = set(self.signatures_in_use)
-        self.log: Final = list[tuple[int, Columns, Amounts]]()
+        self.log: Final = list[tuple[int, list[int], list[int]]]()
         """What was placed, in order: class, columns, pods put on each."""
 
     @property
@@ -76,7 +75,7 @@ class OpenNodes:
 
     @property
     def worth(self) -> NDArray[np.float64]:
-        """What is left on each node, weighed."""
+        """What is left on each planned claim, weighed; nothing without weights."""
         return self._worth[: self.count]
 
     @property
@@ -84,7 +83,7 @@ class OpenNodes:
         """How many columns there is room for."""
         return self._signature.shape[0]
 
-    def open(self, count: int, *, signature: int, limit: Amounts, row: int = NO_ROW) -> Columns:
+    def open(self, count: int, *, signature: int, limit: Amounts, row: int = NO_ROW) -> list[int]:
         """Add empty claims and return their columns."""
         start, end = self.count, self.count + count
         if end > self._signature.shape[0]:
@@ -92,46 +91,49 @@ class OpenNodes:
         self.count = end
         self._free[:, start:end] = limit[:, None]
         self._used[:, start:end] = 0
-        self._worth[start:end] = self._weights @ limit
+        if self._weights is not None:
+            self._worth[start:end] = self._weights @ limit
         self._signature[start:end] = signature
         self._use(signature)
         self._row[start:end] = row
-        return np.arange(start, end, dtype=np.intp)
+        return list(range(start, end))
 
     def place(
-        self,
-        pod_class: int,
-        columns: Columns,
-        counts: Amounts,
-        request: Amounts,
+        self, pod_class: int, columns: list[int], counts: list[int], request: Amounts
     ) -> None:
         """Put pods of one class on nodes."""
         self.log.append((pod_class, columns, counts))
         if len(columns) == 1:  # the usual case, at a third of the time
-            column = columns.item()
-            amount = request * counts
+            column = columns[0]
+            amount = request * counts[0]
             self._free[:, column] -= amount
             self._used[:, column] += amount
-            self._worth[column] -= (self._weights @ request) * counts.item()
+            if self._weights is not None:
+                self._worth[column] -= (self._weights @ request) * counts[0]
             return
-        amounts = request[:, None] * counts[None, :]
+        given = np.array(counts)
+        amounts = request[:, None] * given[None, :]
         self._free[:, columns] -= amounts
         self._used[:, columns] += amounts
-        self._worth[columns] -= (self._weights @ request) * counts
+        if self._weights is not None:
+            self._worth[columns] -= (self._weights @ request) * given
 
-    def become(self, columns: Columns, signature: int, limit: Amounts | None) -> None:
+    def become(self, columns: Columns | list[int], signature: int, limit: Amounts | None) -> None:
         """Give nodes another signature; `limit` is what its machines hold, when that changed."""
         self._signature[columns] = signature
         self._use(signature)
         if limit is not None:
-            self._free[:, columns] = limit[:, None] - self._used[:, columns]
-            self._worth[columns] = self._weights @ self._free[:, columns]
+            self._measure(columns, limit)
 
-    def measure(self, columns: Columns, row: int, limit: Amounts) -> None:
+    def measure(self, columns: list[int], row: int, limit: Amounts) -> None:
         """Measure claims by another row, whose machine holds `limit`."""
         self._row[columns] = row
+        self._measure(columns, limit)
+
+    def _measure(self, columns: Columns | list[int], limit: Amounts) -> None:
         self._free[:, columns] = limit[:, None] - self._used[:, columns]
-        self._worth[columns] = self._weights @ self._free[:, columns]
+        if self._weights is not None:
+            self._worth[columns] = self._weights @ self._free[:, columns]
 
     def take(self, line: int, columns: Columns, amount: int) -> None:
         """Take some of one resource without a pod (a volume that pods share)."""

@@ -17,7 +17,7 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
+    from karpenter_core.scheduling.columns import Amounts, OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
 
@@ -51,6 +51,9 @@ class HostCaps:
     open: Amounts | None
     new: int
     first: bool
+
+
+_NO_CAPS: Final = HostCaps(None, NO_CAP, first=False)
 
 
 @dataclass(slots=True)
@@ -127,6 +130,8 @@ class Counts:
 
     def host_caps(self, ties: Ties, count: int) -> HostCaps:
         """Return what host name groups allow on the open nodes (`count` of them) and on new ones."""
+        if not ties.host:
+            return _NO_CAPS
         new, first = NO_CAP, False
         caps: Amounts | None = None
         for group in ties.host:
@@ -180,8 +185,8 @@ class Counts:
     def record(
         self,
         groups: tuple[Group, ...],
-        columns: Columns,
-        counts: Amounts,
+        columns: list[int],
+        counts: list[int],
         nodes: OpenNodes,
         loose: Mapping[int, Mapping[int, tuple[int, ...]]],
     ) -> None:
@@ -190,7 +195,7 @@ class Counts:
         `loose` has the columns whose domain nobody but us knows, with those it may be in as far as
         the pods on it care, by axis.
         """
-        placed = list(zip(columns.tolist(), counts.tolist(), strict=True))
+        placed = list(zip(columns, counts, strict=True))
         for group in groups:
             if group.is_host:
                 self._record_host(group, placed, nodes)

@@ -116,8 +116,8 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
     if plan.dropped:
         for index, columns, counts in nodes.log:
             for column, count in zip(columns, counts, strict=True):
-                if int(column) in plan.dropped:
-                    plan.left[index] = plan.left.get(index, 0) + int(count)
+                if column in plan.dropped:
+                    plan.left[index] = plan.left.get(index, 0) + count
     return plan
 
 
@@ -167,7 +167,7 @@ def place_steps(plan: FinishedPlan) -> Generator[int, None, Placement]:
     done = 0
     for index, columns, counts in plan.engine.nodes.log:
         members = classes[index].members
-        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+        for column, count in zip(columns, counts, strict=True):
             start = taken[index]
             taken[index] = end = start + count
             if column in plan.dropped:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from karpenter_core.scheduling.columns import Amounts, Columns
+    from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem, Task
     from karpenter_core.scheduling.counts import HostCaps
     from karpenter_core.scheduling.opening import Opening, Profile
@@ -238,7 +238,7 @@ class Engine:
         columns, rooms = self.rooms.every(task, becoming, caps)
         enough = columns[rooms >= left]
         if len(enough):
-            self.put_on(task, enough[:1], _one(left), becoming)
+            self.put_on(task, [int(enough[0])], [left], becoming)
             return left
         best = int(rooms.argmax()) if len(columns) else -1
         most = int(rooms[best]) if best >= 0 else 0
@@ -248,7 +248,7 @@ class Engine:
             return self._execute(task, opening, min(opening.pods, left), pins, count=1)
         if not most:
             return 0
-        self.put_on(task, columns[best : best + 1], rooms[best : best + 1], becoming)
+        self.put_on(task, [int(columns[best])], [most], becoming)
         return most
 
     # -- open nodes ----------------------------------------------------------------------------
@@ -264,38 +264,31 @@ class Engine:
             return 0
         becoming = self.rooms.becoming(task.ask, pins)
         columns, counts = self.rooms.first(task, left, becoming, caps)
-        if not len(columns):
-            return 0
-        self.put_on(task, columns, counts, becoming)
-        return int(counts.sum())
+        if columns:
+            self.put_on(task, columns, counts, becoming)
+        return sum(counts)
 
-    def put_on(self, task: Task, columns: Columns, counts: Amounts, becoming: Becoming) -> None:
+    def put_on(self, task: Task, columns: list[int], counts: list[int], becoming: Becoming) -> None:
         """Put pods on nodes that have room for them, which become what they are with these."""
         if task.pod_class.shared_volumes:
             self._volumes.attach(task, columns)
         self.nodes.place(task.index, columns, counts, task.request)
         if becoming.changes:
-            self._become(columns, becoming.met)
+            self._become(columns, becoming)
         self.holdings.keep(columns)
         self._count(task, columns, counts)
 
-    def _count(self, task: Task, columns: Columns, counts: Amounts) -> None:
-        if not task.pod_class.counted:
-            return
-        if self._loose and task.rung.owned:
-            self._tie(task, columns)
-        self.counts.record(
-            task.pod_class.counted,
-            columns,
-            counts,
-            self.nodes,
-            self._loose,
-        )
+    def _count(self, task: Task, columns: list[int], counts: list[int]) -> None:
+        counted = task.pod_class.counted
+        if counted:
+            if self._loose and task.rung.owned:
+                self._tie(task, columns)
+            self.counts.record(counted, columns, counts, self.nodes, self._loose)
 
-    def _tie(self, task: Task, columns: Columns) -> None:
+    def _tie(self, task: Task, columns: list[int]) -> None:
         """Take a domain for known once pods are there that were put for it."""
         axes = {g.key for g in task.rung.owned if g.kind is Kind.SPREAD or g.kind is Kind.AFFINITY}
-        for column in columns.tolist():
+        for column in columns:
             free = self._loose.get(column)
             if free is None:
                 continue
@@ -304,23 +297,18 @@ class Engine:
             if not free:
                 del self._loose[column]
 
-    def _become(self, columns: Columns, met: Columns) -> None:
+    def _become(self, columns: list[int], becoming: Becoming) -> None:
         """Give nodes the signature that they have with the pods that joined."""
-        nodes, signatures = self.nodes, self.compiled.signatures
-        before = nodes.signature[columns]
-        changed = met[before] != before
-        if not changed.any():
-            return
-        columns, before = columns[changed], before[changed]
-        for number in sorted(set(before.tolist())):
-            after = int(met[number])
-            those = columns[before == number]
-            nodes.become(those[those < nodes.existing], after, None)
-            planned = those[those >= nodes.existing]
-            if len(planned):
-                open_ones = nodes.row[planned] == NO_ROW
-                nodes.become(planned[~open_ones], after, None)
-                nodes.become(planned[open_ones], after, signatures.claim(after).largest)
+        nodes = self.nodes
+        for column in columns:
+            before = nodes.signature.item(column)
+            after = becoming.met.item(before)
+            if after == before:
+                continue
+            limit = None
+            if column >= nodes.existing and nodes.row.item(column) == NO_ROW:
+                limit = self.compiled.signatures.claim(after).largest
+            nodes.become([column], after, limit)
 
     # -- new claims ----------------------------------------------------------------------------
 
@@ -357,10 +345,10 @@ class Engine:
         if growth is None:
             return 0
         counts = dealt(growth.rooms, left)
-        columns = growth.columns[: len(counts)]
-        nodes.measure(columns, growth.row, growth.limit)
-        self.put_on(task, columns, counts, becoming)
-        return int(counts.sum())
+        chosen: list[int] = growth.columns[: len(counts)].tolist()
+        nodes.measure(chosen, growth.row, growth.limit)
+        self.put_on(task, chosen, counts, becoming)
+        return sum(counts)
 
     def _execute(
         self, task: Task, opening: Opening, left: int, pins: tuple[Pin, ...], *, count: int
@@ -372,20 +360,20 @@ class Engine:
         self.holdings.take(columns, opening.reservations)
         if self.profile.late:
             self._loosen(columns, opening, pins)
-        counts = np.full(count, opening.pods, dtype=np.int64)
+        counts = [opening.pods] * count
         counts[-1] = min(opening.pods, left - opening.pods * (count - 1))
         self.nodes.place(task.index, columns, counts, task.request)
         self.holdings.keep(columns)
         self._count(task, columns, counts)
         self.opener.charge(opening, count)
-        return int(counts.sum())
+        return sum(counts)
 
     def surely_opens(self, task: Task, left: int, pins: tuple[Pin, ...]) -> bool:
         """Whether there are new nodes for all that is left of a class where pins allow."""
         caps = self.counts.host_caps(task.ties, 0)
         return caps.new > 0 and not caps.first and self.opener.surely_opens(task, left, pins)
 
-    def _loosen(self, columns: Columns, opening: Opening, pins: tuple[Pin, ...]) -> None:
+    def _loosen(self, columns: list[int], opening: Opening, pins: tuple[Pin, ...]) -> None:
         """Remember the domains that a claim could be in, although it has one for our counts."""
         signatures = self.compiled.signatures
         free = {
@@ -393,9 +381,5 @@ class Engine:
             for pin in pins
             if len(pin.domains) > 1 and signatures.domain(pin.axis, opening.asked) == FLOATING
         }
-        for column in columns.tolist() if free else ():
+        for column in columns if free else ():
             self._loose[column] = dict(free)
-
-
-def _one(count: int) -> Amounts:
-    return np.array([count], dtype=np.int64)

@@ -18,8 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-import numpy as np
-
 from karpenter_core.scheduling.problem import ReservationPolicy
 from karpenter_core.scheduling.reservations import ReservationManager
 from karpenter_core.scheduling.signatures import NO_MATCH
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.scheduling.classes import Ask
-    from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
+    from karpenter_core.scheduling.columns import Amounts, OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.reservations import Reservation
 
@@ -125,22 +123,22 @@ class Holdings:
         """Return how many more claims could hold all of some reservations."""
         return min(self._manager.left(reservation) for reservation in reservations)
 
-    def take(self, columns: Columns, reservations: frozenset[Reservation]) -> None:
+    def take(self, columns: list[int], reservations: frozenset[Reservation]) -> None:
         """Have new claims hold reservations."""
         if not reservations:
             return
-        for column in columns.tolist():
+        for column in columns:
             self._manager.reserve(column, *sorted(reservations))
             claim = self._signatures.claim(int(self._nodes.signature[column]))
             may_drop = not self._is_strict and self._pessimistic and not claim.has_min_values
             if may_drop or len(reservations) > 1:
                 self._shrinking[column] = may_drop
 
-    def keep(self, columns: Columns) -> None:
+    def keep(self, columns: list[int]) -> None:
         """Give back what the claims that pods have joined cannot use any more."""
         if not self._shrinking:
             return
-        for column in columns.tolist():
+        for column in columns:
             if column in self._shrinking:
                 self._shrink(column)
 
@@ -165,4 +163,4 @@ class Holdings:
 
     def _become(self, column: int, signature: int) -> None:
         limit = self._signatures.claim(signature).largest
-        self._nodes.become(np.array([column], dtype=np.intp), signature, limit)
+        self._nodes.become([column], signature, limit)

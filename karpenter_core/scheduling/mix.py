@@ -160,15 +160,15 @@ def lower_bound(compiled: CompiledProblem, first_fit: Engine) -> float | None:
 
 def _new_demand(compiled: CompiledProblem, first_fit: Engine) -> dict[int, int]:
     """Return how many pods of each class new nodes were opened for that are to be bought."""
-    counts: dict[int, int] = {}
-    for index, columns, placed in first_fit.nodes.log:
-        bought = columns >= compiled.node_free.shape[1]
-        if compiled.reservations.capacity:
-            signatures = first_fit.nodes.signature[columns]
-            bought &= [not _is_reserved(compiled, number) for number in signatures.tolist()]
-        new = int(placed[bought].sum())
-        if new:
-            counts[index] = counts.get(index, 0) + new
+    nodes, counts = first_fit.nodes, dict[int, int]()
+    may_be_reserved = bool(compiled.reservations.capacity)
+    for index, columns, placed in nodes.log:
+        for column, count in zip(columns, placed, strict=True):
+            if column < nodes.existing:
+                continue
+            if may_be_reserved and _is_reserved(compiled, nodes.signature.item(column)):
+                continue
+            counts[index] = counts.get(index, 0) + count
     return counts
 
 

@@ -33,7 +33,6 @@ _NEARLY_EQUAL: Final = 1.01
 """Prices within one percent are taken for equal; the larger machine is chosen then."""
 
 _TINY: Final = 1e-12
-_NO_COLUMNS: Final = np.empty(0, dtype=np.intp)
 
 
 class Measure(StrEnum):
@@ -114,16 +113,16 @@ class Opener:
         pools = engine.compiled.pools
         ranks = groupby(range(len(pools)), key=lambda number: pools[number].weight)
         self._ranks: Final = tuple(tuple(numbers) for _, numbers in ranks)
-        self._opened: Final = list["tuple[Columns, Opening]"]()
+        self._opened: Final = list["tuple[list[int], Opening]"]()
         """The claims that were opened before anything was on them."""
 
-    def open_empty(self, opening: Opening) -> Columns:
+    def open_empty(self, opening: Opening) -> list[int]:
         """Open claims before anything is on them, within limits; they are no reserved machines."""
         engine, remaining = self._engine, self._engine.remaining[opening.pool]
         signatures = self._compiled.signatures
         signature = signatures.holding(opening.signature, NOTHING)
         if signature == NO_MATCH or not signatures.claim(signature).bits >> opening.row & 1:
-            return _NO_COLUMNS
+            return []
         count = min(opening.count, max(remaining.get(NODES, opening.count), 0))
         pool = self._compiled.pools[opening.pool]
         for name in pool.limited:
@@ -131,7 +130,7 @@ class Opener:
             if charge > 0:
                 count = min(count, max(remaining[name] // charge, 0))
         if count <= 0:
-            return _NO_COLUMNS
+            return []
         columns = engine.nodes.open(
             count, signature=signature, limit=opening.limit, row=opening.row
         )
@@ -149,8 +148,8 @@ class Opener:
         """Give up claims on which nothing is yet; return whether limits have more left by that."""
         nodes, has_more = self._engine.nodes, False
         for columns, opening in self._opened:
-            empty = columns[~nodes.used[:, columns].any(axis=0)]
-            if not self._engine.remaining[opening.pool] or not len(empty):
+            empty = [column for column in columns if not nodes.used[:, column].any()]
+            if not self._engine.remaining[opening.pool] or not empty:
                 continue
             full = np.full(len(opening.limit), -1, dtype=np.int64)
             nodes.become(empty, int(nodes.signature[empty[0]]), full)

@@ -127,7 +127,7 @@ class Rooms:
 
     def first(
         self, task: Task, left: int, becoming: Becoming, caps: HostCaps
-    ) -> tuple[Columns, Amounts]:
+    ) -> tuple[list[int], list[int]]:
         """Return the nodes that up to `left` pods go to, and how many go on each."""
         columns = self._able(task, becoming, caps)
         if self._tight and len(columns) > 1:
@@ -149,10 +149,10 @@ class Rooms:
             if len(part):
                 given = dealt(rooms, left)
                 chosen += part[: len(given)].tolist()
-                counts += given.tolist()
-                left -= int(given.sum())
+                counts += given
+                left -= sum(given)
             start, size = start + size, size * 4
-        return np.array(chosen, dtype=np.intp), np.array(counts, dtype=np.int64)
+        return chosen, counts
 
     def every(self, task: Task, becoming: Becoming, caps: HostCaps) -> tuple[Columns, Amounts]:
         """Return all nodes that take pods, in their order, and how many each takes."""
@@ -247,9 +247,9 @@ class Rooms:
                 rooms[opened] = np.minimum(rooms[opened], exact)
 
 
-def dealt(rooms: Amounts, left: int) -> Amounts:
+def dealt(rooms: Amounts, left: int) -> list[int]:
     """Return how many of the pods left each of the first nodes gets, which are filled in turn."""
     total = np.cumsum(rooms)
-    counts = rooms[: int(np.searchsorted(total, left)) + 1].copy()
+    counts: list[int] = rooms[: int(np.searchsorted(total, left)) + 1].tolist()
     counts[-1] -= max(int(total[len(counts) - 1]) - left, 0)
     return counts

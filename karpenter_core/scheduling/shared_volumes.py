@@ -53,9 +53,10 @@ class SharedVolumes:
             good &= spare | (task.request[line] + count == 0)  # attached, however many are
         return columns[good]
 
-    def attach(self, task: Task, columns: Columns) -> None:
+    def attach(self, task: Task, columns: list[int]) -> None:
         """Note that pods come to nodes, with the volumes that they share."""
-        there = columns[columns < self._nodes.existing]
+        existing = self._nodes.existing
+        there = np.array([column for column in columns if column < existing], dtype=np.intp)
         for resource, claim in task.pod_class.shared_volumes:
             present = self._row(claim)
             self._nodes.take(self._resources.index(resource), there[present[there] == 0], 1)

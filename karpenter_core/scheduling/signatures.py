@@ -17,6 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
+from msgspec import Struct
 
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
@@ -58,12 +59,11 @@ NOWHERE: Final = -2
 """The domain of a node without the label, or whose label is not known yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True, gc=False):
     """The domains of an axis that a node may be in, in the order in which they are tried.
 
     A soft pin is for pods that are counted, not restricted: a claim gets a domain where it can,
-    and nodes without one will do.
+    and nodes without one will do. (A struct: pins are keys of what is looked up for every class.)
     """
 
     axis: int

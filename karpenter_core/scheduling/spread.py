@@ -89,7 +89,7 @@ def _there_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
         count = min(left - placed, int(most[first]))
         if count <= 0:
             break
-        engine.put_on(task, columns[first : first + 1], np.array([count]), becoming)
+        engine.put_on(task, [int(columns[first])], [count], becoming)
         rooms[first] -= count
         placed += count
         yield 1
@@ -256,4 +256,4 @@ def _interleave(engine: Engine, index: int, axis: int, levels: Sequence[int], st
         those = np.flatnonzero(domains == domain)
         level[those] = levels[domain] + np.arange(len(those))
     order = np.lexsort((domains, level))
-    log[start:] = [(index, columns[order], np.ones(len(columns), dtype=np.int64))]
+    log[start:] = [(index, columns[order].tolist(), [1] * len(columns))]

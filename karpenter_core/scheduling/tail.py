@@ -18,7 +18,6 @@ from karpenter_core.scheduling.patterns import PatternProblem, pattern_steps
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from karpenter_core.scheduling.columns import Columns
     from karpenter_core.scheduling.compiled import CompiledProblem, Task
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.opening import Opening
@@ -87,7 +86,7 @@ def tail_steps(engine: Engine, group: Sequence[int]) -> Generator[int, None, Non
         yield 1
 
 
-def _deal(engine: Engine, members: Sequence[int], columns: Columns, pods: int) -> None:
+def _deal(engine: Engine, members: Sequence[int], columns: list[int], pods: int) -> None:
     """Put pods of one size, of whichever class, on each of some nodes."""
     due = np.full(len(columns), pods, dtype=np.int64)
     for index in members:
@@ -97,7 +96,8 @@ def _deal(engine: Engine, members: Sequence[int], columns: Columns, pods: int) -
         if len(held):
             task = engine.compiled.task(index, 0)
             becoming = engine.rooms.becoming(task.ask, engine.pins(task))
-            engine.put_on(task, columns[held], given[held], becoming)
+            chosen = [columns[place] for place in held.tolist()]
+            engine.put_on(task, chosen, given[held].tolist(), becoming)
             engine.waiting[index] -= given.sum()
             due -= given
 
@@ -110,7 +110,9 @@ def _offer(engine: Engine, task: Task) -> Opening | None:
     return None if engine.compiled.signatures.claim(found.asked).has_min_values else found
 
 
-def _open(engine: Engine, offer: Opening, pins: tuple[Pin, ...], place: int, nodes: int) -> Columns:
+def _open(
+    engine: Engine, offer: Opening, pins: tuple[Pin, ...], place: int, nodes: int
+) -> list[int]:
     """Open claims that are measured by another of their rows, where that is cheapest."""
     compiled = engine.compiled
     claim = compiled.signatures.claim(offer.asked)

@@ -85,8 +85,7 @@ class Outlook:
         members = [iter(c.members) for c in self._question.compiled.classes]
         moves: list[tuple[int, int, tuple[PodView, ...]]] = []
         for index, columns, counts in self._plan.engine.nodes.log:
-            where: list[int] = columns.tolist()
-            for column, count in zip(where, counts.tolist(), strict=True):
+            for column, count in zip(columns, counts, strict=True):
                 pods = tuple(next(members[index]) for _ in range(count))
                 if column < existing:
                     moves.append(
