@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN
+from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
 from karpenter_core.api.labels import GROUP
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.notices import Notice, ObjectRef
-from karpenter_core.api.records import NodeView
+from karpenter_core.api.records import NodeConditionView, NodeView
 from karpenter_core.controllers.condition_metrics import object_labels
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.lifecycle.node_termination import node_ref
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.controllers.condition_metrics import ConditionFamily
@@ -45,26 +45,40 @@ Observed: TypeAlias = NodeClaim | NodePool | NodeView
 _KINDS: Final = {Kind.NODE_CLAIM: "NodeClaim", Kind.NODE_POOL: "NodePool", Kind.NODE: "Node"}
 
 
-class _Standing(NamedTuple):
-    """The status of one condition, and since when."""
-
-    status: str
-    reason: str
-    message: str
-    since: datetime | None
-
-
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """An object as it was last looked at."""
+    """An object as it was last looked at, and the values of the labels that its metrics have."""
 
     seen: Observed
-    ref: ObjectRef
     labels: tuple[str, ...]
-    """Values of the labels that its metrics have."""
-    conditions: Mapping[str, _Standing]
-    finalizers: tuple[str, ...]
-    deleted: datetime | None
+
+    @property
+    def ref(self) -> ObjectRef:
+        """What Events are about."""
+        return node_ref(self.seen) if isinstance(self.seen, NodeView) else self.seen.ref
+
+    @property
+    def conditions(self) -> Sequence[Condition | NodeConditionView]:
+        """The status conditions."""
+        return (
+            self.seen.conditions if isinstance(self.seen, NodeView) else self.seen.status.conditions
+        )
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        """What holds the object when it is deleted."""
+        seen = self.seen
+        return seen.finalizers if isinstance(seen, NodeView) else seen.metadata.finalizers
+
+    @property
+    def deleted(self) -> datetime | None:
+        """When somebody deleted the object."""
+        seen = self.seen
+        return (
+            seen.deletion_timestamp
+            if isinstance(seen, NodeView)
+            else seen.metadata.deletion_timestamp
+        )
 
 
 @final
@@ -129,32 +143,7 @@ class ConditionObserver:
 
     def _sight(self, kind: str, found: Observed) -> _Sight:
         labels = found.labels if isinstance(found, NodeView) else found.metadata.labels
-        values = tuple(labels.get(key, "") for key in self._labels[kind])
-        if isinstance(found, NodeView):
-            return _Sight(
-                seen=found,
-                ref=node_ref(found),
-                labels=values,
-                conditions={
-                    item.type: _Standing(item.status, item.reason, "", item.last_transition_time)
-                    for item in found.conditions
-                },
-                finalizers=found.finalizers,
-                deleted=found.deletion_timestamp,
-            )
-        return _Sight(
-            seen=found,
-            ref=found.ref,
-            labels=values,
-            conditions={
-                item.type: _Standing(
-                    item.status, item.reason, item.message, item.last_transition_time
-                )
-                for item in found.status.conditions
-            },
-            finalizers=found.metadata.finalizers,
-            deleted=found.metadata.deletion_timestamp,
-        )
+        return _Sight(found, tuple(labels.get(key, "") for key in self._labels[kind]))
 
     def _compare(self, kind: str, before: _Sight | None, after: _Sight) -> None:
         """Count and tell what changed.
@@ -163,23 +152,26 @@ class ConditionObserver:
         told all the same, since somebody has to mend it. A Node that falls silent has all of its
         conditions turn Unknown, and back: of that its Ready tells enough.
         """
-        known: Mapping[str, _Standing] = {} if before is None else before.conditions
-        for name, now in after.conditions.items():
-            was = known.get(name)
+        known = {} if before is None else {item.type: item for item in before.conditions}
+        for now in after.conditions:
+            was = known.get(now.type)
             if was is not None and was.status == now.status:
                 continue
             for family, labels in self._families(kind, after):
-                family.transitions.labels(name, now.status, now.reason, *labels).inc()
+                family.transitions.labels(now.type, now.status, now.reason, *labels).inc()
             if was is None:
                 if before is not None and now.status == FALSE and kind != "Node":
-                    self._publish(_transition(after.ref, name, UNKNOWN, now))
+                    self._publish(_transition(after.ref, UNKNOWN, now))
                 continue
-            if was.since is not None and now.since is not None:
-                seconds = (now.since - was.since).total_seconds()
+            began, ended = was.last_transition_time, now.last_transition_time
+            if began is not None and ended is not None:
+                seconds = (ended - began).total_seconds()
                 for family, labels in self._families(kind, after):
-                    family.transition_duration.labels(name, was.status, *labels).observe(seconds)
-            if kind != "Node" or name == READY or TRUE in {was.status, now.status}:
-                self._publish(_transition(after.ref, name, was.status, now))
+                    family.transition_duration.labels(was.type, was.status, *labels).observe(
+                        seconds
+                    )
+            if kind != "Node" or now.type == READY or TRUE in {was.status, now.status}:
+                self._publish(_transition(after.ref, was.status, now))
 
     def _gone(self, kind: str, last: _Sight) -> None:
         self._tell_finalized(last, ())
@@ -208,17 +200,17 @@ class ConditionObserver:
     def counts(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[Row]:
         """Yield 1 for every condition of every object."""
         for sight, labels in self._shown(kinds, deprecated=deprecated):
-            for name, now in sight.conditions.items():
-                yield ("", sight.ref.name, name, now.status, now.reason, *labels), 1.0
+            for now in sight.conditions:
+                yield ("", sight.seen.name, now.type, now.status, now.reason, *labels), 1.0
 
     def ages(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[Row]:
         """Yield for every condition how long it has had its status."""
         moment = self._clock.now()
         for sight, labels in self._shown(kinds, deprecated=deprecated):
-            for name, now in sight.conditions.items():
-                if now.since is not None:
-                    values = ("", sight.ref.name, name, now.status, now.reason, *labels)
-                    yield values, (moment - now.since).total_seconds()
+            for now in sight.conditions:
+                if (since := now.last_transition_time) is not None:
+                    values = ("", sight.seen.name, now.type, now.status, now.reason, *labels)
+                    yield values, (moment - since).total_seconds()
 
     def terminating(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[Row]:
         """Yield for every deleted object how long it has been so."""
@@ -226,7 +218,7 @@ class ConditionObserver:
         for sight, labels in self._shown(kinds, deprecated=deprecated):
             if sight.deleted is not None:
                 seconds = (moment - sight.deleted).total_seconds()
-                yield ("", sight.ref.name, *labels), seconds
+                yield ("", sight.seen.name, *labels), seconds
 
     def _shown(
         self, kinds: tuple[str, ...], *, deprecated: bool
@@ -258,14 +250,16 @@ def _table(snapshot: Snapshot, kind: Kind) -> Mapping[str, Observed]:
             return snapshot.nodes
 
 
-def _transition(ref: ObjectRef, name: str, was: str, now: _Standing) -> Notice:
+def _transition(ref: ObjectRef, was: str, now: Condition | NodeConditionView) -> Notice:
     message = (
-        f"Status condition transitioned, Type: {name}, Status: {was} -> {now.status}, "
+        f"Status condition transitioned, Type: {now.type}, Status: {was} -> {now.status}, "
         f"Reason: {now.reason}"
     )
-    if now.message:
+    if isinstance(now, Condition) and now.message:
         message += f", Message: {now.message}"
-    return Notice(regarding=ref, type="Normal", reason=name, message=message, bucket=EVENT_BUCKET)
+    return Notice(
+        regarding=ref, type="Normal", reason=now.type, message=message, bucket=EVENT_BUCKET
+    )
 
 
 def _finalized(ref: ObjectRef, finalizer: str) -> Notice:
