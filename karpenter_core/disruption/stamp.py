@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import DO_NOT_DISRUPT
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["LONGEST", "Stamp", "digest_of", "is_stale", "stamp_of"]
+__all__ = ["LONGEST", "Stamp", "Stamps", "digest_of", "is_stale", "stamp_of"]
 
 LONGEST: Final = timedelta(minutes=5)  # upstream default
 
@@ -28,10 +28,37 @@ Stamp: TypeAlias = "tuple[Hashable, ...]"
 """Equal for snapshots between which nothing has changed that matters."""
 
 
+@final
+class Stamps:
+    """Makes stamps of one snapshot after the other; reads only machines anew that have changed.
+
+    Thousands of them with tens of thousands of pods would take a tenth of a second each time.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[StateNode, Hashable]] = {}
+
+    def of(self, snapshot: Snapshot) -> Stamp:
+        """Return the stamp of a snapshot: what `stamp_of` returns for it."""
+        known: dict[str, tuple[StateNode, Hashable]] = {}
+        for machine in snapshot.state_nodes:
+            found = self._known.get(machine.name)
+            if found is None or found[0] is not machine:
+                found = (machine, _machine(machine))
+            known[machine.name] = found
+        self._known = known
+        return (tuple(part for _, part in known.values()), *_others(snapshot))
+
+
 def stamp_of(snapshot: Snapshot) -> Stamp:
     """Return what consolidation goes by: who runs where, which pools, prices and protections."""
+    return Stamps().of(snapshot)
+
+
+def _others(snapshot: Snapshot) -> Stamp:
     return (
-        tuple(_machine(machine) for machine in snapshot.state_nodes),
         tuple(
             (name, pool.metadata.generation, tuple(sorted(pool.metadata.annotations.items())))
             for name, pool in sorted(snapshot.node_pools.items())

@@ -237,6 +237,8 @@ def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
         await stage.begin(1, cores=["8"], small="1")
         await stage.clock.sleep(120)
         assert names(stage.scene.nodes()) == stage.first
+        eligible = 'karpenter_voluntary_disruption_eligible_nodes{reason="underutilized"}'
+        assert stage.running.metric(eligible) == 1
         before = dict(stage.running.process.writer.counts)
         await stage.clock.sleep(3600)
         assert names(stage.scene.nodes()) == stage.first

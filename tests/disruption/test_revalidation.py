@@ -13,7 +13,7 @@ from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.disruption.consolidation import rejection_notices
 from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.single_node import SingleNode
-from karpenter_core.disruption.stamp import is_stale, stamp_of
+from karpenter_core.disruption.stamp import Stamps, is_stale, stamp_of
 from karpenter_core.disruption.validation import Rejection
 from karpenter_core.state.events import (
     CataloguePublished,
@@ -341,6 +341,19 @@ class TestRest:
         before = stamp_of(builder.snapshot())
         builder.fold(Observed(runs("a", "web", cpu="4")))
         assert stamp_of(builder.snapshot()) == before
+
+    def test_stamps_made_one_after_the_other_are_those_made_anew(self):
+        """What has not changed is not read again; who went is forgotten."""
+        builder, stamps = self.quiet(), Stamps()
+        for event in (
+            Observed(runs("new", "web", cpu="100m")),
+            Observed(box("other")[1]),
+            Removed(box("other")[1]),
+            Observed(pod("waits")),
+        ):
+            builder.fold(event)
+            snapshot = builder.snapshot()
+            assert stamps.of(snapshot) == stamp_of(snapshot)
 
     def test_or_five_minutes_pass(self):
         assert not is_stale(NOW, NOW + timedelta(minutes=4, seconds=59))

@@ -21,7 +21,7 @@ from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.method import DisruptionOptions, Effort, Pass
 from karpenter_core.disruption.plan import METHODS, plan_steps
 from karpenter_core.disruption.queue import stale_marks
-from karpenter_core.disruption.stamp import is_stale, stamp_of
+from karpenter_core.disruption.stamp import Stamps, is_stale
 from karpenter_core.scheduling.catalogue import CatalogueCache
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class DisruptionController:
             nomination_window=self._options.framing.nomination_window,
         )
         self._cache = CatalogueCache()
+        self._stamps = Stamps()
         self._settled: dict[str, tuple[Stamp, datetime]] = {}
         self._unseen: frozenset[str] = frozenset()
         self._reported: dict[str, tuple[str, ...]] = {}
@@ -116,7 +117,7 @@ class DisruptionController:
 
     async def _plan(self, methods: Sequence[Method]) -> DisruptionPlan:
         snapshot = self._feed.snapshot()
-        stamp = stamp_of(snapshot)
+        stamp = self._stamps.of(snapshot)
         look = self._look(snapshot, stamp)
         started = self._runtime.clock.monotonic()
         found = await self._compute(plan_steps(look, methods=methods), look.effort)
@@ -229,12 +230,14 @@ class DisruptionController:
 
     def _measure(self, found: DisruptionPlan, *, seconds: float) -> None:
         metrics = self._runtime.metrics
+        eligible: dict[str, int] = {}  # several methods have one reason
         for report in found.reports:
             reason, kind = str(report.method.reason), report.method.consolidation_type
             metrics.disruption_evaluation_duration.labels(
                 reason=reason.lower(), consolidation_type=kind
             ).observe(seconds / len(found.reports))
-            metrics.disruption_eligible_nodes.labels(reason=reason.lower()).set(report.eligible)
+            eligible[reason] = max(eligible.get(reason, 0), report.eligible)
+            metrics.disruption_eligible_nodes.labels(reason=reason.lower()).set(eligible[reason])
             if report.is_cut_short:
                 metrics.consolidation_timeouts.labels(consolidation_type=kind).inc()
             for pool, budget in report.budgets.items():
