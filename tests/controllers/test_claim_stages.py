@@ -2,7 +2,7 @@
 
 What each look decides is tested with the pure steps: launching in `tests/lifecycle/test_launch.py`
 (29-32, 55), registration, initialisation and liveness in `test_progress.py` (33-59), the health of
-pools in `test_registration_health.py` (39, 40, 60). Gates on devices (case 54) are not there yet.
+pools in `tests/lifecycle/nodepools/test_registration_health.py` (39, 60). Gates on devices (case 54) are not there yet.
 """
 
 from __future__ import annotations
@@ -56,6 +56,28 @@ def faults(folder, *found):
     return f"--kwok-faults-file={path}"
 
 
+def own_claim(**requests):
+    """A claim that a user writes: it says of which pool it is, but no pool owns it."""
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": "own", "labels": {"karpenter.sh/nodepool": "general"}},
+        "spec": {
+            "requirements": [],
+            "resources": {"requests": requests},
+            "nodeClassRef": {
+                "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default",
+            },
+        },
+    }  # fmt: skip
+
+
+def health(scene):
+    status = scene.pool("general").get("status", {})
+    found = {c["type"]: c["status"] for c in status.get("conditions", ())}
+    return found.get("NodeRegistrationHealthy")
+
+
 class TestLaunch:
     def test_a_claim_of_somebody_elses_class_is_left_alone(self, tmp_path):
         """Case 29: no call, no finalizer, no condition."""
@@ -83,17 +105,6 @@ class TestLaunch:
 
     def test_a_claim_that_lost_its_finalizer_gets_it_back_before_it_is_launched(self, tmp_path):
         """Case 30: somebody wrote the claim without."""
-        own = {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodeClaim",
-            "metadata": {"name": "own", "labels": {"karpenter.sh/nodepool": "general"}},
-            "spec": {
-                "requirements": [],
-                "nodeClassRef": {
-                    "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default",
-                },
-            },
-        }  # fmt: skip
         order = []
 
         async def note(op):
@@ -101,7 +112,7 @@ class TestLaunch:
                 order.append((op.verb, op.kind.kind, op.subresource))
 
         async def story(scene):
-            scene.cluster.apply([NODE_CLASS, pool(), own])
+            scene.cluster.apply([NODE_CLASS, pool(), own_claim()])
             scene.start(WITHOUT_ELECTION, faults=note)
             await scene.settle(lambda: bool(scene.nodes()), seconds=60)
 
@@ -193,8 +204,24 @@ class TestRegistration:
             (node,) = scene.nodes()
             assert taints(node) == {"example.com/team"}
             assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
-            health = {c["type"]: c["status"] for c in scene.pool("general")["status"]["conditions"]}
-            assert health["NodeRegistrationHealthy"] == "True"
+            assert health(scene) == "True"
+
+        play(tmp_path, story)
+
+    def test_a_pool_is_not_judged_by_claims_that_it_does_not_own(self, tmp_path):
+        """Cases 40, 71: as after a pool was made anew; amounts may be written in any form."""
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), own_claim(cpu="0.5", memory="1073741824")])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(
+                lambda: status_of(scene.claims()[0], "Initialized") == "True", seconds=60
+            )
+            await scene.cluster.clock.sleep(10)
+            assert health(scene) == "Unknown"
+
+            scene.cluster.delete(NODE_CLAIMS, "own")
+            await scene.settle(lambda: not scene.claims() and not scene.nodes(), seconds=60)
 
         play(tmp_path, story)
 
@@ -356,11 +383,6 @@ class TestLiveness:
     def test_two_failures_make_a_pool_unhealthy_and_a_success_does_not_heal_it(self, tmp_path):
         """Cases 39, 60."""
         path = tmp_path / "faults.json"
-
-        def health(scene):
-            status = scene.pool("general").get("status", {})
-            found = {c["type"]: c["status"] for c in status.get("conditions", ())}
-            return found.get("NodeRegistrationHealthy")
 
         async def story(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
