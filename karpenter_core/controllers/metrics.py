@@ -115,7 +115,8 @@ class Metrics:
         )
         self.nodeclaims_held_back = self._counter(
             "nodeclaims_held_back_total",
-            "Planned NodeClaims that were not created because of a brake, each time they were planned.",
+            "Planned NodeClaims not created because of a brake, and passes that left their NodePool "
+            "out.",
             ("nodepool", "reason"),
         )
         self.nodeclaims_unhealthy_disrupted = self._counter(

@@ -69,6 +69,10 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         catalogue_problem=catalogue.problem_of,
     )
     catalogue.subscribe_problems(node_pools.wake)
+    brakes = Brakes(
+        max_nodes_total=settings.max_nodes_total,
+        launches_per_minute=settings.launches_per_minute,
+    )
     options = ProvisioningOptions(
         batch_idle=settings.batch_idle_duration,
         batch_maximum=settings.batch_max_duration,
@@ -87,15 +91,13 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
                 provisioners=labels.unsupported_provisioners,
             ),
             nomination_window=nomination_window(settings.batch_max_duration),
+            brakes=brakes,
         ),
     )
     creator = ClaimCreator(
         hands=hands,
         runtime=runtime,
-        brakes=Brakes(
-            max_nodes_total=settings.max_nodes_total,
-            launches_per_minute=settings.launches_per_minute,
-        ),
+        brakes=brakes,
     )
     disruption = DisruptionController(
         hands=hands,

@@ -62,8 +62,17 @@ def nodes_total(snapshot: Snapshot) -> int:
     return len(snapshot.nodes) + sum(not snapshot.nodes_of(claim) for claim in claims)
 
 
-def held_pools(snapshot: Snapshot, *, now: datetime) -> dict[str, Refusal]:
-    """Return the pools that nothing is launched for now, since their machines do not register."""
+def held_pools(
+    snapshot: Snapshot, *, now: datetime, brakes: Brakes | None = None
+) -> dict[str, Refusal]:
+    """Return the pools that nothing can be launched for now, and why.
+
+    Those whose machines do not register; all of them when the cluster is as large as it may be. A
+    pool that has had its launches of this minute is not among them: its pods wait for their turn.
+    """
+    most = 0 if brakes is None else brakes.max_nodes_total
+    if most and nodes_total(snapshot) >= most:
+        return dict.fromkeys(snapshot.node_pools, _cluster_is_full(most))
     held: dict[str, Refusal] = {}
     booting: Counter[str] | None = None
     for name, pool in snapshot.node_pools.items():
@@ -115,10 +124,7 @@ class Allowance:
     def _refusal(self, pool: NodePool) -> Refusal | None:
         most, rate = self._brakes.max_nodes_total, self._brakes.launches_per_minute
         if most and self._nodes + self._in_flight.total() >= most:
-            return Refusal(
-                brake=Brake.MAX_NODES_TOTAL,
-                why=f"the cluster may have {most} nodes (--max-nodes-total), and has them",
-            )
+            return _cluster_is_full(most)
         here = self._in_flight[pool.name]
         pause = self._snapshot.ledger.launch_pauses.get(pool.uid)
         if pause is not None and pause.is_on_trial:
@@ -132,6 +138,13 @@ class Allowance:
                 "(--launches-per-minute)",
             )
         return None
+
+
+def _cluster_is_full(most: int) -> Refusal:
+    return Refusal(
+        brake=Brake.MAX_NODES_TOTAL,
+        why=f"the cluster may have {most} nodes (--max-nodes-total), and has them",
+    )
 
 
 def _on_trial(pool: str, pause: LaunchPause, booting: int, now: datetime) -> Refusal | None:

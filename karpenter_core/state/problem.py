@@ -9,7 +9,7 @@ from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
-from karpenter_core.state.brakes import held_pools
+from karpenter_core.state.brakes import Brakes, held_pools
 from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.interrupted import is_taken_soon
@@ -54,6 +54,7 @@ class Framing:
     default_spread: tuple[TopologySpread, ...] = ()
     unsupported_volumes: VolumesUnsupported = field(default_factory=VolumesUnsupported)
     nomination_window: timedelta = NOMINATION_WINDOW
+    brakes: Brakes = field(default_factory=Brakes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def scheduling_problem(
         ),
         key=lambda machine: (not machine.initialized, machine.name),
     )
-    held = held_pools(snapshot, now=now)
+    held = held_pools(snapshot, now=now, brakes=framing.brakes)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     spread = DefaultSpread(snapshot, framing.default_spread)
     problem = Problem(

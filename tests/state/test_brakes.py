@@ -151,3 +151,18 @@ def test_batches_that_overlap_never_exceed_a_limit_together(brake, limit, presen
         in_flight[POOL.name] += granted(one, wanted)
 
     assert in_flight[POOL.name] == min(max(limit - present, 0), sum(batches))
+
+
+def test_no_pool_is_planned_with_while_the_cluster_is_as_large_as_it_may_be():
+    """A plan whose claims would all be refused helps nobody."""
+    web = node_pool("web")
+    full = state(POOL, web, *machine("a"), *machine("b")).snapshot()
+
+    held = held_pools(full, now=EPOCH, brakes=Brakes(max_nodes_total=2))
+
+    assert {name: each.brake for name, each in held.items()} == {
+        "default": Brake.MAX_NODES_TOTAL,
+        "web": Brake.MAX_NODES_TOTAL,
+    }
+    assert held_pools(full, now=EPOCH, brakes=Brakes(max_nodes_total=3)) == {}
+    assert held_pools(full, now=EPOCH, brakes=Brakes()) == {}

@@ -88,6 +88,11 @@ class PassRecorder:
             if not item.silent:
                 self._hands.publish(failed_scheduling(item.pod, item.reason))
 
+    def hold(self, held: Mapping[str, Refusal]) -> None:
+        """Count the pools that a pass leaves out."""
+        for pool, refusal in held.items():
+            self._metrics.nodeclaims_held_back.labels(nodepool=pool, reason=refusal.brake).inc()
+
     def place_existing(self, plan: SchedulingPlan, snapshot: Snapshot) -> None:
         """Expect pods on the machines that are there, before anything else can claim the room."""
         if not plan.existing:

@@ -146,6 +146,8 @@ class Provisioner:
             )
         )
         self._recorder.ignore(asked.ignored, snapshot)
+        if asked.problem.pods:
+            self._recorder.hold(asked.held)
         is_settled = not asked.waiting  # places run out with time, which changes no object
         if asked.problem.pods:
             is_settled &= await self._solve(asked, snapshot, triggers)
