@@ -1,0 +1,69 @@
+"""What has just been launched for a plan has not drifted, whatever the pools and pods are like."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, given, settings
+
+from karpenter_core.api.nodeclaim import LAUNCHED
+from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.lifecycle.claims import build_node_claim
+from karpenter_core.lifecycle.drift import TYPE_CHECK_AGE, DriftRules, local_drift
+from karpenter_core.lifecycle.launch import launched_claim
+from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, node_pool_hash, with_hash
+from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.strategies import problems
+
+EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "60"))
+
+
+def launched(claim, instance_type, offering):
+    """The claim as a provider completes it: with the labels that type and offering decide."""
+    decided = instance_type.requirements.merge(offering.requirements)
+    labels = {key: value for key in decided if (value := decided.single_value(key))}
+    machine = LaunchedInstance(
+        provider_id="fake://1",
+        instance_type=instance_type.name,
+        zone=offering.zone,
+        capacity_type=offering.capacity_type,
+        capacity=instance_type.capacity,
+        allocatable=instance_type.allocatable(),
+        labels=labels,
+    )
+    return with_condition(launched_claim(claim, machine), LAUNCHED, now=EPOCH)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(asked=problems())
+def test_a_machine_of_a_plan_has_not_drifted(asked):
+    """Every type that is listed, in every offering that the claim allows."""
+    pools = {pool.name: pool for pool in asked.pools}
+    rules = DriftRules(
+        well_known=DriftRules().well_known | asked.well_known,
+        aliases={**DriftRules().aliases, **asked.aliases},
+    )
+    for planned in solve(asked).claims:
+        pool = with_hash(pools[planned.pool])
+        claim = build_node_claim(
+            planned,
+            pool,
+            suffix="x",
+            node_pool_hash=node_pool_hash(pool),
+            node_pool_hash_version=HASH_VERSION,
+        )
+        metadata = claim.metadata.model_copy(update={"creation_timestamp": EPOCH})
+        claim = claim.model_copy(update={"metadata": metadata})
+        wanted = Requirements(planned.requirements)
+        types = {item.name: item for item in asked.catalogues[planned.pool].instance_types}
+        now = EPOCH + 2 * TYPE_CHECK_AGE
+        for name in planned.instance_types:
+            for offering in types[name].offerings:
+                if wanted.intersects(offering.requirements):
+                    machine = launched(claim, types[name], offering)
+                    local = local_drift(machine, pool, types, now=now, rules=rules)
+                    assert local.reason == "", (machine.metadata.labels, planned.requirements)
+                    assert local.is_type_found
