@@ -140,6 +140,11 @@ class Candidates:
     notices: tuple[Notice, ...] = ()
     """What there is to say about annotations of pods."""
 
+    @property
+    def by_machine(self) -> dict[StateNode, Candidate | Blocked]:
+        """Every verdict, by what it is about."""
+        return {verdict.machine: verdict for verdict in (*self.candidates, *self.blocked)}
+
 
 def find_candidates(
     snapshot: Snapshot,
@@ -149,10 +154,12 @@ def find_candidates(
     queued: frozenset[str] = frozenset(),
     nomination_window: timedelta = NOMINATION_WINDOW,
     paused: bool = False,
+    graceful: Candidates | None = None,
 ) -> Candidates:
     """Judge every machine; `queued` are the provider ids that a command is working on.
 
-    `paused`: the whole cluster is to be left alone.
+    `paused`: the whole cluster is to be left alone. `graceful` is what was found for that class,
+    at the same time and otherwise alike: only what pods forbid has to be judged again then.
     """
     judge = _Judge(
         snapshot=snapshot,
@@ -170,8 +177,11 @@ def find_candidates(
     )
     candidates: list[Candidate] = []
     blocked: list[Blocked] = []
+    known = {} if graceful is None else graceful.by_machine
     for machine in snapshot.state_nodes:
-        verdict = judge.verdict(machine)
+        verdict = known.get(machine)
+        if verdict is None or (isinstance(verdict, Blocked) and verdict.obstacle in _OF_PODS):
+            verdict = judge.verdict(machine)
         if isinstance(verdict, Candidate):
             candidates.append(verdict)
         else:
@@ -302,8 +312,8 @@ class _Judge:
             and claim.spec.termination_grace_period is not None
         ):
             return None
-        pods = sorted(machine.pods, key=_pod_order)
-        for pod in pods:
+        noted = sorted((pod for pod in machine.pods if pod.shape.annotations), key=_pod_order)
+        for pod in noted:
             if protecting := self._protecting(pod):
                 return Blocked(
                     machine=machine,
@@ -311,28 +321,26 @@ class _Judge:
                     message=f'Pod has "{protecting}" annotation (Pod={pod.key})',
                     subjects=(pod.key, protecting),
                 )
-        for pod in pods:
-            budgets = self.budgets.blocking(pod, self.now)
-            if not budgets:
-                continue
-            names = tuple(budget_key(budget) for budget in budgets)
-            keys = " ".join(names)
-            message = f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
-            if len(budgets) > 1:
-                message = (
-                    f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
-                )
-            return Blocked(
-                machine=machine,
-                obstacle=Obstacle.POD_DISRUPTION_BUDGET,
-                message=message,
-                subjects=(*names, pod.key),
-            )
-        return None
+        held = [pod for pod in machine.pods if self.budgets.blocking(pod, self.now)]
+        if not held:
+            return None
+        pod = min(held, key=_pod_order)
+        budgets = self.budgets.blocking(pod, self.now)
+        names = tuple(budget_key(budget) for budget in budgets)
+        keys = " ".join(names)
+        message = f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
+        if len(budgets) > 1:
+            message = f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
+        return Blocked(
+            machine=machine,
+            obstacle=Obstacle.POD_DISRUPTION_BUDGET,
+            message=message,
+            subjects=(*names, pod.key),
+        )
 
     def _protecting(self, pod: PodView) -> str:
         """Return the annotation that protects a pod now; empty when none does."""
-        if not pod.shape.annotations or not pod.is_active:
+        if not pod.is_active:
             return ""
         verdict = do_not_disrupt(pod, self.now)
         notice = protection_notice(pod, verdict)
@@ -381,6 +389,7 @@ class _Judge:
         )
 
 
+_OF_PODS: Final = frozenset({Obstacle.POD, Obstacle.POD_DISRUPTION_BUDGET})
 _SILENT: Final = frozenset({Obstacle.COMMAND, Obstacle.UNMANAGED})
 """Of these the owners of the machine need not hear."""
 

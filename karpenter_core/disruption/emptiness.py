@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
-from karpenter_core.disruption.budgets import DisruptionReason, pool_budgets
+from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.command import Command, prove
 from karpenter_core.disruption.consolidation import (
@@ -102,9 +102,7 @@ class Emptiness:
             if candidate.claim.uid in accepted
         )
         expected = sum(candidate.claim.uid in expected_uids for candidate in command.candidates)
-        left, over = within_budgets(
-            by_savings(alive), pool_budgets(look.snapshot, self.reason, now=look.now)
-        )
+        left, over = within_budgets(by_savings(alive), look.budgets(self.reason))
         kept = tuple(left)
         dropped = len(over) + expected
         if not alive and not expected:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.plan import METHODS
 from karpenter_core.scheduling.whatif_engine import run
 
@@ -94,7 +93,7 @@ def explain_machine(
     for method in methods:
         found = look.candidates(method.disruption_class)
         accepted = tuple(item for item in found.candidates if method.accept(item, look).accepted)
-        budgets = pool_budgets(look.snapshot, method.reason, now=look.now)
+        budgets = look.budgets(method.reason)
         outcome = _plan(look, method, accepted, budgets) if accepted else None
         if outcome is not None and outcome.commands and winner is None:
             winner = method

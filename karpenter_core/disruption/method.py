@@ -9,7 +9,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-from karpenter_core.disruption.candidates import find_candidates
+from karpenter_core.disruption.budgets import pool_budgets
+from karpenter_core.disruption.candidates import DisruptionClass, find_candidates
 from karpenter_core.disruption.pricing import Prices
 from karpenter_core.disruption.simulation import Simulation
 from karpenter_core.scheduling.problem import SolveOptions
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.balanced import Score
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
-    from karpenter_core.disruption.candidates import Candidate, Candidates, DisruptionClass
+    from karpenter_core.disruption.candidates import Candidate, Candidates
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.validation import Verdict
     from karpenter_core.scheduling.catalogue import CatalogueCache
@@ -115,6 +116,8 @@ class Pass:
         """Judge every machine, once for each class of methods."""
         found = self._candidates.get(disruption_class)
         if found is None:
+            is_graceful = disruption_class is DisruptionClass.GRACEFUL
+            known = None if is_graceful else self._candidates.get(DisruptionClass.GRACEFUL)
             found = self._candidates[disruption_class] = find_candidates(
                 self.snapshot,
                 now=self.now,
@@ -122,8 +125,20 @@ class Pass:
                 queued=self.queued,
                 nomination_window=self.options.framing.nomination_window,
                 paused=self.options.paused,
+                graceful=known,
             )
         return found
+
+    def budgets(self, reason: DisruptionReason) -> Budgets:
+        """Return the budgets of all pools, counted once for each reason."""
+        found = self._budgets.get(reason)
+        if found is None:
+            found = self._budgets[reason] = pool_budgets(self.snapshot, reason, now=self.now)
+        return found
+
+    @cached_property
+    def _budgets(self) -> dict[DisruptionReason, Budgets]:
+        return {}
 
     @cached_property
     def _candidates(self) -> dict[DisruptionClass, Candidates]:

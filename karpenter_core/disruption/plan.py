@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.budgets import blocking_notice, pool_budgets
+from karpenter_core.disruption.budgets import blocking_notice
 from karpenter_core.disruption.candidates import blocked_notices
 from karpenter_core.disruption.drift import Drift
 from karpenter_core.disruption.emptiness import Emptiness
@@ -86,7 +86,7 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
         verdicts = [(candidate, method.accept(candidate, look)) for candidate in found.candidates]
         notices.extend(notice for _, verdict in verdicts for notice in verdict.notices)
         accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
-        budgets = pool_budgets(look.snapshot, method.reason, now=look.now)
+        budgets = look.budgets(method.reason)
         notices.extend(_budget_notices(look, budgets))
         is_known = method.remembers and method.name in look.settled
         outcome = MethodPlan()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPES, SPOT
 from karpenter_core.api.returning import return_rule
-from karpenter_core.disruption.budgets import DisruptionReason, pool_budgets
+from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import Move, command_of
 from karpenter_core.disruption.method import Acceptance, Declined, MethodPlan
@@ -89,7 +89,7 @@ class Return:
         ]
         if not found:
             return Verdict(rejection=Rejection.CHURN, failed=1)
-        if _room(found[0], pool_budgets(look.snapshot, self.reason, now=look.now)) <= 0:
+        if _room(found[0], look.budgets(self.reason)) <= 0:
             return Verdict(rejection=Rejection.BUDGET, failed=1)
         yield from look.simulation.prepare_steps(peaceful=False)
         move = _move(look, found[0])

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.balanced import is_approved, pool_totals, scores
-from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.command import prove
 from karpenter_core.disruption.consolidation import Move, best_move, within_budgets
@@ -44,7 +43,7 @@ def revalidate_steps(method: Method, command: Command, look: Pass) -> Steps[Verd
         if method.accept(item, look).accepted
     }
     alive = [found[c.claim.uid] for c in command.candidates if c.claim.uid in found]
-    kept, _ = within_budgets(alive, pool_budgets(look.snapshot, method.reason, now=look.now))
+    kept, _ = within_budgets(alive, look.budgets(method.reason))
     is_large = asked >= SMALLEST_SHORTENED
     least = 2 if is_large else asked
     if len(alive) < least:

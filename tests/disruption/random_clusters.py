@@ -76,6 +76,7 @@ def _node(random, name, of, pools):
         settled=random.random() < 0.85,
         stage="Registered" if random.random() < 0.05 else "Initialized",
         deleted=NOW if random.random() < 0.05 else None,
+        termination_grace_period=random.choice((None, None, "300s")),
     )
     if random.random() < 0.15:
         since = EPOCH + timedelta(seconds=random.randrange(100))

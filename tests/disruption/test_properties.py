@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import CAPACITY_TYPE, CAPACITY_TYPES, SAVINGS_FLOOR, ZONE
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView, PodView
+from karpenter_core.disruption.candidates import DisruptionClass, find_candidates
 from karpenter_core.disruption.drift import Drift
 from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.multi_node import MultiNode
@@ -247,3 +248,21 @@ def test_a_cluster_comes_to_rest(case):
             if command.reason == "Underutilized":
                 assert spent < price or not price
     assert not outcome.commands
+
+
+@given(clusters())
+@settings(max_examples=40, deadline=None)
+def test_what_two_classes_share_is_judged_once_and_alike(case):
+    """A second class of methods gets what it would get by itself."""
+    snapshot = cluster(*case[0], market=case[1]).snapshot()
+    graceful = find_candidates(snapshot, now=NOW)
+    alone = find_candidates(snapshot, now=NOW, disruption_class=DisruptionClass.EVENTUAL)
+    after = find_candidates(
+        snapshot, now=NOW, disruption_class=DisruptionClass.EVENTUAL, graceful=graceful
+    )
+    assert [(c.name, c.disruption_cost) for c in after.candidates] == [
+        (c.name, c.disruption_cost) for c in alone.candidates
+    ]
+    assert [(b.machine, b.obstacle, b.message) for b in after.blocked] == [
+        (b.machine, b.obstacle, b.message) for b in alone.blocked
+    ]
