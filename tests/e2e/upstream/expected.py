@@ -13,11 +13,14 @@ _POOL = "Integration Validation NodePool should "
 
 EXPECTED = {
     "regression": (
+        "Chaos Runaway Scale-Up should not produce a runaway scale-up when consolidation is enabled",
+        "Chaos Runaway Scale-Up should not produce a runaway scale-up when emptiness is enabled",
         f"{_DRIFT}respect budgets for empty drift",
         f"{_DRIFT}respect budgets for non-empty delete drift",
         f"{_DRIFT}respect budgets for non-empty replace drift",
         f"{_DRIFT}not allow drift if the budget is fully blocking",
         f"{_DRIFT}not allow drift if the budget is fully blocking during a scheduled time",
+        "Drift Failure should not drift any nodes if their PodDisruptionBudgets are unhealthy",
         "Drift NodePool Drift Annotations",
         "Drift NodePool Drift Labels",
         "Drift NodePool Drift Taints",
@@ -61,6 +64,7 @@ EXPECTED = {
         f"{_CLAIM}delete a NodeClaim if it references a NodeClass that isn't Ready",
         f"{_CLAIM}succeed to garbage collect an Instance that was launched by a NodeClaim but has no Instance mapping",
         "Performance Provisioning should do simple provisioning",
+        "Performance Provisioning should do simple provisioning and simple drift",
         "Performance Provisioning should do complex provisioning",
         f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking",
         f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking during a scheduled time",
