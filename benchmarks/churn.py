@@ -51,7 +51,6 @@ GROUP = "karpenter.kwok.sh"
 STEP = timedelta(minutes=10)
 HOUR = timedelta(hours=1)
 SAMPLE_SECONDS = 30.0
-SETTLE_SECONDS = 1800.0
 NEGLIGIBLE = 1e-6
 
 
@@ -110,10 +109,19 @@ def _zigzag(count: int, *, phase: int = 0) -> Callable[[int], int]:
     return lambda step: count + (step + phase) % 2
 
 
-def _wave(low: int, high: int) -> Callable[[int], int]:
-    """Go from low at midnight to high at noon and back."""
-    day = timedelta(days=1) / STEP
-    return lambda step: round(low + (high - low) * (1 - cos(2 * pi * step / day)) / 2)
+def _wave(low: int, high: int, *, period: timedelta) -> Callable[[int], int]:
+    """Go from low to high and back."""
+    steps = period / STEP
+    return lambda step: round(low + (high - low) * (1 - cos(2 * pi * step / steps)) / 2)
+
+
+def wave(period: timedelta) -> tuple[Service, ...]:
+    """Return services of which two go up and down together."""
+    return (
+        Service(name="web", cpu="900m", memory="1500Mi", replicas=_wave(10, 60, period=period)),
+        Service(name="api", cpu="1900m", memory="3Gi", replicas=_wave(4, 16, period=period)),
+        Service(name="jobs", cpu="400m", memory="3500Mi", replicas=_still(15)),
+    )
 
 
 LOADS: dict[str, tuple[Service, ...]] = {
@@ -122,11 +130,7 @@ LOADS: dict[str, tuple[Service, ...]] = {
         Service(name="api", cpu="1900m", memory="3Gi", replicas=_zigzag(9, phase=1)),
         Service(name="jobs", cpu="400m", memory="3500Mi", replicas=_still(15)),
     ),
-    "day-night": (
-        Service(name="web", cpu="900m", memory="1500Mi", replicas=_wave(10, 60)),
-        Service(name="api", cpu="1900m", memory="3Gi", replicas=_wave(4, 16)),
-        Service(name="jobs", cpu="400m", memory="3500Mi", replicas=_still(15)),
-    ),
+    "day-night": wave(timedelta(days=1)),
     "redis-flap": (
         Service(
             name="redis", cpu="8", memory="200G", replicas=_zigzag(6, phase=1), is_stateful=True
@@ -216,7 +220,7 @@ class Outcome:
 
 
 @dataclass
-class _Claim:
+class Claim:
     """A machine as it was last seen, and which decision it was made for."""
 
     created: datetime
@@ -235,7 +239,7 @@ class _Watcher:
     def __init__(self, harness: Harness, outcome: Outcome) -> None:
         self._harness = harness
         self._outcome = outcome
-        self.claims: dict[str, _Claim] = {}
+        self.claims: dict[str, Claim] = {}
         self._moved: dict[str, datetime] = {}
         """When a pod's predecessor was moved, by UID."""
         self._heirs: dict[str, list[datetime]] = {}
@@ -291,7 +295,7 @@ class _Watcher:
     def _on_claim(self, change: Change) -> None:
         metadata = change.stored.obj["metadata"]
         if metadata["name"] not in self.claims:
-            self.claims[metadata["name"]] = _Claim(
+            self.claims[metadata["name"]] = Claim(
                 created=self.now,
                 decision=metadata.get("annotations", {}).get("karpenter.sh/decision-id", ""),
                 name=metadata["name"],
@@ -313,13 +317,17 @@ def price_now(running: RunningProcess, watcher: _Watcher) -> float:
 
 
 def judge(
-    outcome: Outcome, decisions: Sequence[Decision], watcher: _Watcher, *, floor: SavingsFloor
+    outcome: Outcome,
+    decisions: Sequence[Decision],
+    claims: Mapping[str, Claim],
+    changes: Sequence[datetime],
+    *,
+    floor: SavingsFloor,
 ) -> None:
-    """Count moves and what was wrong with them; `decisions` oldest first."""
+    """Count moves and what was wrong with them; `changes` are the times at which the load changed."""
     commands = {item.id: item for item in decisions if item.kind == DISRUPT}
-    changes = watcher.changes
-    made_by: dict[str, list[_Claim]] = {}
-    for claim in watcher.claims.values():
+    made_by: dict[str, list[Claim]] = {}
+    for claim in claims.values():
         if claim.decision in commands:
             made_by.setdefault(claim.decision, []).append(claim)
     for command in commands.values():
@@ -336,7 +344,7 @@ def judge(
                 f"{command.at:%H:%M:%S} saved {before - paid:.4f} of {before:.4f}: {command.summary}"
             )
         for candidate in command.candidates:
-            claim = watcher.claims.get(candidate.node_claim)
+            claim = claims.get(candidate.node_claim)
             if (
                 command.launches
                 and claim is not None
@@ -354,10 +362,9 @@ def judge(
 
 
 async def live(
-    harness: Harness, outcome: Outcome, services: Sequence[Service], policy: Policy, folder: Path
+    harness: Harness, outcome: Outcome, services: Sequence[Service], policy: Policy
 ) -> tuple[Decision, ...]:
-    """Start everything, let the hours pass, and fill in the outcome."""
-    del folder
+    """Start everything, let the hours pass, fill in the outcome; return the decisions made."""
     running = harness.start()
     watcher = _Watcher(harness, outcome)
     decisions: list[Decision] = []
@@ -382,7 +389,7 @@ async def live(
     outcome.pending_pods_at_end = _pending(harness)
     outcome.nodes_at_end = len(harness.nodes())
     outcome.errors = round(_errors(running))
-    judge(outcome, decisions, watcher, floor=_floor_of(policy))
+    judge(outcome, decisions, watcher.claims, watcher.changes, floor=_floor_of(policy))
     return tuple(decisions)
 
 
@@ -402,16 +409,21 @@ def _floor_of(policy: Policy) -> SavingsFloor:
 
 
 def simulate(
-    load: str, policy: str, *, hours: float, folder: Path
+    load: str,
+    policy: str,
+    *,
+    hours: float,
+    folder: Path,
+    services: Sequence[Service] | None = None,
 ) -> tuple[Outcome, tuple[Decision, ...]]:
-    """Let a cluster live under a load and a policy, both by name."""
+    """Let a cluster live under a load and a policy, both by name; `services` make a load of one's own."""
     outcome = Outcome(load=load, policy=policy, hours=hours)
     started = time.perf_counter()
 
     async def told() -> tuple[Decision, ...]:
         harness = Harness(lambda: {"kwok": KwokProvider()}, folder=folder)
         async with harness:
-            return await live(harness, outcome, LOADS[load], POLICIES[policy], folder)
+            return await live(harness, outcome, services or LOADS[load], POLICIES[policy])
 
     decisions = run_virtual(told())
     outcome.seconds = time.perf_counter() - started
