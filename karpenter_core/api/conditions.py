@@ -96,11 +96,17 @@ STRICT_CONDITION: Final = (
 
 def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
     """Return the condition of that type, if it is there."""
-    return next((item for item in conditions if item.type == condition_type), None)
+    for item in conditions:
+        if item.type == condition_type:
+            return item
+    return None
 
 
 def is_true(conditions: Iterable[Condition], *condition_types: str) -> bool:
     """Tell whether all of these conditions are there and True."""
+    if len(condition_types) == 1:  # asked of every machine in every look
+        condition = find(conditions, condition_types[0])
+        return condition is not None and condition.status == TRUE
     true = {item.type for item in conditions if item.status == TRUE}
     return true.issuperset(condition_types)
 
