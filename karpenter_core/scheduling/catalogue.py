@@ -19,6 +19,7 @@ from karpenter_core.scheduling.bitsets import bits_of, mask_of
 from karpenter_core.scheduling.offerings import allocatable_groups
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.scheduling.requirements import Requirement
+from karpenter_core.scheduling.shapes import shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import Resources
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
+    from karpenter_core.scheduling.shapes import Market, Shapes
 
 __all__ = ["CatalogueCache", "CompiledCatalogue", "OfferingGroup"]
+
+
+_MOST_MARKETS: Final = 64
+"""Markets whose shapes a catalogue remembers, at some 50 kB each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,6 +99,7 @@ class CompiledCatalogue:
         self._values, self._absent, self._others = _index(self.instance_types)
         self._matches: Final = dict[Requirement, int]()
         self._ensured: Final = dict[Requirement, int]()
+        self._shapes: Final = dict[object, "Shapes"]()
 
     def allocatable(self, resource: str) -> NDArray[np.int64]:
         """Return how much of a resource each row's pods and daemons may use."""
@@ -189,6 +196,16 @@ class CompiledCatalogue:
                 if count < requirement.min_values:
                     missing[requirement.key] = count
         return missing
+
+    def shapes(self, market: Market) -> Shapes:
+        """Return the shapes of a market over rows; remembered, for passes ask for the same ones."""
+        content = market.content
+        known = self._shapes.get(content)
+        if known is None:
+            if len(self._shapes) >= _MOST_MARKETS:
+                self._shapes.clear()
+            known = self._shapes[content] = shapes_of(market)
+        return known
 
     def mask(self, bits: int) -> NDArray[np.bool_]:
         """Return a set of rows as a mask."""

@@ -18,7 +18,7 @@ from karpenter_core.scheduling.bitsets import mask_of
 from karpenter_core.scheduling.guidance import GuidanceProblem, guide
 from karpenter_core.scheduling.holdings import NOTHING
 from karpenter_core.scheduling.opening import Opening
-from karpenter_core.scheduling.shapes import Market, shapes_of
+from karpenter_core.scheduling.shapes import Market
 from karpenter_core.scheduling.signatures import NO_MATCH, Pin
 from karpenter_core.scheduling.topology import Kind
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.guidance import Guidance
+    from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.scheduling.shapes import Shapes
 
 __all__ = ["Mix", "find_mix", "lower_bound"]
@@ -222,7 +223,7 @@ def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | 
         prices[line, allowed] = claim.prices_and_groups[0][allowed]
         if robust and claim.buys_spot:
             weights[line] = compiled.options.robust_price_weight
-    shapes = shapes_of(
+    shapes = pool.catalogue.shapes(
         Market(
             room=compiled.pool_free[number],
             prices=prices,
@@ -255,24 +256,24 @@ def _problem(
     room = np.concatenate([offer.shapes.room for offer in offers], axis=1)
     price = np.concatenate([offer.shapes.robust_price for offer in offers])
     everything = np.ones(len(price), dtype=np.bool_)
-    total = np.zeros(room.shape[0], dtype=np.int64)
-    by_ask: dict[int, tuple[NDArray[np.bool_], Amounts]] = {}
-    by_zone: dict[bytes, tuple[NDArray[np.bool_], Amounts]] = {}
-    for index, count in sorted(demands.items()):
-        pod_class = compiled.classes[index]
-        request = compiled.requests[:, index] * count
-        total += request
-        ask = pod_class.rungs[0].ask
-        known = by_ask.get(ask.index)
-        if known is None:
-            known = by_ask[ask.index] = (_usable(compiled, offers, pod_class), total * 0)
-        known[1][:] += request
-        zonal = [] if is_bound else _zonal(compiled, offers, pod_class, request)
-        for usable, amount in zonal:
-            held = by_zone.setdefault(usable.tobytes(), (usable, total * 0))
-            held[1][:] += amount
-    shares = [share for share in by_ask.values() if share[0].any() and not share[0].all()]
-    shares = [*shares, *by_zone.values()]
+    indices = sorted(demands)
+    counts = np.array([demands[index] for index in indices], dtype=np.int64)
+    amounts = compiled.requests[:, indices] * counts
+    total = amounts.sum(axis=1)
+    by_ask: dict[int, list[int]] = {}
+    for place, index in enumerate(indices):
+        by_ask.setdefault(compiled.classes[index].rungs[0].ask.index, []).append(place)
+    shares = [
+        (_usable(compiled, offers, compiled.classes[indices[places[0]]]), places)
+        for places in by_ask.values()
+    ]
+    shares = [
+        (usable, amounts[:, places].sum(axis=1))
+        for usable, places in shares
+        if usable.any() and not usable.all()
+    ]
+    if not is_bound:
+        shares += _zonal(compiled, offers, indices, amounts)
     shares.sort(key=lambda share: -float((share[1] / np.maximum(total, 1)).max()))
     shares = [(everything, total), *shares[:_MOST_SHARES]]
     nodes = np.zeros(len(shares), dtype=np.int64)
@@ -312,23 +313,29 @@ def _usable(
 
 
 def _zonal(
-    compiled: CompiledProblem, offers: Sequence[_Offer], pod_class: PodClass, request: Amounts
+    compiled: CompiledProblem, offers: Sequence[_Offer], indices: Sequence[int], amounts: Amounts
 ) -> list[tuple[NDArray[np.bool_], Amounts]]:
-    """Return what a class that spreads itself over zones asks of each: equal parts."""
-    rung = pod_class.rungs[0]
-    zones = next((axis for axis in compiled.axes if axis.key == ZONE), None)
-    spreads = any(group.key == ZONE and group.kind is Kind.SPREAD for group in rung.owned)
-    if zones is None or not spreads:
+    """Return what classes that spread themselves over zones ask of each: equal parts."""
+    axis = next((axis for axis in compiled.axes if axis.key == ZONE), None)
+    if axis is None or len(offers) != 1:
         return []
-    by_name: dict[int, list[NDArray[np.bool_]]] = {}
-    for offer in offers:
-        for domain, signature in enumerate(offer.signatures):
-            zone = compiled.signatures.domain(zones.number, signature)
-            if zone >= 0 and rung.strict.get(ZONE).has(zones.names[zone]):
-                by_name.setdefault(zone, []).append(offer.shapes.domain == domain)
-    if len(offers) != 1 or not by_name:
-        return []
-    return [(masks[0], request // len(by_name)) for _, masks in sorted(by_name.items())]
+    usable: dict[int, NDArray[np.bool_]] = {}
+    for domain, signature in enumerate(offers[0].signatures):
+        zone = compiled.signatures.domain(axis.number, signature)
+        if zone >= 0:
+            usable.setdefault(zone, offers[0].shapes.domain == domain)
+    places: dict[Requirement, list[int]] = {}
+    for place, index in enumerate(indices):
+        rung = compiled.classes[index].rungs[0]
+        if any(group.key == ZONE and group.kind is Kind.SPREAD for group in rung.owned):
+            places.setdefault(rung.strict.get(ZONE), []).append(place)
+    shares: dict[int, Amounts] = {}
+    for asked, those in places.items():
+        zones = [zone for zone in sorted(usable) if asked.has(axis.names[zone])]
+        for zone in zones:
+            part = (amounts[:, those] // len(zones)).sum(axis=1)
+            shares[zone] = shares[zone] + part if zone in shares else part
+    return [(usable[zone], amount) for zone, amount in shares.items()]
 
 
 def _load(compiled: CompiledProblem, demands: dict[int, int], nodes: int) -> Amounts:

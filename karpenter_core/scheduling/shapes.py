@@ -44,6 +44,13 @@ class Market:
     flexibility_floor: int
     """More stand-ins than that are not an advantage."""
 
+    @property
+    def content(self) -> tuple[object, ...]:
+        """All of it, to be compared and hashed."""
+        arrays = (self.room, self.prices, self.types, self.robust_weight)
+        parts = [(array.shape, array.tobytes()) for array in arrays]
+        return (*parts, self.robust_rank, self.flexibility_floor)
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

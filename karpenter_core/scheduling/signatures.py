@@ -23,7 +23,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.ports import first_conflict
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from karpenter_core.scheduling.shapes import Market, shapes_of
+from karpenter_core.scheduling.shapes import Market
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class ClaimSignature:
         """The machines worth measuring by; their `row` is a place in `rows`."""
         options = self._options
         prices = np.where(self.admissible, self.prices, inf)
-        return shapes_of(
+        return self.pool.catalogue.shapes(
             Market(
                 room=self.free,
                 prices=prices[None, :],
