@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import structlog
 
-from benchmarks.churn import Claim, Outcome, judge, simulate, wave
+from benchmarks.churn import Claim, Outcome, judge, simulate
+from benchmarks.churn_loads import wave
 from karpenter_core.api.decisions import Decision, DecisionLaunch, DecisionMachine
 from karpenter_core.api.prices import Price
 from karpenter_core.api.savings import SavingsFloor
