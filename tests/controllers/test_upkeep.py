@@ -1,8 +1,8 @@
-"""Expiry, consistency and hydration in a whole process (acceptance cases 122, 123, 125)."""
+"""Expiry, consistency, pod events and hydration in a whole process (acceptance cases 122-125)."""
 
 from __future__ import annotations
 
-from karpenter_core.kube.resources import NODES
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
@@ -85,3 +85,45 @@ def consistency(scene) -> str:
     (claim,) = scene.claims()
     found = [c for c in claim["status"]["conditions"] if c["type"] == "ConsistentStateFound"]
     return found[0]["status"] if found else ""
+
+
+def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path):
+    """Case 124: pods of DaemonSets do not count."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT)])
+        scene.cluster.apply([deployment("web", 1, cpu="100m", memory="10Mi")])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(60)
+        assert len(scene.claims()) == 1
+
+        async def noted_after(replicas):
+            """Scale to so many pods, wait for them, return what the claim notes."""
+            scene.cluster.scale(DEPLOYMENTS, "web", replicas)
+            await scene.cluster.clock.sleep(4)
+            assert len(scene.pods()) == replicas
+            return scene.claims()[0]["status"]["lastPodEventTime"]
+
+        first = scene.claims()[0]["status"]["lastPodEventTime"]
+        second = await noted_after(2)
+        assert second > first
+        assert await noted_after(3) == second
+        await scene.cluster.clock.sleep(10)
+        third = await noted_after(1)
+        assert third > second
+
+        await scene.cluster.clock.sleep(60)
+        scene.cluster.apply([daemon_set()])
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=30)
+        await scene.cluster.clock.sleep(20)
+        assert scene.claims()[0]["status"]["lastPodEventTime"] == third
+
+    play(tmp_path, story)
+
+
+def daemon_set():
+    """A small DaemonSet."""
+    manifest = deployment("log", 1, cpu="10m", memory="10Mi")
+    del manifest["spec"]["replicas"]
+    return {**manifest, "kind": "DaemonSet"}
