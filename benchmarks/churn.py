@@ -292,7 +292,11 @@ def simulate(
     started = time.perf_counter()
 
     async def told() -> tuple[Decision, ...]:
-        harness = Harness(lambda: {"kwok": KwokProvider()}, folder=folder)
+        harness = Harness(
+            lambda: {"kwok": KwokProvider()},
+            folder=folder,
+            arguments=("--disable-leader-election",),  # a renewal every two seconds, for nothing
+        )
         async with harness:
             return await live(harness, outcome, services or LOADS[load], POLICIES[policy])
 
