@@ -623,6 +623,9 @@ def _shape(values: dict[str, object]) -> None:
     values["repair_unhealthy_limit"] = _parse_limit(str(values["repair_unhealthy_limit"]))
     for name in ("max_nodes_total", "launches_per_minute"):
         _check_not_negative(name.replace("_", "-"), values[name])
+    size = values["decision_journal_max_bytes"]
+    if isinstance(size, int) and size <= 0:
+        raise SettingsError(f"decision-journal-max-bytes: {size} is no size")
     values["log_level"] = values["log_level"] or "info"
     cpu = values["cpu_requests"]
     if isinstance(cpu, int) and cpu <= 0:

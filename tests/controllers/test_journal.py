@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
-from karpenter_core.api.decisions import Decision, DecisionPlacement
+from karpenter_core.api.decisions import Decision, DecisionPlacement, decision_document
 from karpenter_core.controllers.journal import Journal
 from karpenter_core.kube.resources import DEPLOYMENTS
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
@@ -88,3 +89,20 @@ def test_the_life_of_a_node_is_on_record(tmp_path):
     before = sum(item.price_per_hour_before.amount for item in gone)
     assert round(before, 6) == round(provisioned.price_per_hour_after.amount, 6)
     assert found["counted"] == len(gone)
+
+
+def test_a_process_writes_its_journal_to_a_file(tmp_path):
+    """The same records as in memory, oldest first; whole when the process has ended."""
+    file, found = tmp_path / "journal" / "decisions.jsonl", {}
+
+    async def story(harness):
+        running = harness.start("--decision-journal", str(file))
+        harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 3)
+        found["kept"] = running.process.runtime.journal.latest()
+        await running.stop()
+
+    play(tmp_path, story)
+    written = [json.loads(line) for line in file.read_text().splitlines()]
+    assert written
+    assert written == [decision_document(item) for item in reversed(found["kept"])]

@@ -324,3 +324,10 @@ def test_brakes_are_read():
     assert (settings.max_nodes_total, settings.launches_per_minute) == (500, 30)
     assert (settings.pause_disruption, settings.act_on_rebalance) == (True, True)
     assert settings.repair_unhealthy_limit.of(1000) == 3
+
+
+@pytest.mark.parametrize("size", ["0", "-1"])
+def test_a_journal_without_any_size_is_refused(size):
+    """It would be begun anew with every entry."""
+    with pytest.raises(SettingsError, match=f"^decision-journal-max-bytes: {size} is no size$"):
+        load_settings([f"--decision-journal-max-bytes={size}"], {})
