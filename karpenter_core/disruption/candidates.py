@@ -104,11 +104,6 @@ class Candidate:
         """Whether nothing on the machine minds its going."""
         return self.reschedule_cost <= 1.0
 
-    @property
-    def savings_ratio(self) -> float:
-        """What ending it saves for what it disturbs; higher is better."""
-        return self.price.amount / self.reschedule_cost
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Blocked:

@@ -114,13 +114,11 @@ def prove(
     snapshot_version: int,
     candidates: tuple[Candidate, ...],
     *,
-    savings_per_hour: float | None = None,
+    savings_per_hour: float,
     held_back: tuple[str, ...] = (),
     alternatives: tuple[str, ...] = (),
 ) -> Proof:
-    """Write down why these candidates go; without `savings_per_hour` all that they cost is saved."""
-    if savings_per_hour is None:
-        savings_per_hour = sum(candidate.price.amount for candidate in candidates)
+    """Write down why these candidates go."""
     return Proof(
         snapshot_version=snapshot_version,
         candidates=tuple(

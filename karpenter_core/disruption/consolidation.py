@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.budgets import PoolBudget
     from karpenter_core.disruption.method import Method, Pass
+    from karpenter_core.disruption.pricing import Prices
     from karpenter_core.scheduling.problem import PlannedNodeClaim
     from karpenter_core.scheduling.whatif import Verdict
 
@@ -128,9 +129,13 @@ def unconsolidatable(candidate: Candidate, message: str) -> tuple[Notice, ...]:
     )
 
 
-def by_savings(candidates: Sequence[Candidate]) -> list[Candidate]:
+def by_savings(candidates: Sequence[Candidate], prices: Prices) -> list[Candidate]:
     """Sort by what ending a machine saves for what it disturbs, best first."""
-    return sorted(candidates, key=lambda item: (-item.savings_ratio, item.name))
+
+    def rank(candidate: Candidate) -> tuple[float, str]:
+        return -prices.of_price(candidate.price) / candidate.reschedule_cost, candidate.name
+
+    return sorted(candidates, key=rank)
 
 
 def within_budgets(

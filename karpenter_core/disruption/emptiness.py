@@ -66,7 +66,7 @@ class Emptiness:
     ) -> Steps[MethodPlan]:
         """Take as many as the budgets allow, the dearest first."""
         yield 0
-        chosen, spared = within_budgets(by_savings(candidates), budgets)
+        chosen, spared = within_budgets(by_savings(candidates, look.prices), budgets)
         if not chosen:
             return MethodPlan(constrained=bool(spared))
         command = Command(
@@ -79,6 +79,7 @@ class Emptiness:
             proof=prove(
                 look.snapshot.version,
                 tuple(chosen),
+                savings_per_hour=look.prices.of(chosen),
                 held_back=tuple(candidate.name for candidate in spared),
             ),
         )
@@ -102,7 +103,7 @@ class Emptiness:
             if candidate.claim.uid in accepted
         )
         expected = sum(candidate.claim.uid in expected_uids for candidate in command.candidates)
-        left, over = within_budgets(by_savings(alive), look.budgets(self.reason))
+        left, over = within_budgets(by_savings(alive, look.prices), look.budgets(self.reason))
         kept = tuple(left)
         dropped = len(over) + expected
         if not alive and not expected:
@@ -110,6 +111,10 @@ class Emptiness:
         if not kept:
             return Verdict(rejection=Rejection.BUDGET, failed=len(command.candidates))
         return Verdict(
-            command=replace(command, candidates=kept, proof=prove(look.snapshot.version, kept)),
+            command=replace(
+                command,
+                candidates=kept,
+                proof=prove(look.snapshot.version, kept, savings_per_hour=look.prices.of(kept)),
+            ),
             failed=dropped,
         )

@@ -73,7 +73,7 @@ class MultiNode:
         self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
     ) -> Steps[MethodPlan]:
         """Return the move that saves most, of two machines or more."""
-        chosen, spared = within_budgets(by_savings(candidates), budgets)
+        chosen, spared = within_budgets(by_savings(candidates, look.prices), budgets)
         constrained = bool(spared)
         if len(chosen) < 2:  # noqa: PLR2004 - several
             return MethodPlan(constrained=constrained)

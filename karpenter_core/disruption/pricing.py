@@ -24,7 +24,6 @@ from karpenter_core.scheduling.offerings import (
     cheapest_offering,
     cheapest_price,
     count_min_values,
-    order_by_price,
     worst_launch_price,
 )
 from karpenter_core.scheduling.problem import CheapestOffering
@@ -86,14 +85,6 @@ class Prices:
             known, machine.labels.get(ZONE, ""), machine.labels.get(CAPACITY_TYPE, "")
         )
 
-    def cheapest(self, planned: PlannedNodeClaim) -> float:
-        """Return what the first type of a replacement costs at best, 0 when it cannot be bought."""
-        types = self.types_of(planned)
-        if not types:
-            return 0.0
-        price = cheapest_price(types[0], _requirements(planned), well_known=self._well_known)
-        return 0.0 if price == inf else price * self._rate(types[0])
-
     def types_of(self, planned: PlannedNodeClaim) -> tuple[InstanceType, ...]:
         """Return the types that a replacement lists, in its order."""
         known = self._types_of_pool(planned.pool)
@@ -146,7 +137,7 @@ class Prices:
     def limited(self, planned: PlannedNodeClaim, most_types: int) -> PlannedNodeClaim:
         """Return a replacement with its cheapest types only, but enough for `minValues`."""
         requirements = _requirements(planned)
-        types = order_by_price(self.types_of(planned), requirements, well_known=self._well_known)
+        types = self._ordered(self.types_of(planned), requirements)
         needed = count_min_values(types, requirements).needed
         return self._replacement(planned, types[: max(most_types, needed)], requirements)
 
@@ -168,7 +159,7 @@ class Prices:
     ) -> PlannedNodeClaim:
         if not types:
             raise Refused("Can't replace with a cheaper node")
-        ordered = order_by_price(types, requirements, well_known=self._well_known)
+        ordered = self._ordered(types, requirements)
         names = frozenset(it.name for it in ordered)
         listed = requirements.get(INSTANCE_TYPE)
         requirements = requirements.replace(
@@ -194,6 +185,17 @@ class Prices:
             ),
             capacity_max=element_max(it.capacity for it in ordered),
         )
+
+    def _ordered(
+        self, types: Sequence[InstanceType], requirements: Requirements
+    ) -> tuple[InstanceType, ...]:
+        """Sort by the cheapest offering that the requirements allow, then by name."""
+
+        def rank(it: InstanceType) -> tuple[float, str]:
+            price = cheapest_price(it, requirements, well_known=self._well_known)
+            return price * self._rate(it), it.name
+
+        return tuple(sorted(types, key=rank))
 
     def _rate(self, instance_type: InstanceType) -> float:
         """Return the exchange rate of a type's prices; without one it is never cheaper."""

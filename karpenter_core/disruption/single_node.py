@@ -72,7 +72,9 @@ class SingleNode:
         refused: list[Score] = []
         unseen: frozenset[str] = frozenset()
         is_cut_short = False
-        ordered = sorted(by_savings(allowed), key=lambda item: item.pool.name not in look.unseen)
+        ordered = sorted(
+            by_savings(allowed, look.prices), key=lambda item: item.pool.name not in look.unseen
+        )
         for number, candidate in enumerate(ordered):
             if look.effort.is_spent:
                 is_cut_short, unseen = True, _pools(ordered[number:]) - _pools(ordered[:number])

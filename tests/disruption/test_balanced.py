@@ -17,8 +17,12 @@ from karpenter_core.disruption.balanced import (
     scores,
 )
 from karpenter_core.disruption.candidates import DisruptionClass
+from karpenter_core.disruption.consolidation import by_savings
+from karpenter_core.disruption.method import DisruptionOptions
+from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.testing.builders import offering
 from tests.disruption.scene import (
+    EIGHT,
     FOUR,
     MARKET,
     SIXTEEN,
@@ -286,14 +290,59 @@ class TestSavings:
         sold_out = [offering("zone-a", ON_DEMAND, 0.1, available=False)]
         assert self.saved(sold_out) is None
 
-    @pytest.mark.parametrize(
-        ("price", "pods", "ratio"), [(4.84, 0, 4.84), (4.84, 3, 1.21), (nan, 1, 0.0)]
-    )
-    def test_ratios(self, price, pods, ratio):
-        """Case 250."""
-        of = kind("of", 8, price)
-        (candidate,), _, _ = judged(cluster(alike(1, of, pods=pods), market=(of,)))
-        assert candidate.savings_ratio == pytest.approx(ratio)
+    def test_the_order_by_savings(self):
+        """Case 250: 4.84/1, 4.84/4, and nothing for what has no price."""
+        free = kind("free", 8, nan)
+        builder = cluster(
+            alike(1, free, pods=1, prefix="a"),
+            alike(1, DEAR, pods=3, prefix="b"),
+            alike(1, DEAR, pods=0, prefix="c"),
+            market=(DEAR, free),
+        )
+        candidates, _, prices = judged(builder)
+        assert [c.name for c in by_savings(candidates, prices)] == ["c-0", "b-0", "a-0"]
+
+
+class TestCurrencies:
+    """Prices in several currencies are compared by their rates."""
+
+    YEN = DisruptionOptions(solve=SolveOptions(exchange_rates={"JPY": 0.01}))
+
+    def two(self):
+        """A node at 30 yen (0.30 dollars) and one at 0.40, the pod of either fits on the other."""
+        yen = kind("yen", 4, offerings=[offering("zone-a", ON_DEMAND, 30.0, currency="JPY")])
+        return cluster(
+            box("y", yen),
+            box("d", FOUR),
+            runs("y-pod", "y"),
+            runs("d-pod", "d"),
+            market=(yen, FOUR),
+        )
+
+    def test_the_dearer_one_goes(self):
+        outcome = single(self.two(), options=self.YEN)
+        assert gone(outcome) == ["d"]
+        assert only(outcome).proof.savings_per_hour == pytest.approx(0.4)
+
+    def test_a_cheaper_machine_may_have_larger_numbers(self):
+        yen = kind("yen", 4, offerings=[offering("zone-a", ON_DEMAND, 30.0, currency="JPY")])
+        builder = cluster(box("d", EIGHT), runs("d-pod", "d", cpu="3"), market=(yen, FOUR, EIGHT))
+        outcome = single(builder, options=self.YEN)
+        assert bought(outcome) == [["yen", "four"]]
+        assert only(outcome).proof.savings_per_hour == pytest.approx(0.5)
+
+    def test_without_a_rate_nothing_is_replaced_by_it(self):
+        yen = kind("yen", 4, offerings=[offering("zone-a", ON_DEMAND, 0.03, currency="JPY")])
+        builder = cluster(box("d", EIGHT), runs("d-pod", "d", cpu="3"), market=(yen, FOUR, EIGHT))
+        assert bought(single(builder)) == [["four"]]
+
+    def test_empty_nodes_are_added_up_in_one_currency(self):
+        yen = kind("yen", 4, offerings=[offering("zone-a", ON_DEMAND, 30.0, currency="JPY")])
+        outcome = found(
+            cluster(box("y", yen), box("d", FOUR), market=(yen, FOUR)), options=self.YEN
+        )
+        assert outcome.method.name == "emptiness"
+        assert only(outcome).proof.savings_per_hour == pytest.approx(0.7)
 
 
 class TestMoves:
