@@ -37,6 +37,7 @@ __all__ = [
     "Method",
     "MethodPlan",
     "Pass",
+    "Room",
     "Steps",
 ]
 
@@ -47,6 +48,9 @@ Steps: TypeAlias = "Generator[int, None, _Result]"
 
 Budgets: TypeAlias = "Mapping[str, PoolBudget]"
 """By pool, for the reason of the method."""
+
+Room: TypeAlias = "tuple[tuple[str, int], ...]"
+"""How many nodes of each pool may be disrupted now, for the reason of a method; by pool name."""
 
 VALIDATION_DELAY: Final = timedelta(seconds=15)  # upstream default
 
@@ -79,7 +83,8 @@ class Pass:
     """One look at the cluster: what every method is given.
 
     `command_id` and `cause` go into commands; `queued` are the provider ids that earlier commands
-    are working on. `settled` are the names of methods that found nothing in this very state.
+    are working on. `settled` are the methods, by name, that found nothing in this very state, with
+    what the budgets left them then.
     """
 
     snapshot: Snapshot
@@ -87,7 +92,7 @@ class Pass:
     command_id: str
     cause: str = ""
     queued: frozenset[str] = frozenset()
-    settled: frozenset[str] = frozenset()
+    settled: Mapping[str, Room] = field(default_factory=dict[str, "Room"])
     unseen: frozenset[str] = frozenset()
     """Pools that the last look had no time for; their nodes come first where one by one is asked."""
     resting: frozenset[str] = frozenset()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.balanced import Score
     from karpenter_core.disruption.budgets import PoolBudget
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import Method, Pass, Steps
+    from karpenter_core.disruption.method import Method, Pass, Room, Steps
 
 __all__ = ["METHODS", "DisruptionPlan", "MethodReport", "plan", "plan_steps"]
 
@@ -36,7 +36,8 @@ class MethodReport:
     """What a method saw: for metrics and explanations.
 
     `is_settled` says that it found nothing, and that looking again would not help until something
-    changes; so it is not while pods are expected on some machine, which ends by itself.
+    changes, or budgets leave other `room`; so it is not while pods are expected on some machine,
+    which ends by itself.
     """
 
     method: Method
@@ -44,6 +45,7 @@ class MethodReport:
     constrained: bool
     is_cut_short: bool = False
     is_settled: bool = False
+    room: Room = ()
     unseen: frozenset[str] = frozenset()
     budgets: Mapping[str, PoolBudget] = field(default_factory=dict[str, "PoolBudget"])
     scores: tuple[Score, ...] = ()
@@ -88,7 +90,8 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
         accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
         budgets = look.budgets(method.reason)
         notices.extend(_budget_notices(look, budgets))
-        is_known = method.remembers and method.name in look.settled
+        room = tuple((name, budget.remaining) for name, budget in sorted(budgets.items()))
+        is_known = method.remembers and look.settled.get(method.name) == room
         outcome = MethodPlan()
         if accepted and not is_known:
             outcome = yield from method.plan_steps(look, accepted, budgets)
@@ -102,10 +105,10 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
                 is_settled=is_known
                 or not (
                     outcome.commands
-                    or outcome.constrained
                     or outcome.is_cut_short
                     or any(blocked.is_expected for blocked in found.blocked)
                 ),
+                room=room,
                 unseen=outcome.unseen,
                 budgets=budgets,
                 scores=outcome.scores,

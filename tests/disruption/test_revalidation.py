@@ -9,7 +9,9 @@ from datetime import timedelta
 
 import pytest
 
+from karpenter_core.api.durations import Duration
 from karpenter_core.api.labels import DO_NOT_DISRUPT
+from karpenter_core.api.nodepool import Budget
 from karpenter_core.disruption.consolidation import rejection_notices
 from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.single_node import SingleNode
@@ -295,11 +297,21 @@ class TestRest:
         assert report(outcome).is_settled
 
     def test_and_is_not_asked_while_it_does(self):
-        settled = frozenset({SingleNode().name})
-        assert gone(single(replaced())) == ["web"]
-        outcome = single(replaced(), settled=settled)
+        before = single(replaced())
+        assert (gone(before), report(before).room) == (["web"], (("default", 1),))
+        outcome = single(replaced(), settled={SingleNode().name: (("default", 1),)})
         assert gone(outcome) == []
         assert report(outcome).is_settled
+
+    def test_unless_budgets_leave_other_room(self):
+        """By the clock alone: no object has changed."""
+        closed = Budget(nodes="0", schedule="0 0 * * *", duration=Duration("8h"))
+        builder = cluster(pool(budgets=[closed]), box("web", SIXTEEN), runs("a", "web", cpu="3"))
+        inside = single(builder)
+        assert (gone(inside), report(inside).is_settled) == ([], True)
+        settled = {SingleNode().name: report(inside).room}
+        assert gone(single(builder, settled=settled)) == []
+        assert gone(single(builder, settled=settled, now=NOW + timedelta(hours=9))) == ["web"]
 
     @pytest.mark.parametrize(
         "event",

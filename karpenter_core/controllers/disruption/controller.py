@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import Method, Steps
+    from karpenter_core.disruption.method import Method, Room, Steps
     from karpenter_core.disruption.plan import DisruptionPlan
     from karpenter_core.disruption.stamp import Stamp
     from karpenter_core.disruption.validation import Verdict
@@ -81,7 +81,7 @@ class DisruptionController:
         )
         self._cache = CatalogueCache()
         self._stamps = Stamps()
-        self._settled: dict[str, tuple[Stamp, datetime]] = {}
+        self._settled: dict[str, tuple[Stamp, datetime, Room]] = {}
         self._unseen: frozenset[str] = frozenset()
         self._reported: dict[str, tuple[str, ...]] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -127,8 +127,8 @@ class DisruptionController:
             name = report.method.name
             if report.method.consolidation_type == "single":
                 self._unseen = report.unseen
-            if report.is_settled and name not in look.settled:
-                self._settled[name] = (stamp, look.now)
+            if report.is_settled and look.settled.get(name) != report.room:
+                self._settled[name] = (stamp, look.now, report.room)
         return found
 
     async def _act(self, found: DisruptionPlan, method: Method) -> bool:
@@ -157,11 +157,11 @@ class DisruptionController:
             command_id=self._runtime.new_id(),
             cause=f"snapshot {snapshot.version}",
             queued=self.queue.queued,
-            settled=frozenset(
-                name
-                for name, (known, at) in self._settled.items()
+            settled={
+                name: room
+                for name, (known, at, room) in self._settled.items()
                 if known == stamp and not is_stale(at, now)
-            ),
+            },
             unseen=self._unseen,
             resting=self.queue.resting,
             options=self._options,
