@@ -114,7 +114,12 @@ class Emptiness:
             command=replace(
                 command,
                 candidates=kept,
-                proof=prove(look.snapshot.version, kept, savings_per_hour=look.prices.of(kept)),
+                proof=prove(
+                    look.snapshot.version,
+                    kept,
+                    savings_per_hour=look.prices.of(kept),
+                    held_back=command.proof.held_back,
+                ),
             ),
             failed=dropped,
         )

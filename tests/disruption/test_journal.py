@@ -8,9 +8,11 @@ import sys
 import pytest
 
 from karpenter_core.api.decisions import MOST_LISTED, DecisionLook
+from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.stamp import digest_of, stamp_of
-from tests.disruption.scene import EIGHT, NOW, box, cluster, found, pool, runs
+from karpenter_core.scheduling.whatif_engine import run
+from tests.disruption.scene import EIGHT, NOW, box, cluster, found, look, pool, runs
 
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
@@ -83,6 +85,15 @@ def test_whoever_a_budget_spares_is_on_record():
 
     assert len(made.candidates) == 1
     assert len(made.held_back) == 2
+
+
+def test_who_was_spared_is_known_after_the_second_look_too():
+    """The record is made of the command that is carried out."""
+    builder = cluster(pool(nodes="1"), box("a"), box("b"))
+    (command,) = found(builder).commands
+    verdict = run(Emptiness().validate_steps(command, look(builder)))
+
+    assert verdict.command.proof.held_back == command.proof.held_back != ()
 
 
 def test_a_record_is_bounded():
