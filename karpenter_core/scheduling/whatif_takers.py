@@ -16,6 +16,8 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
@@ -151,6 +153,7 @@ class Takers:
         self._keys: Final = dict[int, tuple[bool, str]]()
         self._in_use: Final = dict[int, int]()
         self._barred: frozenset[int] = frozenset()
+        self._is_barred: NDArray[np.bool_] = np.zeros(size, dtype=np.bool_)
         self._order: Amounts | None = None
         self._ranks: list[int] = []
         self._lists: Final = dict[TakersKey, _List]()
@@ -163,6 +166,7 @@ class Takers:
             size = self.signature.shape[0]
             self.free = np.pad(self.free, ((0, 0), (0, size)), constant_values=-1)
             self.signature = np.pad(self.signature, (0, size))
+            self._is_barred = np.pad(self._is_barred, (0, size))
         if slot in self._keys:
             self._release(slot)
         if self._keys.get(slot) != key:
@@ -191,6 +195,8 @@ class Takers:
         for slot in sorted(slots ^ self._barred):
             self._touch(slot)
         self._barred = slots
+        self._is_barred[:] = False
+        self._is_barred[list(slots)] = True
 
     @property
     def barred(self) -> frozenset[int]:
@@ -241,7 +247,7 @@ class Takers:
         able = good[self.signature]
         for line, amount in plan.asked:
             able &= self.free[line] >= amount
-        able[list(self._barred)] = False
+        able &= ~self._is_barred
         for rule in plan.host:
             counts = self._host.get(rule.group, {})
             able[[slot for slot, count in counts.items() if count > rule.most]] = False
