@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.durations import parse_duration
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.budgets import scaled
@@ -98,7 +99,9 @@ class Invariants:
             return
         pod = self._harness.workload.find(PODS, op.name, namespace=op.namespace)
         node = self._node_of(pod) if pod is not None else None
-        if pod is not None and node is not None and not self._is_forced(node, pod):
+        if pod is None or node is None or node["spec"].get("providerID", "") in self._taken:
+            return
+        if not self._is_forced(node, pod):
             self._breach(f"pod {op.name} deleted before the deadline of {_name(node)}")
 
     # -- what the store tells ----------------------------------------------------------------------
@@ -118,7 +121,7 @@ class Invariants:
                 self._remember(pool, found["spec"])
         if _condition(claim, REASON) is not None:
             self._marked[uid] = self._clock.now()
-            if before is not None and _condition(before.obj, REASON) is None:
+            if before is not None and not _is_disrupted(before.obj) and _is_disrupted(claim):
                 self._check_budget(claim)
         is_new = before is None or not _capacity(before.obj)
         if change.type != DELETED and is_new and _capacity(claim):
@@ -157,8 +160,7 @@ class Invariants:
         reason = (_condition(claim, REASON) or {}).get("reason", "")
         pool = _pool_of(claim)
         busy = sum(
-            _pool_of(each) == pool and _condition(each, REASON) is not None
-            for each in self._harness.claims()
+            _pool_of(each) == pool and _is_disrupted(each) for each in self._harness.claims()
         )
         history = self._lately(pool)
         allowed = max((_allowed(then, reason) for then in history), default=0)
@@ -305,6 +307,16 @@ def _holds_node(pod: Json) -> bool:
 def _condition(value: Json, kind: str) -> Json | None:
     conditions: list[Json] = value.get("status", {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == kind), None)
+
+
+def _is_disrupted(claim: Json) -> bool:
+    """Whether a command takes the claim from pods still.
+
+    What is forced on us asks for no budget, and a machine that is being ended needs none any more.
+    """
+    is_ending = (_condition(claim, "InstanceTerminating") or {}).get("status") == "True"
+    reason = (_condition(claim, REASON) or {}).get("reason")
+    return reason in list(DisruptionReason) and not is_ending
 
 
 def _capacity(claim: Json) -> Mapping[str, int]:

@@ -176,7 +176,7 @@ def lived(folder, life, **kill):
     return kept[0].seen
 
 
-SHARES = 6
+SHARES = 12
 """Into how many tests the kills of a life are split, so that they can run side by side."""
 EVERY = "KARPENTER_EVERY_KILL"
 """Set it to kill at every occurrence of every await, not only at its first and its last."""

@@ -1,0 +1,504 @@
+"""Random histories of a cluster, each some simulated hours, watched at every change.
+
+A seed decides everything: which pools there are, what users do to workloads, budgets, pools, claims
+and Nodes, what the cloud and the API server do wrong, and when the controller dies. Afterwards all
+obstacles are taken away; then the cluster has to come to rest with every pod running, and to shrink
+to nothing once the pods have gone.
+
+    .venv/bin/python -m tests.controllers.histories --count 100 --seed 0 --jobs 2
+    .venv/bin/python -m tests.controllers.histories --count 1 --seed 17 --verbose
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from unittest.mock import patch
+
+import structlog
+
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.sim.faults import Fault, on
+from karpenter_core.testing.expectations import CloudAccount
+from karpenter_core.testing.invariants import Invariants, unquiet
+from karpenter_provider_kwok.cloud import SimulatedCloud
+from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+
+ACTIONS = (15, 40)
+LONGEST_PAUSE_SECONDS = 1200.0
+LOOK_SECONDS = 30.0
+REST_SECONDS = 4 * 3600.0
+"""How long a cluster without obstacles may take to come to rest: longer than any back-off."""
+TOLERANCE_SECONDS = 1200.0
+"""How long what belongs together may be apart: two rounds of garbage collection, and more."""
+
+
+class Errors:
+    """Keeps what the process did not expect, apart from what it says about the world."""
+
+    def __init__(self, *, verbose):
+        self.found = []
+        self._verbose = verbose
+        self._shown = structlog.dev.ConsoleRenderer(colors=False)
+
+    def __call__(self, logger, method, event):
+        if event.get("exc_info"):
+            self.found.append(f"{event['event']}: {event['exc_info']!r}")
+        if self._verbose and method != "debug":
+            print(self._shown(logger, method, dict(event)))  # noqa: T201
+        raise structlog.DropEvent
+
+
+class History:
+    """One cluster, and what happens to it."""
+
+    def __init__(self, scene, folder, seed, *, verbose=False):
+        self.scene, self.cluster, self.clock = scene, scene.cluster, scene.cluster.clock
+        self.rng = random.Random(seed)
+        self.folder = folder
+        self.watch = Invariants(scene)
+        self.running = None
+        self.told = []
+        self._verbose = verbose
+        self._apart = {}
+        self._made = 0
+        self._faults = []
+
+    # -- what is there at first --------------------------------------------------------------------
+
+    def begin(self):
+        rng = self.rng
+        self.cluster.apply([NODE_CLASS])
+        for name in ("general", "spare", "batch")[: rng.choice([1, 1, 2, 3])]:
+            self.cluster.apply([self._pool(name)])
+        for _ in range(rng.randint(1, 4)):
+            self.deploy()
+        self.arguments = [
+            *rng.choice([[], ["--disable-leader-election"]]),
+            *rng.choice([[], ["--feature-gates=SpotToSpotConsolidation=true"]]),
+            f"--kwok-launch-latency={rng.choice(['0s', '0s', '2s', '40s'])}",
+            f"--kwok-registration-delay={rng.choice(['0s', '5s', '90s'])}",
+            f"--kwok-termination-delay={rng.choice(['0s', '0s', '30s'])}",
+        ]
+        self.start()
+
+    def _pool(self, name):
+        rng = self.rng
+        template = {
+            "requirements": [
+                {
+                    "key": "karpenter.sh/capacity-type",
+                    "operator": "In",
+                    "values": rng.choice([["on-demand"], ["spot"], ["on-demand", "spot"]]),
+                },
+                {
+                    "key": "karpenter.kwok.sh/instance-cpu",
+                    "operator": "In",
+                    "values": rng.choice([["4"], ["4", "8"], ["2", "4", "8", "16"]]),
+                },
+            ]
+        }
+        if rng.random() < 0.2:
+            template["expireAfter"] = rng.choice(["40m", "2h"])
+        if rng.random() < 0.3:
+            template["terminationGracePeriod"] = rng.choice(["1m", "10m"])
+        limits = {"cpu": str(rng.choice([24, 48, 96]))} if rng.random() < 0.4 else {}
+        return node_pool(
+            name,
+            template=template,
+            weight=rng.randint(1, 100),
+            disruption=self._disruption(),
+            **({"limits": limits} if limits else {}),
+        )
+
+    def _disruption(self):
+        rng = self.rng
+        return {
+            "consolidationPolicy": rng.choice(
+                ["WhenEmpty", "WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized"]
+            ),
+            "consolidateAfter": rng.choice(["0s", "30s", "5m", "Never"]),
+            "budgets": self._budgets(),
+        }
+
+    def _budgets(self):
+        budgets = [{"nodes": self.rng.choice(["1", "2", "30%", "100%", "100%"])}]
+        if self.rng.random() < 0.2:
+            budgets.append({"nodes": "0", "reasons": [self.rng.choice(["Drifted", "Empty"])]})
+        return budgets
+
+    # -- what users do -----------------------------------------------------------------------------
+
+    def deploy(self):
+        rng = self.rng
+        self._made += 1
+        name = f"app{self._made}"
+        pod = {"terminationGracePeriodSeconds": rng.choice([0, 5, 30, 120])}
+        if rng.random() < 0.2:
+            key = rng.choice(["kubernetes.io/hostname", "topology.kubernetes.io/zone"])
+            pod["topologySpreadConstraints"] = [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": key,
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": name}},
+                }
+            ]
+        manifest = deployment(
+            name,
+            rng.choice([0, 1, 2, 3, 5, 8]),
+            cpu=rng.choice(["100m", "500m", "1", "1500m", "2"]),
+            memory=rng.choice(["128Mi", "1Gi", "3Gi"]),
+            **pod,
+        )
+        if rng.random() < 0.1:
+            metadata = manifest["spec"]["template"]["metadata"]
+            metadata["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+        self.cluster.apply([manifest])
+
+    def scale(self):
+        for name in self._some(self._names(DEPLOYMENTS), 2):
+            self.cluster.scale(DEPLOYMENTS, name, self.rng.choice([0, 1, 2, 4, 7, 10]))
+
+    def protect(self):
+        for name in self._some(self._names(DEPLOYMENTS), 1):
+            much = self.rng.choice(
+                [
+                    {"minAvailable": 1},
+                    {"maxUnavailable": 1},
+                    {"maxUnavailable": "30%"},
+                    {"maxUnavailable": 0},
+                ]
+            )
+            with contextlib.suppress(Exception):  # it has one
+                self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
+            self.cluster.apply(
+                [
+                    {
+                        "apiVersion": "policy/v1",
+                        "kind": "PodDisruptionBudget",
+                        "metadata": {"name": name, "namespace": "default"},
+                        "spec": {"selector": {"matchLabels": {"app": name}}, **much},
+                    }
+                ]
+            )
+
+    def unprotect(self):
+        for name in self._some(self._names(POD_DISRUPTION_BUDGETS), 2):
+            self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
+
+    def relabel(self):
+        """Edit a template, so that the machines of the pool drift."""
+        labels = {"example.com/edition": str(self.rng.randint(1, 9))}
+        for name in self._some(self._names(NODE_POOLS), 1):
+            self._edit(name, {"template": {"metadata": {"labels": labels}}})
+
+    def rebudget(self):
+        for name in self._some(self._names(NODE_POOLS), 1):
+            self._edit(name, {"disruption": self._disruption()})
+
+    def limit(self):
+        cpu = self.rng.choice([None, "8", "16", "48"])
+        for name in self._some(self._names(NODE_POOLS), 1):
+            self._edit(name, {"limits": {"cpu": cpu}})
+
+    def delete_claim(self):
+        for name in self._some(self._names(NODE_CLAIMS), 2):
+            self.cluster.delete(NODE_CLAIMS, name)
+
+    def delete_node(self):
+        for name in self._some(self._names(NODES), 1):
+            self.cluster.delete(NODES, name)
+
+    # -- what goes wrong ---------------------------------------------------------------------------
+
+    def break_cloud(self):
+        rng = self.rng
+        operation = rng.choice(["launch", "launch", "terminate", "fetch", "list"])
+        count = rng.randint(1, 5)
+        fault = rng.choice(
+            [
+                {"fault": "stock-out", "count": count},
+                {"fault": "stock-out", "zones": [f"test-zone-{rng.choice('abc')}"]},
+                {"fault": "stock-out", "capacityTypes": ["spot"], "count": 3 * count},
+                {"fault": "throttle", "operation": operation, "count": count, "retryAfter": "5s"},
+                {"fault": "slow-reply", "operation": operation, "count": 1, "delay": "4m"},
+                {"fault": "slow-call", "operation": operation, "count": count, "delay": "45s"},
+                {"fault": "lost-reply", "operation": operation, "count": count},
+                {"fault": "failed-node", "count": count},
+                {"fault": "partial-listing", "count": count},
+            ]
+        )
+        self._put_faults([*self._faults[-2:], fault])
+
+    def lose(self):
+        """The cloud loses machines without a word."""
+        for name in self._some(self._names(NODE_CLAIMS), 2):
+            self.watch.excuse(f"kwok://{name}")
+            with closing(sqlite3.connect(self.folder / "kwok.sqlite3")) as instances, instances:
+                instances.execute(
+                    "UPDATE instances SET gone_at = ? WHERE provider_id = ?",
+                    (self.clock.now().timestamp(), f"kwok://{name}"),
+                )
+
+    def reclaim(self):
+        for name in self._some(self._names(NODE_CLAIMS), 2):
+            self.watch.excuse(f"kwok://{name}")
+            notice = self.rng.choice(["30s", "2m"])
+            fault = {"fault": "reclaim", "nodeClaims": [name], "count": 1, "notice": notice}
+            self._put_faults([*self._faults[-2:], fault])
+
+    def break_api(self):
+        rng = self.rng
+        method = rng.choice(["PATCH", "POST", "DELETE", "", "PATCH"])
+        path = rng.choice(["nodeclaims", "nodes", "nodepools", "eviction", ""])
+        how = rng.choice(
+            [
+                {"status": 409},
+                {"status": 429, "retry_after_seconds": 2},
+                {"status": 500},
+                {"status": 503},
+                {"drop_request": True},
+                {"drop_request": True, "latency_seconds": 20.0},
+                {"drop_reply": True},
+                {"latency_seconds": 5.0},
+            ]
+        )
+        self.cluster.front.faults.add(
+            Fault(
+                matches=on(method, path, watch=False),
+                times=rng.randint(1, 12),
+                after=rng.randint(0, 6),
+                **how,
+            )
+        )
+
+    async def restart_api(self):
+        await self.cluster.restart_server(down_seconds=self.rng.choice([1, 30, 120]))
+
+    async def kill(self):
+        await self.running.kill()
+        await self.clock.sleep(self.rng.choice([0.5, 5, 60]))
+        self.start()
+
+    async def restart(self):
+        if self.running.is_alive:
+            await self.running.stop()
+        self.start()
+
+    # -- the course of it --------------------------------------------------------------------------
+
+    def start(self):
+        self.running = self.scene.start(*self.arguments, faults=self.watch.note_write)
+
+    async def unfold(self):
+        """Let everything happen, then take obstacles away and wait for rest, then for nothing."""
+        doings = {
+            self.scale: 8, self.deploy: 3, self.protect: 3, self.unprotect: 2, self.relabel: 3,
+            self.rebudget: 2, self.limit: 2, self.delete_claim: 3, self.delete_node: 2,
+            self.break_cloud: 4, self.lose: 2, self.reclaim: 2, self.break_api: 6,
+            self.restart_api: 1, self.kill: 4, self.restart: 1,
+        }  # fmt: skip
+        self.begin()
+        for _ in range(self.rng.randint(*ACTIONS)):
+            await self._pass(LONGEST_PAUSE_SECONDS * self.rng.random() ** 4)
+            (doing,) = self.rng.choices(list(doings), weights=list(doings.values()))
+            self._tell(doing.__name__)
+            done = doing()
+            if done is not None:
+                await done
+        self._tell("obstacles away")
+        self.ease()
+        await self._rest(lambda: self.scene.pods() and unquiet(self.scene, self.account()))
+        self._tell("pods away")
+        for name in self._names(DEPLOYMENTS):
+            self.cluster.scale(DEPLOYMENTS, name, 0)
+        await self._rest(
+            lambda: [
+                f"left: {kind} {len(found)}"
+                for kind, found in (
+                    ("pods", self.scene.pods()),
+                    ("claims", self.scene.claims()),
+                    ("nodes", self.scene.nodes()),
+                    ("instances", self.account().instances),
+                )
+                if found
+            ]
+        )
+
+    def ease(self):
+        """Take away what may rightly keep the cluster from rest."""
+        self.cluster.front.faults.clear()
+        self._put_faults([])
+        for name in self._names(POD_DISRUPTION_BUDGETS):
+            self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
+        disruption = {
+            "consolidationPolicy": "WhenEmpty",
+            "consolidateAfter": "0s",
+            "budgets": [{"nodes": "100%"}],
+        }
+        for name in self._names(NODE_POOLS):
+            self._edit(name, {"limits": None, "disruption": disruption})
+        for name in self._names(DEPLOYMENTS):
+            metadata = {"annotations": {"karpenter.sh/do-not-disrupt": None}}
+            body = {"spec": {"template": {"metadata": metadata}}}
+            self.cluster.patch(DEPLOYMENTS, name, body, namespace="default")
+
+    async def _rest(self, wrong):
+        deadline = self.clock.monotonic() + REST_SECONDS
+        while missing := wrong():
+            if self.clock.monotonic() > deadline:
+                now = f"{self.clock.now():%H:%M:%S}"
+                self.watch.breaches.extend(f"{now} no rest: {each}" for each in missing)
+                return
+            await self._pass(LOOK_SECONDS)
+
+    async def _pass(self, seconds):
+        """Let time pass, and look now and then what is apart that belongs together."""
+        until = self.clock.monotonic() + seconds
+        while (left := until - self.clock.monotonic()) > 0:
+            await self.clock.sleep(min(left, LOOK_SECONDS))
+            self._look()
+
+    def _look(self):
+        if not self.running.is_alive:
+            self._tell("the process has ended by itself and is started anew")
+            self.start()
+        now = self.clock.monotonic()
+        apart = self._unpaired()
+        self._apart = {what: self._apart.get(what, now) for what in apart}
+        for what, since in self._apart.items():
+            if now - since > TOLERANCE_SECONDS:
+                self.watch.breaches.append(f"{self.clock.now():%H:%M:%S} for too long: {what}")
+                self._apart[what] = float("inf")
+
+    def _unpaired(self):
+        claims = {
+            claim["status"].get("providerID", ""): claim["metadata"]
+            for claim in self.scene.claims()
+            if "status" in claim
+        }
+        machines = {each["providerID"] for each in self.account().instances}
+        for provider_id in sorted(machines - claims.keys()):
+            yield f"instance {provider_id} without claim"
+        for provider_id in sorted(claims.keys() - machines - {""}):
+            if "deletionTimestamp" not in claims[provider_id]:
+                yield f"claim of {provider_id} without instance"
+        for node in self.scene.nodes():
+            metadata, spec = node["metadata"], node["spec"]
+            if NODE_POOL in (metadata.get("labels") or {}):
+                if spec.get("providerID") not in claims:
+                    yield f"node {metadata['name']} without claim"
+                is_tainted = any(
+                    taint["key"] == "karpenter.sh/disrupted" for taint in spec.get("taints") or ()
+                )
+                if is_tainted and "deletionTimestamp" not in metadata:
+                    yield f"node {metadata['name']} is marked and stays"
+
+    def account(self):
+        found = cloud(self.scene, self.folder)
+        return CloudAccount(instances=found["instances"], launches=found["launches"])
+
+    def _names(self, kind):
+        return sorted(each["metadata"]["name"] for each in self.cluster.list(kind))
+
+    def _some(self, names, most):
+        return self.rng.sample(names, min(len(names), self.rng.randint(1, most)))
+
+    def _edit(self, name, spec):
+        self.cluster.patch(NODE_POOLS, name, {"spec": spec})
+
+    def _put_faults(self, faults):
+        self._faults = faults
+        (self.folder / "faults.json").write_text(json.dumps(faults))
+
+    def _tell(self, what):
+        self.told.append(what)
+        if self._verbose:
+            print(f"=== {self.clock.now():%H:%M:%S} {what}")  # noqa: T201
+
+
+def breaches_of(seed, folder, *, verbose=False, told=None):
+    """Live one history and return what was wrong, in words."""
+    errors, kept = Errors(verbose=verbose), []
+
+    async def story(scene):
+        history = History(scene, folder, seed, verbose=verbose)
+        kept.append(history)
+        terminate = SimulatedCloud.terminate
+
+        def watched(self, provider_ids):
+            history.watch.note_terminate(provider_ids)
+            return terminate(self, provider_ids)
+
+        with patch.object(SimulatedCloud, "terminate", watched):
+            await history.unfold()
+        twins = [token for token, count in history.account().launches.items() if count != 1]
+        history.watch.breaches.extend(f"token {token} launched again" for token in twins)
+
+    (folder / "faults.json").write_text("[]")
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[errors], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False
+    )
+    try:
+        play(folder, story, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"], seed=seed)
+    finally:
+        structlog.configure(**before)
+    if told is not None:
+        told.update(kept[0].told)
+    return [*kept[0].watch.breaches, *errors.found]
+
+
+def _live(job):
+    seed, verbose = job
+    with tempfile.TemporaryDirectory(prefix=f"history-{seed}-") as folder:
+        told = Counter()
+        try:
+            wrong = breaches_of(seed, Path(folder), verbose=verbose, told=told)
+        except Exception as error:
+            wrong = [f"ended with {error!r}"]
+        return seed, wrong, told
+
+
+def main():
+    """Live many histories; the exit code is 1 when something was wrong in any."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100, help="how many histories")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first one")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once")
+    parser.add_argument("--verbose", action="store_true", help="tell and log what happens")
+    options = parser.parse_args()
+    jobs = [(options.seed + number, options.verbose) for number in range(options.count)]
+    began, failed, told = time.monotonic(), [], Counter()
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        for seed, wrong, happened in pool.imap_unordered(_live, jobs):
+            told.update(happened)
+            if wrong:
+                failed.append(seed)
+                print(f"seed {seed}:", *wrong[:8], sep="\n  ", flush=True)  # noqa: T201
+    print(  # noqa: T201
+        f"{options.count} histories from seed {options.seed} in {time.monotonic() - began:.0f} s, "
+        f"{len(failed)} with breaches{f': {sorted(failed)}' if failed else ''}\n"
+        f"what happened: {dict(sorted(told.items()))}"
+    )
+    if failed:
+        again = f"python -m tests.controllers.histories --count 1 --verbose --seed {min(failed)}"
+        print(f"replay: {again}")  # noqa: T201
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
