@@ -73,14 +73,15 @@ class MultiNode:
         self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
     ) -> Steps[MethodPlan]:
         """Return the move that saves most, of two machines or more."""
-        chosen, spared = within_budgets(by_savings(candidates, look.prices), budgets)
+        ordered = by_savings(candidates, look.prices)
+        chosen, spared = within_budgets(ordered, budgets)
         constrained = bool(spared)
         if len(chosen) < 2:  # noqa: PLR2004 - several
             return MethodPlan(constrained=constrained)
         yield from look.simulation.prepare_steps(peaceful=True)
         search = _Search(look)
         yield from search.prefix_steps(chosen[:MOST_CANDIDATES])
-        yield from search.grow_steps(chosen)
+        yield from search.grow_steps(ordered, budgets)
         if search.best is None:
             yield from search.repack_steps(chosen[:MOST_CANDIDATES])
         judged = search.judged
@@ -88,7 +89,9 @@ class MultiNode:
             return MethodPlan(
                 constrained=constrained, is_cut_short=search.is_cut_short, scores=judged
             )
-        command = command_of(look, self, search.best, held_back=spared)
+        taken = {candidate.name for candidate in search.best.candidates}
+        held_back = [candidate for candidate in spared if candidate.name not in taken]
+        command = command_of(look, self, search.best, held_back=held_back)
         return MethodPlan(
             commands=(command,),
             constrained=constrained,
@@ -124,19 +127,28 @@ class _Search:
             self._consider(best_move(self._look, ordered[:count]))
             yield UNITS_PER_QUESTION
 
-    def grow_steps(self, ordered: Sequence[Candidate]) -> Steps[None]:
+    def grow_steps(self, ordered: Sequence[Candidate], budgets: Budgets) -> Steps[None]:
         """Let machines go one after the other as long as their pods fit on what stays.
+
+        Only who goes uses a budget up, so those that cannot go do not stand in the way of others.
 
         What has grown is a sequence of small moves. Taken as a whole it may not fit, so the
         longest part from its beginning that does is looked for by halving.
         """
         simulation = self._look.simulation
+        left = {name: budget.remaining for name, budget in budgets.items() if budget.remaining}
         grown: list[Candidate] = []
         for candidate in ordered:
+            pool = candidate.pool.name
+            if pool not in left:
+                continue
             if not self._may_ask(1):
                 break
             if simulation.push(candidate):
                 grown.append(candidate)
+                left[pool] -= 1
+                if not left[pool]:
+                    del left[pool]
             yield 1
         for _ in grown:
             simulation.pop()

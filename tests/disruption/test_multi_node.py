@@ -156,6 +156,21 @@ class TestGrowth:
         assert sorted(gone(outcome)) == ["web-00", "web-01", "web-02"]
         assert only(outcome).decision is Decision.DELETE
 
+    def test_who_cannot_go_uses_up_no_budget(self):
+        """The first two by savings would fill the budget, and none of them can go."""
+        dear = kind("dear", 5, 5.0)
+        builder = cluster(
+            pool(nodes="2"),
+            [(box(f"s-{n}", dear), runs(f"s-{n}", f"s-{n}", cpu="4.5")) for n in range(3)],
+            boxes(3),
+            box("roomy", FOUR),
+            runs("kept", "roomy", annotations=KEPT),
+            market=(dear, FOUR),
+        )
+        outcome = multi(builder)
+        assert gone(outcome) == ["web-00", "web-01"]
+        assert sorted(only(outcome).proof.held_back) == ["s-2", "web-02"]
+
     def test_it_costs_work_units_and_stops_without_them(self):
         options = DisruptionOptions(work_units=0)
         outcome = multi(self.scattered(), options=options)
