@@ -27,7 +27,7 @@ from karpenter_core.state.objects import Kind
 from karpenter_core.state.usage import pool_status_resources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from prometheus_client import Gauge
@@ -56,8 +56,10 @@ class Observability:
         self._started = runtime.clock.monotonic()
         self._seen_version = -1
         self._loop = Loop(self.name, self._step, runtime=runtime)
+        self._born: tuple[tuple[tuple[str, ...], datetime], ...] = ()
         if detailed:
             feed.subscribe(Kind.POD, self._on_pod)
+            self._metrics.nodes_current_lifetime.follow(self._lifetimes)
         self._touched: dict[str, None] = {}
 
     @property
@@ -80,7 +82,6 @@ class Observability:
                 self._nodes(snapshot)
                 self._pods(snapshot)
                 self._seen_version = snapshot.version
-            self._lifetimes(snapshot, now)
         return PERIOD_SECONDS
 
     def _state(self, snapshot: Snapshot) -> None:
@@ -111,6 +112,11 @@ class Observability:
         )
         rows: tuple[list[Row], ...] = ([], [], [], [])
         shown = [machine for machine in snapshot.state_nodes if machine.node is not None]
+        self._born = tuple(
+            (_node_labels(machine), machine.node.created)
+            for machine in shown
+            if machine.node is not None and machine.node.created is not None
+        )
         for machine in shown:
             labels = _node_labels(machine)
             overhead = {
@@ -135,12 +141,11 @@ class Observability:
                 share = 100.0 * requested.get(name, 0) / amount
                 self._metrics.cluster_utilization.labels(resource_type=_snake(name)).set(share)
 
-    def _lifetimes(self, snapshot: Snapshot, now: datetime) -> None:
-        self._metrics.nodes_current_lifetime.replace(
-            (_node_labels(machine), max((now - machine.node.created).total_seconds(), 0.0))
-            for machine in snapshot.state_nodes
-            if machine.node is not None and machine.node.created is not None
-        )
+    def _lifetimes(self) -> Iterator[Row]:
+        """Yield the age of every Node, for whoever scrapes now."""
+        now = self._runtime.clock.now()
+        for labels, created in self._born:
+            yield labels, max((now - created).total_seconds(), 0.0)
 
     def _pods(self, snapshot: Snapshot) -> None:
         self._metrics.pods_state.replace(
