@@ -46,7 +46,8 @@ class Framing:
     `well_known` are labels beyond the core's that the providers' nodes have. `default_spread` are
     constraints of pods that have none of their own, without selectors; the pods of a problem are
     then copies that have them, with the same UID and name. A pod keeps the place it was given for
-    `nomination_window`, as long as the scheduler still has time to bind it.
+    `nomination_window`, as long as the scheduler still has time to bind it. `brakes` are those that
+    leave pools out.
     """
 
     well_known: frozenset[str] = frozenset()
