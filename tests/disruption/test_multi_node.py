@@ -10,6 +10,7 @@ from karpenter_core.disruption.command import Decision
 from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.method import DisruptionOptions, Effort
 from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.plan import plan_steps
 from karpenter_core.disruption.single_node import SingleNode
 from karpenter_core.state.events import DeletionMarked
 from tests.disruption.scene import (
@@ -24,12 +25,14 @@ from tests.disruption.scene import (
     found,
     gone,
     kind,
+    look,
     multi,
     only,
     pool,
     report,
     runs,
     single,
+    validated,
 )
 
 KEPT = {DO_NOT_DISRUPT: "true"}
@@ -208,6 +211,35 @@ def with_large_ones(count):
         ],
         market=(FOUR, fourteen, SIXTEEN),
     )
+
+
+def cut_after(builder, steps):
+    """What a search comes to whose time runs out after so many steps."""
+    one = look(builder)
+    work = plan_steps(one, methods=(MultiNode(),))
+    try:
+        for _ in range(steps):
+            next(work)
+        one.effort.is_spent = True
+        while True:
+            next(work)
+    except StopIteration as done:
+        return done.value
+
+
+def test_a_search_that_is_cut_short_ends_with_the_best_that_it_has():
+    """Case 234: whenever time runs out, what comes of it holds."""
+    builder = cluster(boxes(6), box("roomy", SIXTEEN), runs("kept", "roomy", annotations=KEPT))
+    found_counts = set()
+    for steps in range(60):
+        outcome = cut_after(builder, steps)
+        names = gone(outcome)
+        found_counts.add(len(names))
+        if names:
+            assert validated(builder, outcome).command is not None
+        else:
+            assert report(outcome).is_cut_short
+    assert {0, 2, 6} <= found_counts, "nothing, then some, then all"
 
 
 class TestRepacking:
