@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["spread_steps", "water"]
 
 
+_ONE_BY_ONE: Final = 6
+"""So few units are shared out one by one faster than level by level."""
+
 _ANY: Final = -1
 """In place of a domain: all that are allowed."""
 
@@ -228,6 +231,14 @@ def water(levels: Sequence[int], tops: Sequence[int], amount: int) -> list[int]:
     """
     shares = [0] * len(levels)
     left = min(amount, sum(tops))
+    if left <= _ONE_BY_ONE:
+        filled = list(levels)
+        for _ in range(left):
+            lowest = min([filled[n] for n, top in enumerate(tops) if shares[n] < top])
+            place = next(n for n, top in enumerate(tops) if filled[n] == lowest and shares[n] < top)
+            shares[place] += 1
+            filled[place] += 1
+        return shares
     while left:
         open_places = [n for n in range(len(levels)) if shares[n] < tops[n]]
         lowest = min(levels[n] + shares[n] for n in open_places)

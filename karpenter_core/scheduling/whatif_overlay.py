@@ -64,12 +64,12 @@ class Overlay:
     def undo(self, mark: int) -> None:
         """Take back everything since a mark."""
         journal = self._journal
-        while len(journal) > mark:
-            table, key, value = journal.pop()
+        for table, key, value in reversed(journal[mark:]):
             if value is _ABSENT:
                 table.pop(key, None)
             else:
                 table[key] = value
+        del journal[mark:]
 
     def _set(self, table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
         self._journal.append((table, key, table.get(key, _ABSENT)))  # pyright: ignore[reportArgumentType] - tables of all kinds

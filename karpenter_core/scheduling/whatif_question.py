@@ -194,9 +194,9 @@ class Question:
         places = self._base.places
         moves = walked if outlook is None else (*walked, *outlook.moves())
         return Verdict(
-            tuple(places[slot].node.name for slot in self._slots),
+            tuple([places[slot].node.name for slot in self._slots]),
             outcome,
-            tuple((places[slot].node.name, pods) for _, slot, pods in moves),
+            tuple([(places[slot].node.name, pods) for _, slot, pods in moves]),
             outlook,
         )
 

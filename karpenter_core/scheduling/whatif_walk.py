@@ -294,6 +294,10 @@ class Walk:
             missing = len(pods) - self._put(plan, pods, (axis, 1 << domain))
             return not missing or self._opens(plan, axis, domain, missing)
         within: list[tuple[int, int]] = []
+        if fixed is None and len(caps) == 1:
+            rules, tops = plan.zonal[0], caps[0][0]
+            domains = sum([1 << domain for domain, cap in enumerate(tops) if cap > 0])
+            return self._put(plan, pods, (rules.axis, domains)) == len(pods)
         for number, (rules, (tops, _, _, _)) in enumerate(zip(plan.zonal, caps, strict=True)):
             if fixed is not None and number == fixed[0]:
                 within.insert(0, (rules.axis, 1 << fixed[1]))

@@ -1,0 +1,24 @@
+"""Sharing pods out over domains by level: what every spread over zones comes down to."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.scheduling.counts import NO_CAP
+from karpenter_core.scheduling.spread import water
+
+places = st.tuples(st.integers(0, 9), st.sampled_from((0, 1, 2, 5, NO_CAP)))
+
+
+@given(st.lists(places, min_size=1, max_size=5), st.integers(0, 40))
+def test_each_next_pod_goes_to_the_lowest_level_that_takes_one(drawn, amount):
+    """Few or many, and to the earlier of equals."""
+    levels, tops = [level for level, _ in drawn], [top for _, top in drawn]
+    shares = [0] * len(drawn)
+    for _ in range(amount):
+        able = [place for place, top in enumerate(tops) if shares[place] < top]
+        if able:
+            shares[min(able, key=lambda place: (levels[place] + shares[place], place))] += 1
+
+    assert water(levels, tops, amount) == shares
