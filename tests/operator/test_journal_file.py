@@ -8,6 +8,7 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from karpenter_core.api.decisions import Decision
@@ -24,6 +25,15 @@ def decision(number):
         at=datetime(2030, 1, 1, tzinfo=UTC),
         summary="x" * 100,
     )
+
+
+@pytest.fixture(autouse=True)
+def logging():
+    """Log everything, whatever tests before this one have configured."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture
