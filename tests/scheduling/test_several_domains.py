@@ -97,3 +97,22 @@ def test_nodes_that_are_there_are_filled_no_further_than_the_skew_allows(options
 
     assert len(plan.existing["old"]) == 2
     assert not plan.unschedulable
+
+
+def test_pods_of_two_revisions_are_counted_apart(options):
+    """Their templates differ in nothing but the label that the spread matches by key."""
+    how = spread(selector=DB, match_label_keys=("version",))
+    old, new = (
+        pod(name, "db", labels={"version": name}, topology_spread=how) for name in ("v1", "v2")
+    )
+    running = [pod(name, "db", labels={"version": "v1"}, node_name="a") for name in ("r1", "r2")]
+    nodes = [
+        existing_node("a", labels={ZONE: "zone-a"}, bound=running),
+        existing_node("b", labels={ZONE: "zone-b"}, available={"cpu": "0"}),
+    ]
+    no_claims = catalogue(instance_type("tiny", cpu="1m", zones=("zone-a",)))
+
+    plan = planned(problem([old, new], catalogue=no_claims, nodes=nodes), options)
+
+    assert [one.name for one in plan.existing["a"]] == ["v2"]
+    assert list(plan.unschedulable) == [old.uid]
