@@ -104,6 +104,10 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
         assert scene.events("TerminatingOnInterruption")
         (evicted,) = scene.events("Evicted")
         assert evicted["message"] == "Evicted pod: SpotInterruption"
+        (entry,) = running.process.runtime.journal.latest(kind="disrupt")
+        assert (entry.method, entry.reason) == ("interruption", "SpotInterruption")
+        assert [(item.node, item.pods) for item in entry.candidates] == [(old, 1)]
+        assert entry.price_per_hour_before.amount > 0
 
     play(tmp_path, story, arguments=[faults.option])
 

@@ -69,6 +69,9 @@ def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path
             'condition="ready",image_id="",nodepool="general"}'
         )
         assert running.metric(disrupted) == 1
+        (entry,) = running.process.runtime.journal.latest(kind="disrupt")
+        assert (entry.method, entry.reason) == ("repair", "Unhealthy")
+        assert [item.node for item in entry.candidates] == [first]
 
     play(tmp_path, story)
 

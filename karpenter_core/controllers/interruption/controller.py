@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import structlog
 
 from karpenter_core.api.interruptions import InterruptionKind
+from karpenter_core.controllers.forced import forced_decision
 from karpenter_core.controllers.reconciler import DONE, Loop, Outcome, Reconciler
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.lifecycle.interruption import MESSAGE_TYPES, interruption_step
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.lifecycle.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
     from karpenter_core.provider.facade import Providers
+    from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["InterruptionController"]
 
@@ -179,7 +181,8 @@ class InterruptionController:
                 act_on_rebalance=self._act_on_rebalance,
             )
             try:
-                await self._apply(provider, claim, step, message)
+                if await self._apply(provider, claim, step, message):
+                    await self._journal(snapshot, provider, claim, message)
             except NotFoundError:
                 return
             except ConflictError:
@@ -191,7 +194,8 @@ class InterruptionController:
 
     async def _apply(
         self, provider: str, claim: NodeClaim, step: InterruptionStep, message: Interruption
-    ) -> None:
+    ) -> bool:
+        """Carry a step out; say whether the claim was deleted."""
         if step.exhausted:
             self._feed.fold(
                 OfferingsExhausted(offerings=step.exhausted, provider=provider, at=self._feed.now)
@@ -200,7 +204,7 @@ class InterruptionController:
         is_deleted = step.delete and await self._hands.delete_claim(stored)
         self._hands.tell(step.notices)
         if not is_deleted:
-            return
+            return False
         self._hands.tell(step.on_delete)
         self._hands.count(step.facts)
         self._log.info(
@@ -209,6 +213,22 @@ class InterruptionController:
             kind=str(message.kind),
             deadline="" if message.deadline is None else message.deadline.isoformat(),
             **{"provider-id": message.provider_id},
+        )
+        return True
+
+    async def _journal(
+        self, snapshot: Snapshot, provider: str, claim: NodeClaim, message: Interruption
+    ) -> None:
+        await self._runtime.journal.record(
+            forced_decision(
+                snapshot,
+                claim,
+                id=self._runtime.new_id(),
+                method="interruption",
+                reason=str(message.kind),
+                cause=f"{provider} announced {message.id}",
+                at=self._runtime.clock.now(),
+            )
         )
 
     def _is_nobodys(self, provider: str, message: Interruption) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.controllers.forced import forced_decision
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
 from karpenter_core.lifecycle.repair import (
@@ -113,9 +114,11 @@ class NodeHealth:
             census=self._count(snapshot, pool, claim.spec.node_class_ref) if is_due else None,
             limit=self._limit,
         )
-        return await self._act(node, claim, found)
+        return await self._act(snapshot, node, claim, found)
 
-    async def _act(self, node: NodeView, claim: NodeClaim, found: Repair) -> Outcome:
+    async def _act(
+        self, snapshot: Snapshot, node: NodeView, claim: NodeClaim, found: Repair
+    ) -> Outcome:
         if found.action is RepairAction.REPAIR and found.claim is not None:
             try:
                 stored = await self._hands.write_claim(claim, found.claim)
@@ -123,16 +126,33 @@ class NodeHealth:
                 return DONE
             if await self._hands.delete_claim(stored):
                 self._hands.count(found.facts)
-                self._log.info(
-                    "deleting unhealthy node",
-                    NodeClaim={"name": claim.name},
-                    condition="" if found.ailment is None else found.ailment.condition_type,
-                    **{"provider-id": node.provider_id},
-                )
+                await self._tell(snapshot, node, claim, found)
             return DONE
         self._hands.tell(found.notices)
         wait = found.requeue_after
         return DONE if wait is None else Outcome(requeue_after=wait.total_seconds())
+
+    async def _tell(
+        self, snapshot: Snapshot, node: NodeView, claim: NodeClaim, found: Repair
+    ) -> None:
+        condition = "" if found.ailment is None else found.ailment.condition_type
+        self._log.info(
+            "deleting unhealthy node",
+            NodeClaim={"name": claim.name},
+            condition=condition,
+            **{"provider-id": node.provider_id},
+        )
+        await self._runtime.journal.record(
+            forced_decision(
+                snapshot,
+                claim,
+                id=self._runtime.new_id(),
+                method="repair",
+                reason="Unhealthy",
+                cause=f"node {node.name} has been broken for too long: {condition}",
+                at=self._runtime.clock.now(),
+            )
+        )
 
     def _count(self, snapshot: Snapshot, pool: str, ref: NodeClassRef) -> Census:
         """Count the broken Nodes around one, once for each state of the cluster.

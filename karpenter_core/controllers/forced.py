@@ -1,0 +1,58 @@
+"""Machines that go by force, as entries of the decision journal: repaired ones, interrupted ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.decisions import DISRUPT, Decision, DecisionMachine
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.disruption.pricing import FREE, Prices
+from karpenter_core.lifecycle.node_termination import node_ref
+from karpenter_core.scheduling.problem import SolveOptions
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["forced_decision"]
+
+
+def forced_decision(
+    snapshot: Snapshot,
+    claim: NodeClaim,
+    *,
+    id: str,  # noqa: A002 - the field's name
+    method: str,
+    reason: str,
+    cause: str,
+    at: datetime,
+) -> Decision:
+    """Return the record of a claim that is deleted whatever protects it; `snapshot` is from before.
+
+    What comes for it is the decision of the next provisioning pass.
+    """
+    machine = snapshot.state_nodes_by_claim.get(claim.name)
+    nodes = snapshot.nodes_of(claim)
+    pods = () if machine is None else machine.pods
+    price = FREE if machine is None else Prices(snapshot, SolveOptions()).known(machine)
+    candidate = DecisionMachine(
+        node=nodes[0].name if nodes else "",
+        node_claim=claim.name,
+        node_pool=claim.metadata.labels.get(NODE_POOL, ""),
+        price_per_hour=price,
+        pods=sum(pod.is_reschedulable for pod in pods),
+    )
+    return Decision(
+        id=id,
+        cause=cause,
+        kind=DISRUPT,
+        at=at,
+        summary=f"{reason}/{id}: delete: [{claim.name}]",
+        method=method,
+        reason=reason,
+        objects=(claim.ref, *map(node_ref, nodes)),
+        candidates=(candidate,),
+        price_per_hour_before=price,
+    )
