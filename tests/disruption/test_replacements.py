@@ -347,3 +347,15 @@ class TestReserved:
         builder = cluster(box("web", same), runs("a", "web"), market=(same,))
         (planned,) = only(single(builder)).replacements
         assert (planned.cheapest.capacity_type, planned.instance_types) == (RESERVED, ("same",))
+
+    @pytest.mark.parametrize("left", [0, 1])
+    def test_a_reservation_that_is_used_up_offers_nothing(self, left):
+        """Then spot is ordered, and never what is sold on demand at ten times the price."""
+        booked = self.prepaid(self.reserved("booked", 4, 5.0, 0.01, left=left), left=left)
+        other = kind("other", 4, 0.6, spot=0.2)
+        current = kind("current", 4, 0.5)
+        builder = cluster(box("web", current), runs("a", "web"), market=(booked, other, current))
+        (planned,) = only(single(builder)).replacements
+        asked = {r.key: sorted(r.values) for r in planned.requirements}
+        expected = ([RESERVED], ("booked",)) if left else ([SPOT], ("other",))
+        assert (asked[CAPACITY_TYPE], planned.instance_types) == expected
