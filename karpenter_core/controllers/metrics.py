@@ -201,6 +201,31 @@ class Metrics:
         self.pods_unbound_time = self._series(
             "pods_unbound_time_seconds", "How long pods wait to be bound.", ("name", "namespace")
         )
+        self.pods_provisioning_bound_duration = self._histogram(
+            "pods_provisioning_bound_duration_seconds",
+            "From the plan that has a place for a pod until it is bound.",
+            (),
+        )
+        self.pods_provisioning_startup_duration = self._histogram(
+            "pods_provisioning_startup_duration_seconds",
+            "From the plan that has a place for a pod until it is Ready.",
+            (),
+        )
+        self.pods_provisioning_unbound_time = self._series(
+            "pods_provisioning_unbound_time_seconds",
+            "How long pods that have a place in a plan wait to be bound.",
+            ("name", "namespace"),
+        )
+        self.pods_provisioning_unstarted_time = self._series(
+            "pods_provisioning_unstarted_time_seconds",
+            "How long pods that have a place in a plan wait to become Ready.",
+            ("name", "namespace"),
+        )
+        self.pods_scheduling_undecided_time = self._series(
+            "pods_provisioning_scheduling_undecided_time_seconds",
+            "How long pods wait for a first decision.",
+            ("name", "namespace"),
+        )
         self.pods_scheduling_decision_duration = self._histogram(
             "pods_scheduling_decision_duration_seconds",
             "From the first sight of a pending pod until the first decision about it.",
@@ -212,6 +237,11 @@ class Metrics:
         self.nodepools_limit = self._gauge("nodepools_limit", "Limits of NodePools.", by_resource)
         self.nodepools_usage = self._gauge(
             "nodepools_usage", "What NodePools have of what they may have.", by_resource
+        )
+        self.nodepools_cost = self._gauge(
+            "nodepools_cost_total",
+            "What the machines of a NodePool cost an hour, in the reporting currency.",
+            ("nodepool",),
         )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._gauge(

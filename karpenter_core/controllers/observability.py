@@ -21,9 +21,11 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.controllers.metrics import NODE_LABELS, POD_LABELS
+from karpenter_core.controllers.pod_waits import PodWaits
 from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.disruption.pricing import Prices
+from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.resources import merge
-from karpenter_core.state.objects import Kind
 from karpenter_core.state.usage import pool_status_resources
 
 if TYPE_CHECKING:
@@ -47,20 +49,23 @@ PERIOD_SECONDS: Final = 10.0
 class Observability:
     """The controller `metrics`."""
 
-    def __init__(self, *, feed: Feed, runtime: Runtime, detailed: bool) -> None:
+    def __init__(
+        self, *, feed: Feed, runtime: Runtime, detailed: bool, solve: SolveOptions | None = None
+    ) -> None:
+        """`solve` has the reporting currency and the rates of the others."""
         self._feed = feed
         self._runtime = runtime
         self._metrics = runtime.metrics
-        self._detailed = detailed
-        self._waiting: dict[str, PodView] = {}
+        self._solve = solve or SolveOptions()
         self._started = runtime.clock.monotonic()
         self._seen_version = -1
+        self._waits = (
+            PodWaits(feed, runtime.metrics, began=runtime.clock.now()) if detailed else None
+        )
         self._loop = Loop(self.name, self._step, runtime=runtime)
         self._born: tuple[tuple[tuple[str, ...], datetime], ...] = ()
         if detailed:
-            feed.subscribe(Kind.POD, self._on_pod)
             self._metrics.nodes_current_lifetime.follow(self._lifetimes)
-        self._touched: dict[str, None] = {}
 
     @property
     def name(self) -> str:
@@ -74,9 +79,8 @@ class Observability:
     async def _step(self) -> float:
         snapshot = self._feed.snapshot()
         self._state(snapshot)
-        now = self._runtime.clock.now()
-        if self._detailed and snapshot.synced:
-            self._waits(snapshot, now)
+        if self._waits is not None and snapshot.synced:
+            self._waits.look(snapshot, self._runtime.clock.now())
             if snapshot.version != self._seen_version:
                 self._pools(snapshot)
                 self._nodes(snapshot)
@@ -101,6 +105,19 @@ class Observability:
             _set_amounts(self._metrics.nodepools_limit, limits, {"nodepool": name})
             used = pool_status_resources(snapshot, name)
             _set_amounts(self._metrics.nodepools_usage, used, {"nodepool": name})
+        self._metrics.nodepools_cost.clear()
+        for name, cost in self._costs(snapshot).items():
+            self._metrics.nodepools_cost.labels(nodepool=name).set(cost)
+
+    def _costs(self, snapshot: Snapshot) -> Mapping[str, float]:
+        """Return what the machines of each pool cost an hour, in the reporting currency."""
+        prices = Prices(snapshot, self._solve)
+        costs: dict[str, float] = {}
+        for machine in snapshot.state_nodes:
+            if machine.managed and machine.pool and machine.provider_id:
+                price = prices.of_price(prices.known(machine))
+                costs[machine.pool] = costs.get(machine.pool, 0.0) + price
+        return costs
 
     def _nodes(self, snapshot: Snapshot) -> None:
         metrics = self._metrics
@@ -151,48 +168,6 @@ class Observability:
         self._metrics.pods_state.replace(
             (_pod_labels(pod, snapshot), 1.0) for pod in snapshot.pods.values()
         )
-
-    def _waits(self, snapshot: Snapshot, now: datetime) -> None:
-        """Measure how long pods waited to be bound and to become Ready, once each."""
-        touched, self._touched = self._touched, {}
-        for uid in touched:
-            pod = snapshot.pods.get(uid)
-            before = self._waiting.pop(uid, None)
-            if pod is None or pod.is_terminal:
-                continue
-            if pod.ready is True:
-                if before is not None:
-                    self._observe_start(pod)
-                continue
-            if before is not None and pod.node_name and not before.node_name:
-                self._observe_bound(pod)
-            self._waiting[uid] = pod
-        unbound: list[Row] = []
-        unstarted: list[Row] = []
-        for pod in self._waiting.values():
-            if pod.created is None or pod.phase != "Pending":
-                continue
-            seconds = (now - pod.created).total_seconds()
-            unstarted.append(((pod.name, pod.namespace), seconds))
-            if not pod.node_name:
-                unbound.append(unstarted[-1])
-        self._metrics.pods_unbound_time.replace(unbound)
-        self._metrics.pods_unstarted_time.replace(unstarted)
-
-    def _observe_start(self, pod: PodView) -> None:
-        if pod.created is not None and pod.ready_time is not None:
-            seconds = (pod.ready_time - pod.created).total_seconds()
-            self._metrics.pods_startup_duration.observe(seconds)
-        if pod.uid not in self._waiting:
-            self._observe_bound(pod)
-
-    def _observe_bound(self, pod: PodView) -> None:
-        if pod.created is not None and pod.scheduled_time is not None:
-            seconds = (pod.scheduled_time - pod.created).total_seconds()
-            self._metrics.pods_bound_duration.observe(seconds)
-
-    def _on_pod(self, uid: str) -> None:
-        self._touched[uid] = None
 
 
 def _set_amounts(gauge: Gauge, amounts: Mapping[str, int], labels: Mapping[str, str]) -> None:

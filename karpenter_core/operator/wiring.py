@@ -170,6 +170,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             feed=process.feed,
             runtime=runtime,
             detailed=not settings.disable_cluster_state_observability,
+            solve=options.solve,
         ),
     )
 

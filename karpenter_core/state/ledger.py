@@ -105,10 +105,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """When a pod was first decided about, and whether its latest decision was a place."""
+    """When a pod was first decided about, and whether its latest decision was a place.
+
+    `placed_at` is when it was first given a place, None while the latest decision was none.
+    """
 
     first_at: datetime
     placed: bool
+    placed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,7 +474,8 @@ class Ledger:
     def _note_decision(self, uid: str, at: datetime, *, placed: bool) -> None:
         old = self._decisions.get(uid)
         if old is None or old.placed != placed:
-            self._decisions.put(uid, Decision(at if old is None else old.first_at, placed))
+            first_at = at if old is None else old.first_at
+            self._decisions.put(uid, Decision(first_at, placed, at if placed else None))
 
     def _exhaust(self, event: OfferingsExhausted) -> bool:
         for offering in event.offerings:

@@ -76,3 +76,52 @@ def test_pods_and_nodes_have_series_while_they_are_there(tmp_path):
         return {name: text.count(f"\n{NAMESPACE}_{name}{{") for name in names}
 
     play(tmp_path, story)
+
+
+def test_each_wait_of_a_pod_is_measured_once(tmp_path):
+    """Also of pods that are Ready within one look; gauges are there only while a pod waits."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
+        running = scene.start("--disable-leader-election")
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+        await scene.cluster.clock.sleep(60)
+        scene.cluster.scale(DEPLOYMENTS, "web", 4)
+        await scene.cluster.clock.sleep(60)
+        assert len(scene.pods("Running")) == 4
+
+        bound = running.metric(f"{NAMESPACE}_pods_bound_duration_seconds_count")
+        started = running.metric(f"{NAMESPACE}_pods_startup_duration_seconds_count")
+        assert (bound, started) == (4, 4)
+        planned = [
+            running.metric(f"{NAMESPACE}_pods_provisioning_{end}_duration_seconds_count")
+            for end in ("bound", "startup")
+        ]
+        assert planned in ([3, 3], [4, 4])
+        text = generate_latest(running.process.metrics.registry).decode()
+        for gauge in ("unbound", "unstarted", "scheduling_undecided"):
+            assert f"{NAMESPACE}_pods_provisioning_{gauge}_time_seconds{{" not in text
+        assert f'{NAMESPACE}_nodepools_cost_total{{nodepool="general"}}' in text
+
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes(), seconds=120)
+        await scene.cluster.clock.sleep(20)
+        text = generate_latest(running.process.metrics.registry).decode()
+        assert f"{NAMESPACE}_nodepools_cost_total{{" not in text
+
+    play(tmp_path, story)
+
+
+def test_pods_that_cannot_be_placed_have_no_plan_to_wait_for(tmp_path):
+    """They wait to be bound all the same (case 273)."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("huge", 1, cpu="9999")])
+        running = scene.start("--disable-leader-election")
+        await scene.cluster.clock.sleep(60)
+
+        text = generate_latest(running.process.metrics.registry).decode()
+        assert f"{NAMESPACE}_pods_unbound_time_seconds{{" in text
+        assert f"{NAMESPACE}_pods_provisioning_unbound_time_seconds{{" not in text
+
+    play(tmp_path, story)

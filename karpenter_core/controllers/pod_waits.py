@@ -1,0 +1,119 @@
+"""How long pods wait to be decided about, to be bound and to become Ready.
+
+Each is measured once in the life of a pod, if its end came after this process began: what was before,
+another process has measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard, final
+
+from karpenter_core.state.objects import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.controllers.feed import Feed
+    from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.controllers.object_series import Row
+    from karpenter_core.state.ledger import Decision
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["PodWaits"]
+
+
+@final
+class PodWaits:
+    """Follows pods from their creation until they are Ready; `look` is to be called now and then."""
+
+    def __init__(self, feed: Feed, metrics: Metrics, *, began: datetime) -> None:
+        self._metrics = metrics
+        self._began = began.replace(microsecond=0)  # Kubernetes tells whole seconds
+        self._touched: dict[str, None] = {}
+        self._waiting: dict[str, PodView] = {}
+        self._started: set[str] = set()
+        feed.subscribe(Kind.POD, self._on_pod)
+
+    def look(self, snapshot: Snapshot, now: datetime) -> None:
+        """Measure what has come to an end since the last look, and show what has not."""
+        touched, self._touched = self._touched, {}
+        for uid in touched:
+            self._follow(uid, snapshot)
+        self._show(snapshot, now)
+
+    def _follow(self, uid: str, snapshot: Snapshot) -> None:
+        pod = snapshot.pods.get(uid)
+        before = self._waiting.pop(uid, None)
+        if pod is None or pod.is_terminal:
+            self._started.discard(uid)
+            return
+        if uid in self._started:
+            return
+        decision = snapshot.ledger.decisions.get(uid)
+        if pod.node_name and (before is None or not before.node_name):
+            self._observe_bound(pod, decision)
+        if pod.ready is not True:
+            self._waiting[uid] = pod
+            return
+        self._started.add(uid)
+        self._observe_started(pod, decision)
+
+    def _show(self, snapshot: Snapshot, now: datetime) -> None:
+        decisions = snapshot.ledger.decisions
+        unbound: list[Row] = []
+        unstarted: list[Row] = []
+        planned_unbound: list[Row] = []
+        planned_unstarted: list[Row] = []
+        for pod in self._waiting.values():
+            if pod.created is None or pod.phase != "Pending":
+                continue
+            labels = pod.name, pod.namespace
+            unstarted.append((labels, (now - pod.created).total_seconds()))
+            planned = _planned_at(decisions, pod.uid)
+            if planned is not None:
+                planned_unstarted.append((labels, (now - planned).total_seconds()))
+            if not pod.node_name:
+                unbound.append(unstarted[-1])
+                if planned is not None:
+                    planned_unbound.append(planned_unstarted[-1])
+        metrics = self._metrics
+        metrics.pods_unbound_time.replace(unbound)
+        metrics.pods_unstarted_time.replace(unstarted)
+        metrics.pods_provisioning_unbound_time.replace(planned_unbound)
+        metrics.pods_provisioning_unstarted_time.replace(planned_unstarted)
+        metrics.pods_scheduling_undecided_time.replace(
+            ((pod.name, pod.namespace), (now - seen).total_seconds())
+            for uid, seen in snapshot.ledger.first_seen.items()
+            if uid not in decisions and (pod := snapshot.pods.get(uid)) is not None
+        )
+
+    def _observe_bound(self, pod: PodView, decision: Decision | None) -> None:
+        if pod.created is None or not self._is_news(pod.scheduled_time):
+            return
+        metrics = self._metrics
+        metrics.pods_bound_duration.observe((pod.scheduled_time - pod.created).total_seconds())
+        if decision is not None and decision.placed_at is not None:
+            seconds = (pod.scheduled_time - decision.placed_at).total_seconds()
+            metrics.pods_provisioning_bound_duration.observe(max(seconds, 0.0))
+
+    def _observe_started(self, pod: PodView, decision: Decision | None) -> None:
+        if pod.created is None or not self._is_news(pod.ready_time):
+            return
+        metrics = self._metrics
+        metrics.pods_startup_duration.observe((pod.ready_time - pod.created).total_seconds())
+        if decision is not None and decision.placed_at is not None:
+            seconds = (pod.ready_time - decision.placed_at).total_seconds()
+            metrics.pods_provisioning_startup_duration.observe(max(seconds, 0.0))
+
+    def _is_news(self, moment: datetime | None) -> TypeGuard[datetime]:
+        return moment is not None and moment >= self._began
+
+    def _on_pod(self, uid: str) -> None:
+        self._touched[uid] = None
+
+
+def _planned_at(decisions: Mapping[str, Decision], uid: str) -> datetime | None:
+    decision = decisions.get(uid)
+    return None if decision is None else decision.placed_at
