@@ -196,7 +196,7 @@ def judge(
     floor: SavingsFloor,
 ) -> None:
     """Count moves and what was wrong with them; `changes` are the times at which the load changed."""
-    commands = {item.id: item for item in decisions if item.kind == DISRUPT}
+    commands = {item.id: item for item in decisions if item.kind == DISRUPT and not item.rejection}
     made_by: dict[str, list[Claim]] = {}
     for claim in claims.values():
         if claim.decision in commands:

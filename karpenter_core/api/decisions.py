@@ -120,6 +120,9 @@ class Decision:
     """The disruption method, or how a plan was packed."""
     reason: str = ""
     """Why machines go, as budgets and Events call it."""
+    rejection: str = ""
+    """Why it was given up before anything was done: churn, budget, scheduling; empty when it was
+    not."""
     objects: tuple[ObjectRef, ...] = ()
     """What it is about."""
     candidates: tuple[DecisionMachine, ...] = ()
@@ -128,7 +131,8 @@ class Decision:
     price_per_hour_before: Price | None = None
     price_per_hour_after: Price | None = None
     alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What else was reckoned with, at what price per hour."""
+    """What else was reckoned with: other plans by their price per hour, other nodes by what their
+    move would save."""
     looks: tuple[DecisionLook, ...] = ()
     """The methods that were asked before one had an answer, and that one."""
     held_back: tuple[str, ...] = ()

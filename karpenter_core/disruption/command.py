@@ -44,15 +44,15 @@ class Proof:
     """Why a command is right, as far as the snapshot tells.
 
     `savings_per_hour` is what the machines cost less what replaces them. `held_back` names the
-    machines that qualified too and were spared by a budget, `alternatives` what else was looked at
-    and why it was not taken.
+    machines that qualified too and were spared by a budget, `alternatives` what the next best moves
+    would save per hour, by node.
     """
 
     snapshot_version: int
     candidates: tuple[CandidateProof, ...]
     savings_per_hour: float = 0.0
     held_back: tuple[str, ...] = ()
-    alternatives: tuple[str, ...] = ()
+    alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,7 +116,7 @@ def prove(
     *,
     savings_per_hour: float,
     held_back: tuple[str, ...] = (),
-    alternatives: tuple[str, ...] = (),
+    alternatives: Mapping[str, float] | None = None,
 ) -> Proof:
     """Write down why these candidates go."""
     return Proof(
@@ -133,5 +133,5 @@ def prove(
         ),
         savings_per_hour=savings_per_hour,
         held_back=held_back,
-        alternatives=alternatives,
+        alternatives=alternatives or {},
     )

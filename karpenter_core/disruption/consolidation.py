@@ -268,7 +268,7 @@ def command_of(
     move: Move,
     *,
     held_back: Sequence[Candidate] = (),
-    alternatives: tuple[str, ...] = (),
+    alternatives: Mapping[str, float] | None = None,
 ) -> Command:
     """Return the command that carries a move out."""
     return Command(

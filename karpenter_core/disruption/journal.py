@@ -29,11 +29,15 @@ _OBSTACLES: Final = ("DisruptionBlocked", "Unconsolidatable")
 
 
 def command_decision(
-    command: Command, found: DisruptionPlan, *, currency: str = DEFAULT_CURRENCY
+    command: Command,
+    found: DisruptionPlan,
+    *,
+    rejection: str = "",
+    currency: str = DEFAULT_CURRENCY,
 ) -> Decision:
-    """Return the record of a command that is carried out; `found` is the look it comes from.
+    """Return the record of a command; `found` is the look it comes from.
 
-    Prices are in the reporting currency.
+    `rejection` says why the second look gave it up. Prices are in the reporting currency.
     """
     after = sum(planned.cheapest.price_per_hour for planned in command.replacements)
     candidates = [
@@ -73,8 +77,10 @@ def command_decision(
         inputs=found.inputs,
         method=command.method,
         reason=str(command.reason),
+        rejection=rejection,
         price_per_hour_before=Price(command.proof.savings_per_hour + after, currency),
         price_per_hour_after=Price(after, currency),
+        alternatives=dict(command.proof.alternatives),
         looks=tuple(
             DecisionLook(
                 method=report.method.name, eligible=report.eligible, constrained=report.constrained

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["SingleNode"]
 
 UNITS_PER_QUESTION: Final = 5
+MOST_ALTERNATIVES: Final = 10
+"""Moves that are kept on record beside the one that is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,16 @@ class SingleNode:
                 notices=tuple(notices),
                 scores=tuple(refused),
             )
-        best, judged = min(moves, key=_worth)
-        command = command_of(look, self, best)
+        (best, judged), *others = sorted(moves, key=_worth)
+        command = command_of(
+            look,
+            self,
+            best,
+            alternatives={
+                move.candidates[0].node.name: move.savings_per_hour
+                for move, _ in others[:MOST_ALTERNATIVES]
+            },
+        )
         notices += approved_candidate(best.candidates[0], judged)
         return MethodPlan(
             commands=(command,),

@@ -106,3 +106,25 @@ def test_a_process_writes_its_journal_to_a_file(tmp_path):
     written = [json.loads(line) for line in file.read_text().splitlines()]
     assert written
     assert written == [decision_document(item) for item in reversed(found["kept"])]
+
+
+def test_what_the_second_look_gives_up_is_on_record(tmp_path):
+    """The nodes got pods again while the command waited."""
+    found = {}
+
+    async def story(harness):
+        running = harness.start()
+        harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 3)
+        harness.cluster.scale(DEPLOYMENTS, "web", 0)
+        await harness.cluster.clock.sleep(14)  # an empty node is found within 10 s, and waits 15 s
+        harness.cluster.scale(DEPLOYMENTS, "web", 3)
+        await harness.settle(lambda: len(harness.pods("Running")) == 3)
+        await harness.cluster.clock.sleep(20)
+        found["claims"] = len(harness.claims())
+        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+
+    play(tmp_path, story)
+    (given_up,) = found["decisions"]
+    assert (given_up.method, given_up.rejection) == ("emptiness", "churn")
+    assert len(given_up.candidates) == found["claims"] == 3

@@ -87,6 +87,26 @@ def test_whoever_a_budget_spares_is_on_record():
     assert len(made.held_back) == 2
 
 
+def test_the_next_best_moves_are_on_record():
+    """By what they would save."""
+    builder = cluster(
+        pool(nodes="1"), box("a", EIGHT), runs("one", "a", cpu="3"), box("b"), runs("two", "b")
+    )
+    made = record(builder)
+
+    (candidate,) = made.candidates
+    assert (candidate.node, made.price_per_hour_before.amount) == ("a", pytest.approx(0.8))
+    assert dict(made.alternatives) == {"b": pytest.approx(0.4)}
+
+
+def test_a_command_that_the_second_look_gave_up_says_why():
+    """Nothing was done."""
+    outcome = found(replaced())
+    made = command_decision(outcome.commands[0], outcome, rejection="churn")
+
+    assert (made.rejection, record(replaced()).rejection) == ("churn", "")
+
+
 def test_who_was_spared_is_known_after_the_second_look_too():
     """The record is made of the command that is carried out."""
     builder = cluster(pool(nodes="1"), box("a"), box("b"))

@@ -135,7 +135,7 @@ class DisruptionController:
         """Start commands, after a second look where the method wants one; say whether any was."""
         commands: Sequence[Command] = found.commands
         if method.is_validated:
-            commands = await self._validated(commands, method)
+            commands = await self._validated(found, method)
         started = False
         for command in commands:
             kept = [c for c in command.candidates if not await self._is_vetoed(c)]
@@ -144,10 +144,15 @@ class DisruptionController:
             chosen = replace(command, candidates=tuple(kept))
             if await self.queue.start(chosen, consolidation_type=method.consolidation_type):
                 started = True
-                await self._runtime.journal.record(
-                    command_decision(chosen, found, currency=self._options.solve.currency)
-                )
+                await self._record(chosen, found)
         return started
+
+    async def _record(self, command: Command, found: DisruptionPlan, rejection: str = "") -> None:
+        await self._runtime.journal.record(
+            command_decision(
+                command, found, rejection=rejection, currency=self._options.solve.currency
+            )
+        )
 
     def _look(self, snapshot: Snapshot, stamp: Stamp | None = None) -> Pass:
         now = self._runtime.clock.now()
@@ -174,10 +179,10 @@ class DisruptionController:
 
         return await self._planner.work(steps, limit_seconds=LIMIT_SECONDS, overtime=overtime)
 
-    async def _validated(self, commands: Sequence[Command], method: Method) -> list[Command]:
+    async def _validated(self, found: DisruptionPlan, method: Method) -> list[Command]:
         """Wait, and return what still holds then."""
         is_consolidation = method.reason is DisruptionReason.UNDERUTILIZED
-        for command in commands:
+        for command in found.commands:
             if is_consolidation:
                 self._hands.tell(candidate_notices(command))
             self._log.info(
@@ -189,7 +194,7 @@ class DisruptionController:
         self._feed.tick()
         look = self._look(self._feed.snapshot())
         kept: list[Command] = []
-        for command in commands:
+        for command in found.commands:
             verdict: Verdict = await self._compute(
                 method.validate_steps(command, look), look.effort
             )
@@ -206,6 +211,7 @@ class DisruptionController:
             )
             if is_consolidation:
                 self._hands.tell(rejection_notices(command, reason))
+            await self._record(command, found, reason)
         return kept
 
     async def _is_vetoed(self, candidate: Candidate) -> bool:
