@@ -60,12 +60,12 @@ def plan_decision(
     id: str,  # noqa: A002 - the name of the field
     cause: str,
     at: datetime,
-    inputs: str = "",
     names: Sequence[str | None] = (),
 ) -> Decision:
     """Return the record of a plan; `names` are those of the claims that were created for it.
 
-    Prices are in the reporting currency; nothing goes, so the price before is zero.
+    Prices are in the reporting currency; nothing goes, so the price before is zero. Not meant for
+    the event loop: see `inputs_digest`.
     """
     created = [*names, *[None] * (len(plan.claims) - len(names))]
     cost = plan.cost
@@ -76,7 +76,7 @@ def plan_decision(
         kind=PROVISION,
         at=at,
         summary=_summary(plan),
-        inputs=inputs,
+        inputs=inputs_digest(problem),
         method=str(options.packing),
         price_per_hour_before=Price(0.0, options.currency),
         price_per_hour_after=Price(cost.hourly, options.currency),

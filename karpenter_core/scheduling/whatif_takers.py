@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
 
-from karpenter_core.api.labels import CPU, MEMORY
+from karpenter_core.api.labels import CPU, MEMORY, PODS
 from karpenter_core.scheduling.signatures import NO_MATCH
 from karpenter_core.scheduling.topology import Kind
 
@@ -155,6 +155,7 @@ class Takers:
         self._barred: frozenset[int] = frozenset()
         self._is_barred: NDArray[np.bool_] = np.zeros(size, dtype=np.bool_)
         self._order: Amounts | None = None
+        self._open: Amounts | None = None
         self._ranks: list[int] = []
         self._lists: Final = dict[TakersKey, _List]()
         self._good: Final = dict[tuple[int, int], bool]()
@@ -197,6 +198,7 @@ class Takers:
         self._barred = slots
         self._is_barred[:] = False
         self._is_barred[list(slots)] = True
+        self._open = None
 
     @property
     def barred(self) -> frozenset[int]:
@@ -219,7 +221,7 @@ class Takers:
         return [self._ranks[slot] for slot in slots]
 
     def _reorder(self) -> None:
-        self._order = None
+        self._order = self._open = None
         self._lists.clear()
 
     def _touch(self, slot: int) -> None:
@@ -227,6 +229,7 @@ class Takers:
             self._changes.clear()
             self._lists.clear()
         self._changes.append(slot)
+        self._open = None
 
     def of(self, key: TakersKey) -> array[int]:
         """Return the slots that take one more pod of a class (in a domain), in their order."""
@@ -240,18 +243,29 @@ class Takers:
         return found
 
     def _scan(self, number: int, axis: int, domains: int) -> array[int]:
-        plan, order = self._plans[number], self.order
-        good = np.zeros(int(self.signature.max()) + 1, dtype=np.bool_)
+        plan, slots = self._plans[number], self._open_slots()
+        if not len(slots):
+            return array("i")
+        good = np.zeros(max(self._in_use) + 1, dtype=np.bool_)
         for signature in self._in_use:
             good[signature] = self._is_good(number, signature, axis, domains)
-        able = good[self.signature]
+        able = good[self.signature[slots]]
         for line, amount in plan.asked:
-            able &= self.free[line] >= amount
-        able &= ~self._is_barred
+            able &= self.free[line, slots] >= amount
         for rule in plan.host:
             counts = self._host.get(rule.group, {})
-            able[[slot for slot, count in counts.items() if count > rule.most]] = False
-        return array("i", order[able[order]].astype(np.int32).tobytes())
+            full = np.zeros(self.signature.shape[0], dtype=np.bool_)
+            full[[slot for slot, count in counts.items() if count > rule.most]] = True
+            able &= ~full[slots]
+        return array("i", slots[able].astype(np.int32).tobytes())
+
+    def _open_slots(self) -> Amounts:
+        """Return the slots that take another pod at all, in their order."""
+        if self._open is None:
+            places = self.free[self._compiled.resources.index(PODS)]
+            order = self.order
+            self._open = order[(places[order] > 0) & ~self._is_barred[order]]
+        return self._open
 
     def _is_good(self, number: int, signature: int, axis: int, domains: int) -> bool:
         key = (number, signature)
