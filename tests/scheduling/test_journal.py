@@ -39,10 +39,10 @@ def record(asked, **fields):
 def test_a_pass_is_on_record_with_its_claims_and_prices(asked):
     """Those that could not be created have no name."""
     plan = solve(asked, SolveOptions())
-    made = record(asked, names=("general-x",), inputs="i")
+    made = record(asked, names=("general-x",))
 
     assert (made.kind, made.method, made.id, made.cause, made.at, made.inputs) == (
-        "provision", "value", "id-1", "three pods", AT, "i",
+        "provision", "value", "id-1", "three pods", AT, inputs_digest(asked),
     )  # fmt: skip
     assert [item.node_claim for item in made.launches] == ["general-x"]
     assert sum(item.pods for item in made.launches) == 2

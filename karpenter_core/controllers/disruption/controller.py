@@ -8,6 +8,7 @@ are seen through by the queue meanwhile.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
@@ -148,11 +149,10 @@ class DisruptionController:
         return started
 
     async def _record(self, command: Command, found: DisruptionPlan, rejection: str = "") -> None:
-        await self._runtime.journal.record(
-            command_decision(
-                command, found, rejection=rejection, currency=self._options.solve.currency
-            )
-        )
+        currency = self._options.solve.currency
+        made = partial(command_decision, command, found, rejection=rejection, currency=currency)
+        # What stood in the way of others is said of every machine: not for the event loop.
+        await self._runtime.journal.record(await self._planner.prepare(made))
 
     def _look(self, snapshot: Snapshot, stamp: Stamp | None = None) -> Pass:
         now = self._runtime.clock.now()

@@ -24,7 +24,7 @@ from karpenter_core.controllers.provisioning.outcome import (
     with_held_pools,
 )
 from karpenter_core.controllers.reconciler import Loop
-from karpenter_core.scheduling.journal import inputs_digest, plan_decision
+from karpenter_core.scheduling.journal import plan_decision
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.objects import Kind
 from karpenter_core.state.problem import Framing, scheduling_problem
@@ -179,19 +179,17 @@ class Provisioner:
             quiet=bool(self._unevaluated_pools()),
             refused=created.refused,
         )
-        inputs = await self._planner.prepare(partial(inputs_digest, asked.problem))
-        await self._runtime.journal.record(
-            plan_decision(
-                plan,
-                asked.problem,
-                options=self._options.solve,
-                id=decided.id,
-                cause=decided.cause,
-                at=self._runtime.clock.now(),
-                inputs=inputs,
-                names=names,
-            )
+        made = partial(
+            plan_decision,
+            plan,
+            asked.problem,
+            options=self._options.solve,
+            id=decided.id,
+            cause=decided.cause,
+            at=self._runtime.clock.now(),
+            names=names,
         )
+        await self._runtime.journal.record(await self._planner.prepare(made))
         self._log.info(
             "computed a plan",
             cause=decided.cause,
