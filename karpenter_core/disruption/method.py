@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
     from karpenter_core.disruption.candidates import Candidate, Candidates
     from karpenter_core.disruption.command import Command
+    from karpenter_core.disruption.stamp import Stamp
     from karpenter_core.disruption.validation import Verdict
     from karpenter_core.scheduling.catalogue import CatalogueCache
     from karpenter_core.state.snapshot import Snapshot
@@ -99,6 +100,8 @@ class Pass:
     """Pools whose drift is left alone for a while, since replacements kept failing."""
     options: DisruptionOptions = field(default_factory=DisruptionOptions)
     effort: Effort = field(default_factory=Effort)
+    stamp: Stamp | None = None
+    """The snapshot's, where it is known already."""
     cache: CatalogueCache | None = None
 
     @cached_property

@@ -120,7 +120,7 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
                 method=method,
                 notices=tuple(notices),
                 reports=tuple(reports),
-                inputs=digest_of(stamp_of(look.snapshot)),
+                inputs=digest_of(look.stamp or stamp_of(look.snapshot)),
             )
     return DisruptionPlan(notices=tuple(notices), reports=tuple(reports))
 

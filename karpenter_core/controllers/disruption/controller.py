@@ -171,6 +171,7 @@ class DisruptionController:
             resting=self.queue.resting,
             options=self._options,
             cache=self._cache,
+            stamp=stamp,
         )
 
     async def _compute(self, steps: Steps[T], effort: Effort) -> T:
