@@ -7,12 +7,15 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT, TERMINATION_TIMESTAMP
 from karpenter_core.api.records import NodeConditionView
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.repair import (
     BLOCKED_RETRY,
+    SMALL_POOL,
     RepairAction,
     UnhealthyLimit,
     ailment_of,
@@ -281,3 +284,27 @@ def test_a_condition_that_does_not_say_since_when_counts_from_the_nodes_creation
 
     assert ailment is not None
     assert ailment.due == EPOCH + timedelta(minutes=30)
+
+
+@given(
+    count=st.integers(1, 12),
+    broken=st.integers(0, 12),
+    limit=st.sampled_from(["20%", "50%", "1", "3", "0"]),
+)
+def test_never_are_more_nodes_repaired_at_once_than_may_be_broken(count, broken, limit):
+    """Whatever the order in which they are looked at; in a small pool never two."""
+    allowed = UnhealthyLimit.parse(limit)
+    gone: list[str] = []
+    for name in [f"node-{i}" for i in range(count)]:
+        objects = []
+        for number in range(count):
+            each = f"node-{number}"
+            deleted = EPOCH if each in gone else None
+            objects += pair(each, broken=number < broken, deleted=deleted)
+        if look(*objects, name=name, limit=allowed).action is REPAIR:
+            gone.append(name)
+
+    serial = 0 < allowed.of(count) < min(broken, count) and count < SMALL_POOL
+    assert len(gone) <= (1 if serial else allowed.of(count))
+    if 0 < min(broken, count) <= allowed.of(count) or serial:
+        assert gone
