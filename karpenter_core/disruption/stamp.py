@@ -75,7 +75,7 @@ def _others(snapshot: Snapshot) -> Stamp:
 def digest_of(stamp: Stamp) -> str:
     """Return a stamp in short: the same in any process in which the stamp is the same.
 
-    Takes some milliseconds where tens of thousands of pods run; not meant for the event loop.
+    Takes hundredths of a second where tens of thousands of pods run: not for the event loop.
     """
     digest = blake2b(digest_size=8)
     for part in stamp:
