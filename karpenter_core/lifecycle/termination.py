@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE, is_true
+from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER, TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, REGISTERED
 from karpenter_core.api.notices import Notice, ObjectRef
@@ -76,8 +77,11 @@ def claim_termination(
     step = _with_deadline(_with_late_launch(claim, ledger, now))
     if claim.uid in ledger.open_launches:
         return ClaimTermination(action=TerminationAction.AWAIT_LAUNCH, step=step)
-    awaited = tuple(node for node in nodes if not _is_let_go(node))
-    if awaited and is_true(claim.status.conditions, REGISTERED):
+    is_registered = is_true(claim.status.conditions, REGISTERED)
+    awaited = tuple(
+        node for node in nodes if (is_registered or _is_let_in(node)) and not _is_let_go(node)
+    )
+    if awaited:
         names = tuple(node.name for node in awaited if not node.is_deleting)
         return ClaimTermination(action=TerminationAction.AWAIT_NODES, step=step, delete_nodes=names)
     if step.claim.status.provider_id:
@@ -150,6 +154,14 @@ def expiring_notice(ref: ObjectRef, deadline: datetime) -> Notice:
         message=f"All pods will be deleted by {_rfc3339(deadline)}",
         dedupe=(ref.name,),
     )
+
+
+def _is_let_in(node: NodeView) -> bool:
+    """Tell whether pods may run on a node, although its claim does not say so yet.
+
+    The node is written first: the claim may have been deleted, or we may have died, in between.
+    """
+    return node.labels.get(REGISTERED_LABEL) == "true"
 
 
 def _is_let_go(node: NodeView) -> bool:

@@ -246,7 +246,11 @@ def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp
         await all_run(scene, seconds=120)
 
         assert lost
-        assert lost[0] not in {claim["metadata"]["name"] for claim in scene.claims()}
+        await scene.settle(
+            lambda: lost[0] not in {claim["metadata"]["name"] for claim in scene.claims()},
+            seconds=120,
+        )
+        await all_run(scene, seconds=120)
 
     play(tmp_path, story)
 

@@ -67,6 +67,13 @@ def test_the_node_of_an_unregistered_claim_is_left_alone():
     assert (found.action, found.delete_nodes) == (TerminationAction.TERMINATE_INSTANCE, ())
 
 
+def test_a_node_that_was_let_in_is_drained_although_the_claim_does_not_say_so():
+    """The claim was deleted, or the process died, between the two writes; pods may run there."""
+    claim = deleted("Launched")
+    found = look(claim, node("a", claim=claim, stage="Registered"))
+    assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a",))
+
+
 def test_then_the_instance():
     claim = deleted("Initialized")
     assert look(claim).action is TerminationAction.TERMINATE_INSTANCE

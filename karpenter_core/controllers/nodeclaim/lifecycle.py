@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
+from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.nodeclaim.door import Door
 from karpenter_core.controllers.nodeclaim.launching import Launcher
@@ -188,6 +190,7 @@ class NodeClaimLifecycle:
                 pending, gate_error = await self._ask_gates(claim, synced_node(claim, node))
                 if not pending and gate_error is None:
                     await self._door.admit(claim, node)
+                now = self._runtime.clock.now()  # gates and door take their time
         step = followed_by(
             step,
             progress_step(
@@ -251,6 +254,10 @@ class NodeClaimLifecycle:
         if registers and step.claim.status.node_name:
             self._node_seen.pop(claim.uid, None)
             self._log.info("registered nodeclaim", Node={"name": step.claim.status.node_name})
+        if is_true(step.claim.status.conditions, INITIALIZED) and not is_true(
+            claim.status.conditions, INITIALIZED
+        ):
+            self._log.info("initialized nodeclaim", Node={"name": step.claim.status.node_name})
         if step.error is not None:
             raise step.error
         wait = soonest(step.requeue_after)

@@ -1,0 +1,309 @@
+"""Every write of whole lives, failed in every way.
+
+A life is played once and its writes are counted where they leave the process. Then it is played
+again for each of them, and that write fails: with a conflict, with 429, with 500, without an answer
+because it never arrived, and without one although it was done. Whatever fails, the life has to end
+as it does undisturbed: no claim without an instance, no node without a claim, no pod lost, no taint
+left behind, and nothing launched twice.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+
+from karpenter_core.errors import ApiError, ConflictError, TooManyRequestsError
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+SHARES = 4
+"""Into how many tests the writes of a life are split, so that they can run side by side."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a write fails, and in how many attempts; five are all that the writer makes."""
+
+    stage: str
+    error: object
+    attempts: int = 1
+    seconds: float = 0.0
+
+
+WAYS = {
+    "conflict": Way("request", lambda: ConflictError("somebody was faster", status=409)),
+    "throttled": Way("request", lambda: TooManyRequestsError("slow down", status=429)),
+    "broken": Way("request", lambda: ApiError("etcd is away", status=500), attempts=5),
+    "timed-out": Way("request", lambda: ApiError("timed out", status=0), attempts=5, seconds=10.0),
+    "lost-reply": Way("reply", lambda: ApiError("connection reset", status=0)),
+}
+
+
+class Tape:
+    """Notes every write of an undisturbed life, and which of them succeeded."""
+
+    def __init__(self):
+        self.writes, self.answered = [], set()
+
+    async def __call__(self, op):
+        what = (op.verb, op.kind.kind, op.subresource, op.name)
+        if op.stage == "request":
+            self.writes.append(what)
+        else:
+            number = max(n for n, written in enumerate(self.writes) if written == what)
+            self.answered.add(number)
+
+    def numbers(self, way):
+        """Return the writes that can fail so: an answer is lost only where there is one."""
+        return sorted(self.answered) if way.stage == "reply" else range(len(self.writes))
+
+
+class Strike:
+    """Fails the n-th write in one way."""
+
+    def __init__(self, number, way, clock):
+        self._left, self._way, self._clock = number + 1, way, clock
+        self._struck = None
+        self.hits = 0
+
+    async def __call__(self, op):
+        what = (op.verb, op.kind.kind, op.subresource, op.name)
+        if op.stage == "request" and self._struck is None:
+            self._left -= 1
+            if self._left == 0:
+                self._struck = what
+        if what == self._struck and op.stage == self._way.stage and self.hits < self._way.attempts:
+            self.hits += 1
+            await self._clock.sleep(self._way.seconds)
+            raise self._way.error()
+
+
+ROOMY = {
+    "requirements": [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+        {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]},
+    ]
+}
+"""Machines on which all pods of a life find room."""
+
+
+def budget():
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+
+
+def names(objects):
+    return {item["metadata"]["name"] for item in objects}
+
+
+def whole(scene, tmp_path, pods):
+    """Whether so many pods run on machines that are what they should be."""
+    if not len(scene.pods("Running")) == pods == len(scene.pods()):
+        return False
+    nodes, claims = scene.nodes(), scene.claims()
+    marks = {taint["key"] for node in nodes for taint in node["spec"].get("taints") or ()}
+    return (
+        len(nodes) == len(claims)
+        and not any(item["metadata"].get("deletionTimestamp") for item in (*nodes, *claims))
+        and not {mark for mark in marks if mark.startswith("karpenter.sh/")}
+        and all(is_ready(claim) for claim in claims)
+        and len(claims) == len(cloud(scene, tmp_path)["instances"])
+    )
+
+
+def serving(scene):
+    return [p for p in scene.pods("Running") if not p["metadata"].get("deletionTimestamp")]
+
+
+def is_ready(claim):
+    conditions = claim.get("status", {}).get("conditions", ())
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def empty(scene, tmp_path):
+    return not (scene.nodes() or scene.claims() or cloud(scene, tmp_path)["instances"])
+
+
+async def drained(scene, tmp_path):
+    """Made for pods, deleted under them within their budget, replaced, emptied, gone."""
+    scene.cluster.apply([NODE_CLASS, node_pool(template=ROOMY), budget(), deployment("web", 2)])
+    await scene.settle(lambda: whole(scene, tmp_path, 2), seconds=400)
+    (first,) = names(scene.claims())
+    available = []
+    stop = scene.cluster.server.registry.store.listen(
+        PODS, lambda _change: available.append(len(serving(scene)))
+    )
+    scene.cluster.delete(NODE_CLAIMS, first)
+    await scene.settle(
+        lambda: first not in names(scene.claims()) and whole(scene, tmp_path, 2), seconds=900
+    )
+    stop()
+    assert min(available) == 1, "the budget allows one pod to be away, and no more"
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
+
+
+async def forced(scene, tmp_path):
+    """With pods that nobody may evict, and a deadline that none of them outlives."""
+    pool = node_pool(
+        template={
+            **ROOMY,
+            "terminationGracePeriod": "60s",
+            "startupTaints": [{"key": "example.com/boot", "effect": "NoSchedule"}],
+        }
+    )
+    protected = deployment("web", 2, terminationGracePeriodSeconds=5)
+    metadata = protected["spec"]["template"]["metadata"]
+    metadata["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    scene.cluster.apply([NODE_CLASS, pool, protected])
+    await booted(scene, tmp_path)
+    (first,) = names(scene.nodes())
+    scene.cluster.delete(NODES, first)
+    await booted(scene, tmp_path, gone=first)
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
+
+
+async def booted(scene, tmp_path, gone=""):
+    """Wait for two pods on new machines, whose startup taint somebody takes off."""
+
+    def holds():
+        for node in scene.nodes():
+            taints = node["spec"].get("taints") or ()
+            kept = [taint for taint in taints if taint["key"] != "example.com/boot"]
+            if len(kept) < len(taints) and not any("unregistered" in t["key"] for t in kept):
+                patch = {"spec": {"taints": kept or None}}
+                name = node["metadata"]["name"]
+                scene.cluster.server.registry.patch(NODES, patch, name, "")
+        return gone not in names(scene.nodes()) and whole(scene, tmp_path, 2)
+
+    await scene.settle(holds, seconds=900)
+
+
+async def unlucky(scene, tmp_path):
+    """No capacity at first; then the cloud takes the machine away, and its Node vanishes too."""
+    scene.cluster.apply([NODE_CLASS, node_pool(template=ROOMY), deployment("web", 2)])
+    await scene.settle(lambda: whole(scene, tmp_path, 2), seconds=400)
+    (first,) = names(scene.claims())
+    with closing(sqlite3.connect(tmp_path / "kwok.sqlite3")) as instances, instances:
+        instances.execute("UPDATE instances SET gone_at = launched_at")
+    for name in names(scene.nodes()):
+        scene.cluster.server.registry.patch(NODES, {"metadata": {"finalizers": None}}, name, "")
+        scene.cluster.delete(NODES, name)
+    await scene.settle(
+        lambda: first not in names(scene.claims()) and whole(scene, tmp_path, 2), seconds=900
+    )
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
+
+
+LIVES = {"drained": (drained, 38), "forced": (forced, 39), "unlucky": (unlucky, 36)}
+"""Each with the number of writes that it has had; fewer would mean that some are not seen."""
+
+
+def played(folder, life, faults, troubles=()):
+    """Play a life, under such troubles of the cloud; return what was struck or taped."""
+    kept = {}
+
+    async def story(scene):
+        kept["faults"] = faults(scene.cluster.clock)
+        claims = set()
+        scene.cluster.server.registry.store.listen(
+            NODE_CLAIMS, lambda change: claims.add(change.stored.obj["metadata"]["uid"])
+        )
+        running = scene.start(WITHOUT_ELECTION, faults=kept["faults"])
+        await life(scene, folder)
+        launches = cloud(scene, folder)["launches"]
+        assert set(launches.values()) == {1}, "each claim has had one instance"
+        for name, machines in {
+            "nodes_created": launches,
+            "nodes_drained": launches,
+            "nodes_terminated": launches,
+            "nodeclaims_terminated": claims,
+        }.items():
+            assert total(running, f"karpenter_{name}") <= len(machines), f"{name} counts one twice"
+
+    print(f"{folder.name}: {life.__name__}")  # noqa: T201 - seen where the life ends badly
+    folder.mkdir()
+    faults_file = folder / "faults.json"
+    stock_out = {"fault": "stock-out", "count": 1}
+    faults_file.write_text(json.dumps([*troubles, *([stock_out] if life is unlucky else ())]))
+    play(folder, story, arguments=[f"--kwok-faults-file={faults_file}"])
+    return kept["faults"]
+
+
+def total(running, counter):
+    """Sum a counter over all of its labels."""
+    families = running.process.metrics.registry.collect()
+    return sum(
+        sample.value
+        for family in families
+        if family.name == counter
+        for sample in family.samples
+        if sample.name == f"{counter}_total"
+    )
+
+
+TAPES = {}
+"""What was taped of each life; it is the same each time."""
+
+
+def taped(folder, life):
+    return played(folder, LIVES[life][0], lambda _clock: Tape())
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_the_writes_of_a_life_are_all_seen(tmp_path, life, capsys):
+    """As many as ever, in the same order each time, so that a number means one write."""
+    writes = taped(tmp_path / "first", life).writes
+    with capsys.disabled():
+        print(f"\n{life}: {len(writes)} writes, {len(WAYS)} ways to fail each")  # noqa: T201
+    assert len(writes) >= LIVES[life][1]
+    assert writes == taped(tmp_path / "second", life).writes
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("life", LIVES)
+def test_a_life_ends_well_whichever_write_fails(tmp_path, life, way, share):
+    if life not in TAPES:
+        TAPES[life] = taped(tmp_path / "tape", life)
+    tape = TAPES[life]
+    for number in tape.numbers(WAYS[way])[share::SHARES]:
+        strike = played(
+            tmp_path / f"{number}",
+            LIVES[life][0],
+            lambda clock, n=number: Strike(n, WAYS[way], clock),
+        )
+        assert strike.hits, f"{tape.writes[number]} was not made again"
+
+
+CALLS = [(life, operation) for life in LIVES for operation in ("launch", "terminate")]
+"""What the lives ask of the cloud; only the unlucky one is long enough to be compared with it."""
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"fault": "throttle", "retryAfter": "7s"},
+        {"fault": "lost-reply"},
+        {"fault": "slow-reply", "delay": "90s"},
+        {"fault": "slow-call", "delay": "90s"},
+    ],
+    ids=lambda trouble: trouble["fault"],
+)
+@pytest.mark.parametrize(("life", "operation"), [*CALLS, ("unlucky", "list")])
+def test_a_life_ends_well_whatever_the_cloud_does(tmp_path, life, trouble, operation):
+    """The first two calls of each sort are refused, late, or done without an answer."""
+    troubles = [{**trouble, "operation": operation, "count": 2}]
+    played(tmp_path / "life", LIVES[life][0], lambda _clock: Tape(), troubles)
