@@ -23,7 +23,6 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from unittest.mock import patch
 
 import structlog
 
@@ -32,8 +31,8 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUD
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.faults import Fault, on
 from karpenter_core.testing.expectations import CloudAccount
-from karpenter_core.testing.invariants import Invariants, unquiet
-from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_core.testing.invariants import unquiet
+from tests.controllers.lives import watched
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
 ACTIONS = (15, 40)
@@ -64,11 +63,11 @@ class Errors:
 class History:
     """One cluster, and what happens to it."""
 
-    def __init__(self, scene, folder, seed, *, verbose=False):
+    def __init__(self, scene, folder, seed, *, watch, verbose=False):
         self.scene, self.cluster, self.clock = scene, scene.cluster, scene.cluster.clock
         self.rng = random.Random(seed)
         self.folder = folder
-        self.watch = Invariants(scene)
+        self.watch = watch
         self.running = None
         self.told = []
         self._verbose = verbose
@@ -435,15 +434,9 @@ def breaches_of(seed, folder, *, verbose=False, told=None):
     errors, kept = Errors(verbose=verbose), []
 
     async def story(scene):
-        history = History(scene, folder, seed, verbose=verbose)
-        kept.append(history)
-        terminate = SimulatedCloud.terminate
-
-        def watched(self, provider_ids):
-            history.watch.note_terminate(provider_ids)
-            return terminate(self, provider_ids)
-
-        with patch.object(SimulatedCloud, "terminate", watched):
+        with watched(scene) as watch:
+            history = History(scene, folder, seed, watch=watch, verbose=verbose)
+            kept.append(history)
             await history.unfold()
         twins = [token for token, count in history.account().launches.items() if count != 1]
         history.watch.breaches.extend(f"token {token} launched again" for token in twins)
