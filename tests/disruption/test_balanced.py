@@ -19,6 +19,8 @@ from karpenter_core.disruption.balanced import (
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import by_savings
 from karpenter_core.disruption.method import DisruptionOptions
+from karpenter_core.disruption.plan import plan
+from karpenter_core.disruption.single_node import SingleNode
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.testing.builders import offering
 from tests.disruption.scene import (
@@ -377,6 +379,16 @@ class TestMoves:
         refused = [s for s in report(outcome).scores if not s.approved]
         assert {(s.pool, s.policy) for s in refused} == {("default", BALANCED)}
         assert gone(single(self.crowd(pods=90, policy="WhenEmptyOrUnderutilized"))) == ["web"]
+
+    def test_what_could_never_be_worth_it_is_not_asked(self):
+        """The pre-filter of one node at a time: ended for nothing it would still score too low."""
+        one = look(self.crowd(pods=90))
+        outcome = plan(one, methods=(SingleNode(),))
+        assert gone(outcome) == []
+        assert {s.savings_share for s in report(outcome).scores} != {0.0}
+        assert "web" not in {name for _, name, _ in said(outcome)}, (
+            "nothing was found wrong with it"
+        )
 
     def test_several_nodes_merge(self):
         """Cases 252 and 253: told on the pool, once."""
