@@ -19,7 +19,7 @@ from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.nodeclass.content import content_of
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler, retry_after_seconds
-from karpenter_core.errors import ApiError, NodeClaimNotFoundError, NotFoundError
+from karpenter_core.errors import ApiError, ConflictError, NodeClaimNotFoundError, NotFoundError
 from karpenter_core.lifecycle.drift import DriftRules, is_type_check_due, local_drift, with_drift
 from karpenter_core.provider.contract import DriftFinding
 from karpenter_core.state.objects import Kind
@@ -48,6 +48,7 @@ GATHER_SECONDS: Final = 0.5
 """How long changes are gathered: the claims of a scale-up make one question, not hundreds."""
 RETRY_SECONDS: Final = 30.0
 """When claims are looked at again of which the provider could not tell."""
+WRITE_RETRY_SECONDS: Final = 5.0
 CONFLICT_RETRY_SECONDS: Final = 0.05
 PUNCTUAL_SECONDS: Final = 0.001
 """How much too early a look may come: more than timers and rounding make of it."""
@@ -216,14 +217,15 @@ class DriftController:
             await self._hands.write_claim(claim, drifted)
         except NotFoundError:
             return None
+        except ConflictError:
+            self._judged.pop(claim.name, None)
+            return CONFLICT_RETRY_SECONDS
         except ApiError as error:
             self._judged.pop(claim.name, None)
-            self._log.info(
-                "could not write drift, trying again",
-                NodeClaim={"name": claim.name},
-                error=str(error),
+            self._log.warning(
+                "could not write drift", NodeClaim={"name": claim.name}, error=str(error)
             )
-            return max(CONFLICT_RETRY_SECONDS, retry_after_seconds(error))
+            return max(WRITE_RETRY_SECONDS, retry_after_seconds(error))
         self._report(claim, drifted)
         return wait
 
