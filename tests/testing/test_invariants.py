@@ -1,0 +1,207 @@
+"""What watches a cluster sees each sort of breach, and takes nothing else for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.kube.writer import WriteOp
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.expectations import CloudAccount
+from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.invariants import Invariants, unquiet
+from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool
+
+POOL = {"karpenter.sh/nodepool": "general"}
+ONE = {
+    "consolidationPolicy": "WhenEmpty",
+    "consolidateAfter": "0s",
+    "budgets": [{"nodes": "1"}],
+}
+
+
+def claim(name, **spec):
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": POOL, "finalizers": ["karpenter.sh/termination"]},
+        "spec": {
+            "nodeClassRef": {"group": GROUP, "kind": "KWOKNodeClass", "name": "default"},
+            "requirements": [],
+            **spec,
+        },
+    }
+
+
+def node(name):
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": POOL},
+        "spec": {"providerID": f"kwok://{name}"},
+    }
+
+
+def pod(name, on):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": on, "containers": [{"name": "web", "image": "nginx"}]},
+    }
+
+
+class Scene:
+    """A cluster without a controller, with one machine and its pod; the test writes as one."""
+
+    def __init__(self, harness, watch):
+        self.harness, self.cluster, self.watch = harness, harness.cluster, watch
+
+    def status(self, name, **status):
+        registry = self.cluster.server.registry
+        registry.patch(NODE_CLAIMS, {"status": status}, name, "", part="status")
+
+    def mark(self, name, reason="Drifted"):
+        now = f"{self.cluster.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        condition = {"type": "DisruptionReason", "status": "True", "reason": reason}
+        self.status(name, conditions=[{**condition, "message": "", "lastTransitionTime": now}])
+
+
+@pytest.fixture
+def seen(tmp_path):
+    """Return a function that tells a story and returns the breaches that were noted."""
+
+    def tell(story, **pool):
+        async def told():
+            plugins = {"kwok": KwokProvider()}
+            async with Harness(lambda: plugins, folder=tmp_path) as harness:
+                watch = Invariants(harness)
+                harness.cluster.apply([NODE_CLASS, node_pool(disruption=ONE, **pool)])
+                harness.cluster.apply([claim("first", terminationGracePeriod="60s"), node("first")])
+                harness.cluster.apply([pod("web", "first")])
+                scene = Scene(harness, watch)
+                scene.status("first", providerID="kwok://first", capacity={"cpu": "4"})
+                await story(scene)
+                return watch.breaches
+
+        return run_virtual(told())
+
+    return tell
+
+
+async def delete_pod(scene):
+    op = WriteOp(verb="delete", kind=PODS, name="web", namespace="default")
+    await scene.watch.note_write(op)
+
+
+def test_a_machine_may_not_be_ended_under_its_pods(seen):
+    async def story(scene):
+        scene.watch.note_terminate(["kwok://first"])
+
+    (breach,) = seen(story)
+    assert "instance ended: first, while pod web runs there" in breach
+
+
+def test_a_machine_without_pods_may_be_ended(seen):
+    async def story(scene):
+        scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
+        scene.watch.note_terminate(["kwok://first"])
+
+    assert seen(story) == []
+
+
+def test_a_machine_that_the_cloud_takes_is_excused(seen):
+    async def story(scene):
+        scene.watch.excuse("kwok://first")
+        scene.watch.note_terminate(["kwok://first"])
+        await delete_pod(scene)
+
+    assert seen(story) == []
+
+
+def test_a_node_may_not_vanish_under_its_pods(seen):
+    async def story(scene):
+        scene.cluster.delete(NODES, "first")
+
+    (breach,) = seen(story)
+    assert "Node removed: first" in breach
+
+
+@pytest.mark.parametrize(("seconds", "breaches"), [(29, 1), (31, 0)])
+def test_a_pod_may_be_deleted_so_long_before_the_deadline_as_it_may_take_to_end(
+    seen, seconds, breaches
+):
+    async def story(scene):
+        scene.cluster.delete(NODE_CLAIMS, "first")
+        await scene.cluster.clock.sleep(seconds)
+        await delete_pod(scene)
+
+    assert len(seen(story)) == breaches
+
+
+def test_a_pod_may_not_be_deleted_when_nothing_ends(seen):
+    assert len(seen(delete_pod)) == 1
+
+
+def test_commands_may_not_disrupt_more_than_the_budget(seen):
+    async def story(scene):
+        scene.cluster.apply([claim("second")])
+        scene.mark("first")
+        scene.mark("second")
+
+    (breach,) = seen(story)
+    assert "2 machines of general disrupted, 1 allowed" in breach
+
+
+def test_what_is_forced_on_us_asks_for_no_budget(seen):
+    async def story(scene):
+        scene.cluster.apply([claim("second")])
+        scene.mark("first")
+        scene.mark("second", reason="SpotInterruption")
+
+    assert seen(story) == []
+
+
+def test_a_budget_that_was_cut_a_moment_ago_may_have_been_used(seen):
+    async def story(scene):
+        scene.cluster.apply([claim("second")])
+        scene.mark("first")
+        scene.cluster.apply([node_pool(disruption={**ONE, "budgets": [{"nodes": "0"}]})])
+        scene.mark("second")
+
+    (breach,) = seen(story)
+    assert "1 allowed" in breach
+
+
+@pytest.mark.parametrize(("cpu", "breaches"), [("6", 0), ("6500m", 1)])
+def test_machines_may_not_take_a_pool_beyond_its_limits(seen, cpu, breaches):
+    async def story(scene):
+        scene.cluster.apply([claim("second")])
+        scene.status("second", providerID="kwok://second", capacity={"cpu": cpu})
+
+    assert len(seen(story, limits={"cpu": "10"})) == breaches
+
+
+def test_a_machine_that_is_being_replaced_counts_against_no_limit(seen):
+    async def story(scene):
+        scene.mark("first")
+        scene.cluster.apply([claim("second")])
+        scene.status("second", providerID="kwok://second", capacity={"cpu": "8"})
+
+    assert seen(story, limits={"cpu": "10"}) == []
+
+
+def test_rest_is_that_everything_runs_and_belongs_together(seen):
+    wrong = []
+
+    async def story(scene):
+        one = CloudAccount(instances=[{"providerID": "kwok://first"}], launches={"uid": 1})
+        none = CloudAccount(launches={"uid": 2})
+        wrong.extend((unquiet(scene.harness, one), unquiet(scene.harness, none)))
+
+    seen(story)
+    assert wrong[0] == ["pod web is Pending on first", "claim first is not ready"]
+    assert any("not one to one" in each for each in wrong[1])
+    assert "token uid launched 2 times" in wrong[1]
