@@ -11,20 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
-import msgspec
-
 from karpenter_core.api.labels import (
     ALIASES,
     CPU,
     MEMORY,
     PODS,
-    WELL_KNOWN,
 )
-from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.ladder import ladder_of
-from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
-from karpenter_core.scheduling.problem import Constraint, PodVolumes, PoolRejection
-from karpenter_core.scheduling.problem import PreferencePolicy as Preferences
+from karpenter_core.scheduling.drafts import Drafts
+from karpenter_core.scheduling.problem import PodVolumes
 from karpenter_core.scheduling.topology import Group, Groups, Kind
 from karpenter_core.scheduling.volumes import Attachments
 
@@ -38,8 +32,9 @@ if TYPE_CHECKING:
         Resources,
         Toleration,
     )
+    from karpenter_core.scheduling.drafts import Draft
     from karpenter_core.scheduling.ladder import Step
-    from karpenter_core.scheduling.problem import Problem, SolveOptions
+    from karpenter_core.scheduling.problem import PoolRejection, Problem, SolveOptions
     from karpenter_core.scheduling.requirements import Requirements
 
 __all__ = ["Ask", "ClassIndex", "PodClass", "Rung", "classify_steps"]
@@ -47,7 +42,6 @@ __all__ = ["Ask", "ClassIndex", "PodClass", "Rung", "classify_steps"]
 PODS_PER_STEP: Final = 1000
 """Pods looked at between two yields: one to three milliseconds, or two work units."""
 
-_ENCODER: Final = msgspec.msgpack.Encoder()
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 _NO_VOLUMES: Final = PodVolumes()
 
@@ -123,10 +117,10 @@ def classify_steps(
     Returns the classes, and what finds the class of a pod that comes later.
     """
     reader = _Reader(problem, options)
-    drafts: dict[int, _Draft] = {}
+    drafts: dict[int, Draft] = {}
     for number, pod in enumerate(problem.pods, start=1):
         if id(pod.shape) not in drafts:
-            drafts[id(pod.shape)] = reader.draft(pod.shape)
+            drafts[id(pod.shape)] = reader.drafts.of(pod.shape)
         if number % PODS_PER_STEP == 0:
             yield 2
     reader.read_bound_pods()
@@ -175,7 +169,7 @@ class ClassIndex:
         have brought groups that nobody has counted.
         """
         known = len(self.groups.all)
-        draft = self._reader.draft(shape)
+        draft = self._reader.drafts.of(shape)
         if len(self.groups.all) != known:
             return None
         key: object = self._reader.key(shape, draft)
@@ -186,86 +180,17 @@ class ClassIndex:
         return self._classes.get(key)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Draft:
-    """What shapes ask for beside resources: steps and the groups owned at each, or a refusal.
-
-    `number` is the same for drafts that ask the same.
-    """
-
-    number: int = -1
-    steps: tuple[Step, ...] = ()
-    owned: tuple[tuple[Group, ...], ...] = ()
-    inverse: tuple[Group, ...] = ()
-    blocked: PoolRejection | None = None
-
-
 @final
 class _Reader:
-    """Reads what shapes ask for, and interns it."""
+    """Makes classes of what shapes ask for, and interns it."""
 
     def __init__(self, problem: Problem, options: SolveOptions) -> None:
-        self._aliases: Final = {**ALIASES, **problem.aliases}
-        self._well_known: Final = WELL_KNOWN | problem.well_known
-        self._respect: Final = options.preferences is Preferences.RESPECT
-        self._softens: Final = any(
-            taint.effect == "PreferNoSchedule"
-            for pool in problem.pools
-            for taint in pool.spec.template.spec.taints
-        )
         self._problem: Final = problem
-        self.groups: Final = Groups(lambda: _namespaces(problem), aliases=self._aliases)
+        aliases = {**ALIASES, **problem.aliases}
+        self.groups: Final = Groups(lambda: _namespaces(problem), aliases=aliases)
+        self.drafts: Final = Drafts(problem, options, self.groups)
         self._asks: Final = dict[object, Ask]()
-        self._drafts: Final = dict[bytes, _Draft]()
-        self._numbers: Final = dict[object, int]()
         self._rungs: Final = dict[object, tuple[tuple[Rung, ...], int]]()
-
-    def draft(self, shape: PodShape) -> _Draft:
-        """Read one shape; of those that differ in labels and resources only the first."""
-        constraints = (
-            shape.namespace,
-            shape.node_selector,
-            shape.required_node_terms,
-            shape.preferred_node_terms,
-            shape.tolerations,
-            shape.topology_spread,
-            shape.pod_affinity,
-            shape.preferred_pod_affinity,
-            shape.pod_anti_affinity,
-            shape.preferred_pod_anti_affinity,
-            shape.resource_claims,
-            shape.labels if any(s.match_label_keys for s in shape.topology_spread) else None,
-        )
-        text = _ENCODER.encode(constraints)  # a tenth of the time that hashing them takes
-        known = self._drafts.get(text)
-        if known is None:
-            known = self._drafts[text] = self._read(shape)
-            known.number = self._numbers.setdefault(_asked(shape, known), len(self._numbers))
-        return known
-
-    def _read(self, shape: PodShape) -> _Draft:
-        blocked = self._invalid(shape)
-        if blocked is not None:
-            return _Draft(blocked=blocked)
-        try:
-            steps = ladder_of(
-                shape,
-                aliases=self._aliases,
-                respect_preferences=self._respect,
-                softens_taints=self._softens,
-            )
-        except BadInputError as error:
-            return _Draft(
-                blocked=PoolRejection(constraint=Constraint.REQUIREMENT, detail=str(error))
-            )
-        return _Draft(
-            steps=steps,
-            owned=tuple(
-                tuple(dict.fromkeys(owned)) for owned in self.groups.of_steps(shape, steps)
-            ),
-            inverse=self.groups.inverse_of(shape),
-            blocked=_unsupported(shape),
-        )
 
     def read_bound_pods(self) -> None:
         """Know the pods that others must keep away from, wherever they run."""
@@ -278,7 +203,7 @@ class _Reader:
                     if shape.pod_anti_affinity:
                         self.groups.inverse_of(shape)
 
-    def key(self, shape: PodShape, draft: _Draft) -> object:
+    def key(self, shape: PodShape, draft: Draft) -> object:
         """Return everything a placement reads of a shape; equal keys are one class."""
         return (
             draft.number,
@@ -288,7 +213,7 @@ class _Reader:
         )
 
     def make(
-        self, shape: PodShape, draft: _Draft, volumes: PodVolumes, attachments: Attachments
+        self, shape: PodShape, draft: Draft, volumes: PodVolumes, attachments: Attachments
     ) -> PodClass:
         """Make a class of the pods of a shape with such volumes."""
         selecting = self.groups.selecting(shape)
@@ -316,7 +241,7 @@ class _Reader:
     def _make_rungs(
         self,
         shape: PodShape,
-        draft: _Draft,
+        draft: Draft,
         volumes: PodVolumes,
         avoided_by: tuple[Group, ...],
     ) -> tuple[tuple[Rung, ...], int]:
@@ -357,33 +282,9 @@ class _Reader:
             )
         return known
 
-    def _invalid(self, shape: PodShape) -> PoolRejection | None:
-        """Say why a pod's node selector or node affinity cannot be honoured by anybody."""
-        terms = shape.required_node_terms
-        if terms and not any(term.match_expressions or term.match_fields for term in terms):
-            return _refusal("a node selector term without expressions matches no node")
-        if opts_out(shape, aliases=self._aliases):
-            return _refusal("the pod asks for nodes outside of every NodePool")
-        error = selector_error(shape, well_known=self._well_known, aliases=self._aliases)
-        return _refusal(error) if error else None
-
 
 def _ports(shape: PodShape) -> tuple[HostPort, ...]:
     return tuple(sorted(shape.host_ports, key=str)) if shape.host_ports else ()
-
-
-def _asked(shape: PodShape, draft: _Draft) -> object:
-    """Return what makes two drafts the same to a placement."""
-    blocked = draft.blocked
-    return (
-        tuple(sorted(shape.node_selector.items())),
-        shape.required_node_terms,
-        shape.preferred_node_terms,
-        shape.tolerations,
-        draft.owned,
-        draft.inverse,
-        None if blocked is None else (blocked.constraint, blocked.detail),
-    )
 
 
 def _distinct(rungs: Iterable[Rung]) -> tuple[Rung, ...]:
@@ -404,19 +305,3 @@ def _namespaces(problem: Problem) -> Mapping[str, Mapping[str, str]]:
     names = {pod.shape.namespace for pod in problem.pods}
     names.update(pod.shape.namespace for node in problem.nodes for pod in node.pods)
     return {**{name: dict[str, str]() for name in sorted(names)}, **problem.namespaces}
-
-
-def _refusal(detail: str) -> PoolRejection:
-    return PoolRejection(constraint=Constraint.REQUIREMENT, detail=detail)
-
-
-def _unsupported(shape: PodShape) -> PoolRejection | None:
-    """Refuse what is not simulated: dynamic resource allocation (upstream's default too)."""
-    if not shape.resource_claims:
-        return None
-    return PoolRejection(
-        constraint=Constraint.RESOURCE,
-        detail="pod has Dynamic Resource Allocation requirements that are not yet supported "
-        f"(resource claim {', '.join(shape.resource_claims)})",
-        remedy="take the resource claims out of the pod",
-    )

@@ -104,12 +104,12 @@ class OpenNodes:
         """Put pods of one class on nodes."""
         self.log.append((pod_class, columns, counts))
         if len(columns) == 1:  # the usual case, at a third of the time
-            column = columns[0]
-            amount = request * counts[0]
+            column, count = columns[0], counts[0]
+            amount = request if count == 1 else request * count
             self._free[:, column] -= amount
             self._used[:, column] += amount
             if self._weights is not None:
-                self._worth[column] -= (self._weights @ request) * counts[0]
+                self._worth[column] -= (self._weights @ request) * count
             return
         given = np.array(counts)
         amounts = request[:, None] * given[None, :]

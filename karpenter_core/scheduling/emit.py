@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.claim_signature import ClaimSignature
     from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.reservations import Reservation
-    from karpenter_core.scheduling.signatures import ClaimSignature
 
 __all__ = ["FinishedPlan", "Machine", "emit_steps", "finish_steps", "place_steps"]
 

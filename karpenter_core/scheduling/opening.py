@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from karpenter_core.scheduling.claim_signature import ClaimSignature
     from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import Task
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.reservations import Reservation
-    from karpenter_core.scheduling.signatures import ClaimSignature, Pin
+    from karpenter_core.scheduling.signatures import Pin
 
 __all__ = ["Measure", "Opener", "Opening", "Profile"]
 

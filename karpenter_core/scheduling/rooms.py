@@ -18,12 +18,13 @@ from karpenter_core.scheduling.signatures import NO_MATCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from karpenter_core.scheduling.claim_signature import ClaimSignature
     from karpenter_core.scheduling.classes import Ask
     from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem, Task
     from karpenter_core.scheduling.counts import HostCaps
     from karpenter_core.scheduling.shared_volumes import SharedVolumes
-    from karpenter_core.scheduling.signatures import ClaimSignature, Pin
+    from karpenter_core.scheduling.signatures import Pin
 
 __all__ = ["Becoming", "Rooms", "dealt"]
 
