@@ -9,15 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Histogram
 
 from karpenter_core.api.labels import INITIALIZED, NODE_POOL
-from karpenter_core.controllers.object_series import ObjectSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import Counter
+
+    from karpenter_core.controllers.declarations import Declarations
+    from karpenter_core.controllers.object_series import ObjectSeries
 
 __all__ = ["CONDITION_BUCKETS", "ConditionFamily", "ConditionMetrics", "object_labels"]
 
@@ -52,15 +54,8 @@ class ConditionFamily:
 class ConditionMetrics:
     """The families, by kind; `deprecated` has group and kind as labels instead."""
 
-    def __init__(
-        self,
-        *,
-        registry: CollectorRegistry,
-        declare: Callable[[str, str, str, Sequence[str]], None],
-        node_class_labels: Sequence[str] = (),
-    ) -> None:
-        self._registry = registry
-        self._declare = declare
+    def __init__(self, declare: Declarations, *, node_class_labels: Sequence[str] = ()) -> None:
+        self._declare = declare.within("operator")
         self.node_class_labels: Final = tuple(node_class_labels)
         self.by_kind: Final = {
             kind: self._family(
@@ -84,54 +79,37 @@ class ConditionMetrics:
         condition, termination = f"{prefix}status_condition", f"{prefix}termination"
         here = ("namespace", "name", "type", "status", "reason", *extra)
         return ConditionFamily(
-            transition_duration=self._histogram(
+            transition_duration=self._declare.histogram(
                 f"{condition}_transition_seconds",
                 f"How long conditions of {what} had had the status that they left.",
                 ("type", "status", *extra),
                 buckets,
             ),
-            transitions=self._counter(
+            transitions=self._declare.counter(
                 f"{condition}_transitions_total",
                 f"Changes of the status of conditions of {what}.",
                 ("type", "status", "reason", *extra),
             ),
-            count=self._series(f"{condition}_count", f"1 for every condition of {what}.", here),
-            current=self._series(
+            count=self._declare.series(
+                f"{condition}_count", f"1 for every condition of {what}.", here
+            ),
+            current=self._declare.series(
                 f"{condition}_current_status_seconds",
                 f"How long conditions of {what} have had their status.",
                 here,
             ),
-            terminating=self._series(
+            terminating=self._declare.series(
                 f"{termination}_current_time_seconds",
                 f"How long {what} have been terminating.",
                 ("namespace", "name", *extra),
             ),
-            termination_duration=self._histogram(
+            termination_duration=self._declare.histogram(
                 f"{termination}_duration_seconds",
                 f"From the deletion of {what} until they were gone.",
                 extra,
                 buckets,
             ),
         )
-
-    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
-        full = self._noted(name, "counter", text, labels)
-        return Counter(full, text, labels, registry=self._registry)
-
-    def _series(self, name: str, text: str, labels: Sequence[str]) -> ObjectSeries:
-        full = self._noted(name, "gauge", text, labels)
-        return ObjectSeries(full, text, labels, registry=self._registry)
-
-    def _histogram(
-        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> Histogram:
-        full = self._noted(name, "histogram", text, labels)
-        return Histogram(full, text, labels, registry=self._registry, buckets=buckets)
-
-    def _noted(self, name: str, kind: str, text: str, labels: Sequence[str]) -> str:
-        full = f"operator_{name}"
-        self._declare(full, kind, text, labels)
-        return full
 
 
 def _label_name(key: str) -> str:

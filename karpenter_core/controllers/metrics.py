@@ -6,28 +6,21 @@ test. A registry is handed in, so that two processes in one test do not share nu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from karpenter_core.controllers.condition_metrics import ConditionMetrics
-from karpenter_core.controllers.object_series import ObjectSeries
-from karpenter_core.controllers.quantiles import QuantileSummary
+from karpenter_core.controllers.declarations import Declarations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from karpenter_core.controllers.declarations import MetricRow
 
 __all__ = ["Metrics", "markdown_table"]
 
-NAMESPACE: Final = "karpenter"
-
-DURATION_BUCKETS: Final = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8,
-    0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0,
-    20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 120.0, 150.0, 300.0, 450.0, 600.0,
-)  # fmt: skip  # upstream's buckets for durations
 _MINUTE: Final = 60.0
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
@@ -56,16 +49,6 @@ POD_LABELS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRow:
-    """A metric as it is documented."""
-
-    name: str
-    type: str
-    text: str
-    labels: tuple[str, ...]
-
-
 @final
 class Metrics:
     """One attribute a metric; the groups follow the subsystems in the names."""
@@ -81,9 +64,9 @@ class Metrics:
 
         `now` is a monotonic clock in seconds, by which old observations fade.
         """
-        self._now = now
-        self.registry: Final = registry if registry is not None else CollectorRegistry()
-        self.declared: Final[dict[str, MetricRow]] = {}
+        self._declare = Declarations(
+            registry if registry is not None else CollectorRegistry(), now=now
+        )
         self._declare_nodeclaims()
         self._declare_nodes()
         self._declare_pods()
@@ -94,43 +77,53 @@ class Metrics:
         self._declare_scheduler()
         self._declare_process()
         self.conditions: Final = ConditionMetrics(
-            registry=self.registry, declare=self._note, node_class_labels=node_class_labels
+            self._declare, node_class_labels=node_class_labels
         )
 
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where the metrics are scraped from."""
+        return self._declare.registry
+
+    @property
+    def declared(self) -> Mapping[str, MetricRow]:
+        """Every metric by its full name."""
+        return self._declare.rows
+
     def _declare_nodeclaims(self) -> None:
-        self.nodeclaims_created = self._counter(
+        self.nodeclaims_created = self._declare.counter(
             "nodeclaims_created_total",
             "NodeClaims created.",
             ("reason", "nodepool", "min_values_relaxed"),
         )
-        self.nodeclaims_terminated = self._counter(
+        self.nodeclaims_terminated = self._declare.counter(
             "nodeclaims_terminated_total",
             "NodeClaims whose termination ended.",
             ("nodepool", "capacity_type", "zone"),
         )
-        self.nodeclaims_disrupted = self._counter(
+        self.nodeclaims_disrupted = self._declare.counter(
             "nodeclaims_disrupted_total",
             "NodeClaims that the controller deleted.",
             DISRUPTED_LABELS,
         )
-        self.nodeclaims_held_back = self._counter(
+        self.nodeclaims_held_back = self._declare.counter(
             "nodeclaims_held_back_total",
             "Planned NodeClaims not created because of a brake, and passes that left their NodePool "
             "out.",
             ("nodepool", "reason"),
         )
-        self.nodeclaims_unhealthy_disrupted = self._counter(
+        self.nodeclaims_unhealthy_disrupted = self._declare.counter(
             "nodeclaims_unhealthy_disrupted_total",
             "NodeClaims deleted because their Nodes were broken for too long.",
             ("condition", "nodepool", "capacity_type", "image_id"),
         )
-        self.nodeclaims_instance_termination_duration = self._histogram(
+        self.nodeclaims_instance_termination_duration = self._declare.histogram(
             "nodeclaims_instance_termination_duration_seconds",
             "From the start of an instance's termination until the cloud says it is gone.",
             ("nodepool",),
             INSTANCE_TERMINATION_BUCKETS,
         )
-        self.nodeclaims_termination_duration = self._histogram(
+        self.nodeclaims_termination_duration = self._declare.histogram(
             "nodeclaims_termination_duration_seconds",
             "From the deletion of a NodeClaim until its finalizer is removed.",
             ("nodepool",),
@@ -138,95 +131,101 @@ class Metrics:
         )
 
     def _declare_nodes(self) -> None:
-        self.nodes_created = self._counter(
+        self.nodes_created = self._declare.counter(
             "nodes_created_total", "Nodes registered.", ("nodepool", "zone")
         )
-        self.nodes_terminated = self._counter(
+        self.nodes_terminated = self._declare.counter(
             "nodes_terminated_total", "Nodes whose termination ended.", ("nodepool", "zone")
         )
-        self.nodes_drained = self._counter("nodes_drained_total", "Nodes drained.", ("nodepool",))
-        self.nodes_termination_duration = self._summary(
+        self.nodes_drained = self._declare.counter(
+            "nodes_drained_total", "Nodes drained.", ("nodepool",)
+        )
+        self.nodes_termination_duration = self._declare.summary(
             "nodes_termination_duration_seconds",
             "From the deletion of a Node until its finalizer is removed.",
             ("nodepool",),
         )
-        self.nodes_lifetime_duration = self._histogram(
+        self.nodes_lifetime_duration = self._declare.histogram(
             "nodes_lifetime_duration_seconds",
             "Age of Nodes at the end of their termination.",
             ("nodepool",),
             LIFETIME_BUCKETS,
         )
         amount = (*NODE_LABELS, "resource_type")
-        self.nodes_allocatable = self._series("nodes_allocatable", "Allocatable of Nodes.", amount)
-        self.nodes_total_pod_requests = self._series(
+        self.nodes_allocatable = self._declare.series(
+            "nodes_allocatable", "Allocatable of Nodes.", amount
+        )
+        self.nodes_total_pod_requests = self._declare.series(
             "nodes_total_pod_requests", "Requests of the pods on Nodes, daemons included.", amount
         )
-        self.nodes_total_daemon_requests = self._series(
+        self.nodes_total_daemon_requests = self._declare.series(
             "nodes_total_daemon_requests", "Requests of the daemons on Nodes.", amount
         )
-        self.nodes_system_overhead = self._series(
+        self.nodes_system_overhead = self._declare.series(
             "nodes_system_overhead", "Capacity less allocatable of Nodes.", amount
         )
-        self.nodes_current_lifetime = self._series(
+        self.nodes_current_lifetime = self._declare.series(
             "nodes_current_lifetime_seconds", "Age of Nodes.", NODE_LABELS
         )
-        self.cluster_utilization = self._gauge(
+        self.cluster_utilization = self._declare.gauge(
             "cluster_utilization_percent",
             "Requests of all pods as a share of what is allocatable.",
             ("resource_type",),
         )
 
     def _declare_pods(self) -> None:
-        self.pods_disruption_initiated = self._counter(
+        self.pods_disruption_initiated = self._declare.counter(
             "pods_disruption_initiated_total",
             "Reschedulable pods on NodeClaims that the controller deleted.",
             DISRUPTED_LABELS,
         )
-        self.pods_eviction_requests = self._counter(
+        self.pods_eviction_requests = self._declare.counter(
             "pods_eviction_requests_total", "Evictions asked for, by answer.", ("code",)
         )
-        self.pods_drained = self._counter("pods_drained_total", "Pods drained.", ("reason",))
-        self.pods_state = self._series("pods_state", "1 for every pod.", POD_LABELS)
-        self.pods_startup_duration = self._summary(
+        self.pods_drained = self._declare.counter(
+            "pods_drained_total", "Pods drained.", ("reason",)
+        )
+        self.pods_state = self._declare.series("pods_state", "1 for every pod.", POD_LABELS)
+        self.pods_startup_duration = self._declare.summary(
             "pods_startup_duration_seconds", "From the creation of pods until they are Ready.", ()
         )
-        self.pods_bound_duration = self._histogram(
+        self.pods_bound_duration = self._declare.histogram(
             "pods_bound_duration_seconds", "From the creation of pods until they are bound.", ()
         )
-        self.pods_unstarted_time = self._series(
+        self.pods_unstarted_time = self._declare.series(
             "pods_unstarted_time_seconds",
             "How long pods wait to become Ready.",
             ("name", "namespace"),
         )
-        self.pods_unbound_time = self._series(
+        self.pods_unbound_time = self._declare.series(
             "pods_unbound_time_seconds", "How long pods wait to be bound.", ("name", "namespace")
         )
-        self.pods_provisioning_bound_duration = self._histogram(
+        self.pods_provisioning_bound_duration = self._declare.histogram(
             "pods_provisioning_bound_duration_seconds",
             "From the plan that has a place for a pod until it is bound.",
             (),
         )
-        self.pods_provisioning_startup_duration = self._histogram(
+        self.pods_provisioning_startup_duration = self._declare.histogram(
             "pods_provisioning_startup_duration_seconds",
             "From the plan that has a place for a pod until it is Ready.",
             (),
         )
-        self.pods_provisioning_unbound_time = self._series(
+        self.pods_provisioning_unbound_time = self._declare.series(
             "pods_provisioning_unbound_time_seconds",
             "How long pods that have a place in a plan wait to be bound.",
             ("name", "namespace"),
         )
-        self.pods_provisioning_unstarted_time = self._series(
+        self.pods_provisioning_unstarted_time = self._declare.series(
             "pods_provisioning_unstarted_time_seconds",
             "How long pods that have a place in a plan wait to become Ready.",
             ("name", "namespace"),
         )
-        self.pods_scheduling_undecided_time = self._series(
+        self.pods_scheduling_undecided_time = self._declare.series(
             "pods_provisioning_scheduling_undecided_time_seconds",
             "How long pods wait for a first decision.",
             ("name", "namespace"),
         )
-        self.pods_scheduling_decision_duration = self._histogram(
+        self.pods_scheduling_decision_duration = self._declare.histogram(
             "pods_scheduling_decision_duration_seconds",
             "From the first sight of a pending pod until the first decision about it.",
             (),
@@ -234,22 +233,24 @@ class Metrics:
 
     def _declare_nodepools(self) -> None:
         by_resource = ("resource_type", "nodepool")
-        self.nodepools_limit = self._gauge("nodepools_limit", "Limits of NodePools.", by_resource)
-        self.nodepools_usage = self._gauge(
+        self.nodepools_limit = self._declare.gauge(
+            "nodepools_limit", "Limits of NodePools.", by_resource
+        )
+        self.nodepools_usage = self._declare.gauge(
             "nodepools_usage", "What NodePools have of what they may have.", by_resource
         )
-        self.nodepools_cost = self._gauge(
+        self.nodepools_cost = self._declare.gauge(
             "nodepools_cost_total",
             "What the machines of a NodePool cost an hour, in the reporting currency.",
             ("nodepool",),
         )
         by_reason = ("nodepool", "reason")
-        self.nodepools_allowed_disruptions = self._gauge(
+        self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",
             "Nodes that the budgets of a NodePool allow to be disrupted at once.",
             by_reason,
         )
-        self.nodepools_nodes_consuming_budgets = self._gauge(
+        self.nodepools_nodes_consuming_budgets = self._declare.gauge(
             "nodepools_nodes_consuming_budgets",
             "Nodes of a NodePool that count against its budgets now.",
             by_reason,
@@ -258,35 +259,35 @@ class Metrics:
     def _declare_disruption(self) -> None:
         prefix = "voluntary_disruption_"
         by_method = ("reason", "consolidation_type")
-        self.disruption_evaluation_duration = self._histogram(
+        self.disruption_evaluation_duration = self._declare.histogram(
             f"{prefix}decision_evaluation_duration_seconds",
             "How long a disruption method takes to decide.",
             by_method,
         )
-        self.disruption_decisions = self._counter(
+        self.disruption_decisions = self._declare.counter(
             f"{prefix}decisions_total", "Disruption commands started.", ("decision", *by_method)
         )
-        self.disruption_decisions_by_nodepool = self._counter(
+        self.disruption_decisions_by_nodepool = self._declare.counter(
             f"{prefix}decisions_by_nodepool_total",
             "Disruption commands started, once for each NodePool they touch.",
             ("nodepool", "decision", *by_method),
         )
-        self.disruption_eligible_nodes = self._gauge(
+        self.disruption_eligible_nodes = self._declare.gauge(
             f"{prefix}eligible_nodes", "Nodes that a method may disrupt.", ("reason",)
         )
-        self.disruption_failed_validations = self._counter(
+        self.disruption_failed_validations = self._declare.counter(
             f"{prefix}failed_validations_total",
             "Disruption commands given up because the cluster changed before they began.",
             ("consolidation_type",),
         )
-        self.disruption_queue_failures = self._counter(
+        self.disruption_queue_failures = self._declare.counter(
             f"{prefix}queue_failures_total",
             "Disruption commands that could not be carried out.",
             ("decision", *by_method),
         )
 
     def _declare_consolidation(self) -> None:
-        self.consolidation_timeouts = self._counter(
+        self.consolidation_timeouts = self._declare.counter(
             "voluntary_disruption_consolidation_timeouts_total",
             "Searches for nodes to consolidate that were cut short.",
             ("consolidation_type",),
@@ -294,28 +295,28 @@ class Metrics:
         for kind in ("multi", "single"):
             self.consolidation_timeouts.labels(consolidation_type=kind)
         by_policy = ("decision", "nodepool", "policy")
-        self.consolidation_score = self._histogram(
+        self.consolidation_score = self._declare.histogram(
             "consolidation_score",
             "Share of its NodePool's cost that a move saves, for the share of it that it disturbs.",
             by_policy,
             (0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0),
         )
-        self.consolidation_moves = self._counter(
+        self.consolidation_moves = self._declare.counter(
             "consolidation_moves_total", "Consolidations that were judged.", by_policy
         )
 
     def _declare_interruptions(self) -> None:
-        self.interruption_received_messages = self._counter(
+        self.interruption_received_messages = self._declare.counter(
             "interruption_received_messages_total",
             "Interruptions that providers announced, repeated ones included.",
             ("message_type", "provider"),
         )
-        self.interruption_deleted_messages = self._counter(
+        self.interruption_deleted_messages = self._declare.counter(
             "interruption_deleted_messages_total",
             "Interruptions acknowledged after they were handled.",
             ("provider",),
         )
-        self.interruption_message_queue_duration = self._histogram(
+        self.interruption_message_queue_duration = self._declare.histogram(
             "interruption_message_queue_duration_seconds",
             "From an interruption's announcement by the cloud until it is handled.",
             ("provider",),
@@ -323,107 +324,73 @@ class Metrics:
 
     def _declare_scheduler(self) -> None:
         by_controller = ("controller",)
-        self.scheduling_duration = self._histogram(
+        self.scheduling_duration = self._declare.histogram(
             "scheduler_scheduling_duration_seconds", "Length of a scheduling pass.", by_controller
         )
-        self.scheduler_queue_depth = self._gauge(
+        self.scheduler_queue_depth = self._declare.gauge(
             "scheduler_queue_depth",
             "Pods that the running pass has to place.",
             ("controller", "scheduling_id"),
         )
-        self.scheduler_unfinished_work = self._gauge(
+        self.scheduler_unfinished_work = self._declare.gauge(
             "scheduler_unfinished_work_seconds",
             "How long the running pass has taken so far.",
             ("controller", "scheduling_id"),
         )
-        self.scheduler_ignored_pods = self._gauge(
+        self.scheduler_ignored_pods = self._declare.gauge(
             "scheduler_ignored_pods_count", "Pending pods that cannot be read or used.", ()
         )
-        self.scheduler_unschedulable_pods = self._gauge(
+        self.scheduler_unschedulable_pods = self._declare.gauge(
             "scheduler_unschedulable_pods_count",
             "Pods that the last pass could not place.",
             by_controller,
         )
-        self.scheduler_pending_pods_by_zone = self._gauge(
+        self.scheduler_pending_pods_by_zone = self._declare.gauge(
             "scheduler_pending_pods_by_effective_zone_count",
             "Pending pods of the last pass by the one zone they could go to, `flexible` or `none`.",
             ("controller", "zone"),
         )
-        self.cluster_state_node_count = self._gauge(
+        self.cluster_state_node_count = self._declare.gauge(
             "cluster_state_node_count", "Nodes in the cluster state.", ()
         )
-        self.cluster_state_synced = self._gauge(
+        self.cluster_state_synced = self._declare.gauge(
             "cluster_state_synced", "1 when every watch has listed its objects.", ()
         )
-        self.cluster_state_unsynced_time = self._gauge(
+        self.cluster_state_unsynced_time = self._declare.gauge(
             "cluster_state_unsynced_time_seconds", "How long the state has been unsynced.", ()
         )
 
     def _declare_process(self) -> None:
-        self.reconcile_errors = self._counter(
+        self.reconcile_errors = self._declare.counter(
             "reconcile_errors_total", "Failed reconciles.", ("controller",)
         )
-        self.catalogue_refresh_errors = self._counter(
+        self.catalogue_refresh_errors = self._declare.counter(
             "catalogue_refresh_errors_total", "Failed refreshes of a catalogue.", ("nodepool",)
         )
-        self.catalogue_refresh_time = self._gauge(
+        self.catalogue_refresh_time = self._declare.gauge(
             "catalogue_refresh_timestamp_seconds",
             "When the catalogue of a NodePool was last refreshed.",
             ("nodepool",),
         )
-        self.garbage_collection_held_back = self._counter(
+        self.garbage_collection_held_back = self._declare.counter(
             "garbage_collection_held_back_total",
             "Garbage collections not done because they looked too large.",
             ("kind",),
         )
-        self.build_info = self._gauge(
+        self.build_info = self._declare.gauge(
             "build_info",
             "1, with what is running in the labels.",
             ("version", "goversion", "goarch", "commit"),
         )
 
-        self.decisions = self._counter(
+        self.decisions = self._declare.counter(
             "decisions_total", "Decisions put on record.", ("kind", "method")
         )
-        self.decision_journal_lost = self._counter(
+        self.decision_journal_lost = self._declare.counter(
             "decision_journal_lost_total",
             "Decisions that could not be written to the journal's file.",
             ("reason",),
         )
-
-    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
-        full = self._declare(name, "counter", text, labels)
-        return Counter(full, text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, labels: Sequence[str]) -> Gauge:
-        full = self._declare(name, "gauge", text, labels)
-        return Gauge(full, text, labels, registry=self.registry)
-
-    def _series(self, name: str, text: str, labels: Sequence[str]) -> ObjectSeries:
-        full = self._declare(name, "gauge", text, labels)
-        return ObjectSeries(full, text, labels, registry=self.registry)
-
-    def _summary(self, name: str, text: str, labels: Sequence[str]) -> QuantileSummary:
-        full = self._declare(name, "summary", text, labels)
-        return QuantileSummary(full, text, labels, registry=self.registry, now=self._now)
-
-    def _histogram(
-        self,
-        name: str,
-        text: str,
-        labels: Sequence[str],
-        buckets: Sequence[float] = DURATION_BUCKETS,
-    ) -> Histogram:
-        full = self._declare(name, "histogram", text, labels)
-        return Histogram(full, text, labels, registry=self.registry, buckets=buckets)
-
-    def _declare(self, name: str, kind: str, text: str, labels: Sequence[str]) -> str:
-        full = f"{NAMESPACE}_{name}"
-        self._note(full, kind, text, labels)
-        return full
-
-    def _note(self, full: str, kind: str, text: str, labels: Sequence[str]) -> None:
-        self.declared[full] = MetricRow(name=full, type=kind, text=text, labels=tuple(labels))
 
 
 def markdown_table(metrics: Metrics) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
-from karpenter_core.controllers.metrics import NAMESPACE, Metrics, markdown_table
+from karpenter_core.controllers.declarations import NAMESPACE
+from karpenter_core.controllers.metrics import Metrics, markdown_table
 from karpenter_core.kube.resources import DEPLOYMENTS
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
