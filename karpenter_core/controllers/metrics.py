@@ -161,6 +161,12 @@ class Metrics:
         self.nodes_total_daemon_requests = self._declare.series(
             "nodes_total_daemon_requests", "Requests of the daemons on Nodes.", amount
         )
+        self.nodes_total_pod_limits = self._declare.series(
+            "nodes_total_pod_limits", "Limits of the pods on Nodes, daemons included.", amount
+        )
+        self.nodes_total_daemon_limits = self._declare.series(
+            "nodes_total_daemon_limits", "Limits of the daemons on Nodes.", amount
+        )
         self.nodes_system_overhead = self._declare.series(
             "nodes_system_overhead", "Capacity less allocatable of Nodes.", amount
         )

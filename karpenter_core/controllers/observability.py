@@ -125,9 +125,11 @@ class Observability:
             metrics.nodes_allocatable,
             metrics.nodes_total_pod_requests,
             metrics.nodes_total_daemon_requests,
+            metrics.nodes_total_pod_limits,
+            metrics.nodes_total_daemon_limits,
             metrics.nodes_system_overhead,
         )
-        rows: tuple[list[Row], ...] = ([], [], [], [])
+        rows: tuple[list[Row], ...] = tuple([] for _ in gauges)
         shown = [machine for machine in snapshot.state_nodes if machine.node is not None]
         self._born = tuple(
             (_node_labels(machine), machine.node.created)
@@ -140,7 +142,14 @@ class Observability:
                 name: machine.capacity.get(name, 0) - amount
                 for name, amount in machine.allocatable.items()
             }
-            amounts = (machine.allocatable, machine.requests, machine.daemon_requests, overhead)
+            amounts = (
+                machine.allocatable,
+                machine.requests,
+                machine.daemon_requests,
+                merge(pod.shape.limits for pod in machine.pods),
+                merge(pod.shape.limits for pod in machine.pods if pod.is_daemon),
+                overhead,
+            )
             for column, values in zip(rows, amounts, strict=True):
                 column.extend(
                     ((*labels, _snake(name)), _amount(name, amount))

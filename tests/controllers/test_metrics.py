@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from prometheus_client import generate_latest
 
 from karpenter_core.controllers.declarations import NAMESPACE
@@ -124,5 +125,42 @@ def test_pods_that_cannot_be_placed_have_no_plan_to_wait_for(tmp_path):
         text = generate_latest(running.process.metrics.registry).decode()
         assert f"{NAMESPACE}_pods_unbound_time_seconds{{" in text
         assert f"{NAMESPACE}_pods_provisioning_unbound_time_seconds{{" not in text
+
+    play(tmp_path, story)
+
+
+def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
+    """Those of DaemonSets are part of the whole and shown apart too (case 271)."""
+
+    def limited(kind, name, cpu):
+        manifest = {**deployment(name, 2, cpu="100m"), "kind": kind}
+        resources = manifest["spec"]["template"]["spec"]["containers"][0]["resources"]
+        resources["limits"] = {"cpu": cpu, "memory": "1Gi"}
+        if kind == "DaemonSet":
+            del manifest["spec"]["replicas"]
+        return manifest
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.cluster.apply(
+            [limited("Deployment", "web", "500m"), limited("DaemonSet", "log", "1")]
+        )
+        running = scene.start("--disable-leader-election")
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+        await scene.cluster.clock.sleep(20)
+
+        def total(name):
+            lines = generate_latest(running.process.metrics.registry).decode().splitlines()
+            return sum(
+                float(line.rpartition(" ")[2])
+                for line in lines
+                if line.startswith(f"{NAMESPACE}_{name}{{") and 'resource_type="cpu"' in line
+            )
+
+        assert len(scene.nodes()) == 1
+        assert total("nodes_total_pod_requests") == pytest.approx(0.3)
+        assert total("nodes_total_daemon_requests") == pytest.approx(0.1)
+        assert total("nodes_total_pod_limits") == pytest.approx(2.0)
+        assert total("nodes_total_daemon_limits") == pytest.approx(1.0)
 
     play(tmp_path, story)
