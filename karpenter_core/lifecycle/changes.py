@@ -83,17 +83,25 @@ class NodePatch:
                 *(t for t in self.remove_taints if not _among(t, later.add_taints)),
                 *later.remove_taints,
             ),
-            add_finalizers=tuple(dict.fromkeys((*self.add_finalizers, *later.add_finalizers))),
-            remove_finalizers=(*self.remove_finalizers, *later.remove_finalizers),
+            add_finalizers=(
+                *(f for f in self.add_finalizers if f not in later.remove_finalizers),
+                *later.add_finalizers,
+            ),
+            remove_finalizers=(
+                *(f for f in self.remove_finalizers if f not in later.add_finalizers),
+                *later.remove_finalizers,
+            ),
             owner=later.owner or self.owner,
         )
 
     def applied_to(self, node: NodeView) -> NodeView:
         """Return the node as it will be; the same object when it is so already."""
         taints = tuple(t for t in node.taints if not _among(t, self.remove_taints))
-        taints += tuple(t for t in self.add_taints if not _among(t, taints))
+        for taint in self.add_taints:
+            if not _among(taint, taints):  # the API server refuses a Node that has one twice
+                taints += (taint,)
         finalizers = tuple(f for f in node.finalizers if f not in self.remove_finalizers)
-        finalizers += tuple(f for f in self.add_finalizers if f not in finalizers)
+        finalizers = tuple(dict.fromkeys((*finalizers, *self.add_finalizers)))
         owners = node.owners
         if self.owner is not None and all(o.uid != self.owner.uid for o in owners):
             owners = (*owners, self.owner)
