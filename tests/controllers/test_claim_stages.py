@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, InvalidError
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import RegistrationGate
@@ -362,6 +362,33 @@ class TestLiveness:
             assert len(counted) == 1
 
         play(tmp_path, story, arguments=[faults(tmp_path, fault)])
+
+    def test_a_node_that_may_not_be_written_to_is_given_up_too(self, tmp_path):
+        """Somebody's webhook refuses every change of it; the next one is not refused."""
+        refused = set()
+
+        async def refuse(op):
+            if (op.verb, op.kind.kind, op.subresource, op.stage) == (
+                "patch",
+                "Node",
+                "",
+                "request",
+            ):
+                refused.add(op.name)
+                if len(refused) == 1:
+                    raise InvalidError("the webhook says no", status=422)
+
+        async def story(scene):
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
+            scene.start(WITHOUT_ELECTION, faults=refuse)
+            await scene.settle(lambda: bool(refused), seconds=60)
+            (first,) = refused
+            await scene.cluster.clock.sleep(840)
+            assert first in names(scene.claims())
+            await scene.settle(lambda: first not in names(scene.claims()), seconds=180)
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+        play(tmp_path, story)
 
     def test_a_node_that_registered_is_never_given_up(self, tmp_path):
         """Case 56: however long it takes to become whole."""

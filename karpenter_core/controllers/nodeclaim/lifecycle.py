@@ -22,7 +22,7 @@ from karpenter_core.controllers.nodeclaim.door import Door
 from karpenter_core.controllers.nodeclaim.launching import Launcher
 from karpenter_core.controllers.nodeclaim.termination import Terminator
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import ApiError, CloudProviderError
 from karpenter_core.lifecycle.changes import Step, followed_by, soonest
 from karpenter_core.lifecycle.claim_status import initialise
 from karpenter_core.lifecycle.consistency import consistency_step
@@ -35,7 +35,7 @@ from karpenter_core.lifecycle.launch import (
     launch_advice,
     launched_step,
 )
-from karpenter_core.lifecycle.liveness import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
+from karpenter_core.lifecycle.liveness import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, liveness_step
 from karpenter_core.lifecycle.pod_events import pod_event_step
 from karpenter_core.lifecycle.progress import progress_step
 from karpenter_core.lifecycle.registration import (
@@ -234,20 +234,26 @@ class NodeClaimLifecycle:
         return left if left > timedelta() else None
 
     async def _write(self, claim: NodeClaim, step: Step) -> Outcome:
-        ref = claim.spec.node_class_ref
-        provider = self._providers.provider_of(ref)
+        provider = self._providers.provider_of(claim.spec.node_class_ref)
         if step.delete:
-            # What is out of stock is so whether or not the deletion succeeds; the rest is counted
-            # when it has, or each attempt would count as a failed registration.
-            self._hands.settle(replace(step, facts=(), events=()), provider=provider)
-            if await self._hands.delete_claim(claim):
-                self._hands.settle(replace(step, notices=(), exhausted=()))
-                self._log.info("deleting nodeclaim", reason=step.delete)
-            return DONE
+            return await self._delete(claim, step, provider)
         registers = awaits_registration(claim)
         if step.node is not None:
-            for node in self._feed.snapshot().nodes_of(step.claim):
-                await self._hands.write_node(node, step.node)
+            try:
+                for node in self._feed.snapshot().nodes_of(step.claim):
+                    await self._hands.write_node(node, step.node)
+            except ApiError:
+                # The step counts the node as let in. It is not, and if it never can be (somebody's
+                # webhook forbids it) the claim must not wait for ever.
+                given_up = liveness_step(
+                    claim,
+                    now=self._runtime.clock.now(),
+                    launch_timeout=self._launch_timeout,
+                    registration_timeout=self._registration_timeout,
+                )
+                if given_up.delete:
+                    return await self._delete(claim, given_up, provider)
+                raise
         await self._hands.write_claim(claim, step.claim)
         self._pod_events.discard(claim.name)
         self._hands.settle(step, provider=provider)
@@ -262,6 +268,18 @@ class NodeClaimLifecycle:
             raise step.error
         wait = soonest(step.requeue_after)
         return DONE if wait is None else Outcome(requeue_after=max(wait.total_seconds(), 0.0))
+
+    async def _delete(self, claim: NodeClaim, step: Step, provider: str) -> Outcome:
+        """Delete a claim that has come to its end.
+
+        What is out of stock is so whether or not the deletion succeeds; the rest is counted when it
+        has, or each attempt would count as a failed registration.
+        """
+        self._hands.settle(replace(step, facts=(), events=()), provider=provider)
+        if await self._hands.delete_claim(claim):
+            self._hands.settle(replace(step, notices=(), exhausted=()))
+            self._log.info("deleting nodeclaim", reason=step.delete)
+        return DONE
 
     async def _sort(self) -> None:
         """Wake the claims that changes of other objects are about."""
