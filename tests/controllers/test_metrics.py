@@ -10,6 +10,9 @@ from prometheus_client import generate_latest
 from karpenter_core.controllers.declarations import NAMESPACE
 from karpenter_core.controllers.metrics import Metrics, markdown_table
 from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.scheduling.offerings import offering_price
+from karpenter_provider_kwok.catalogue import load_catalogue
+from karpenter_provider_kwok.catalogue_default import default_catalogue_text
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -162,5 +165,37 @@ def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
         assert total("nodes_total_daemon_requests") == pytest.approx(0.1)
         assert total("nodes_total_pod_limits") == pytest.approx(2.0)
         assert total("nodes_total_daemon_limits") == pytest.approx(1.0)
+
+    play(tmp_path, story)
+
+
+def test_a_pool_costs_what_its_machines_cost(tmp_path):
+    """By type, zone and capacity type (case 276)."""
+    sold = {item.name: item for item in load_catalogue(default_catalogue_text(), file="shipped")}
+
+    def price(claim):
+        labels = claim["metadata"]["labels"]
+        return offering_price(
+            sold[labels["node.kubernetes.io/instance-type"]],
+            zone=labels["topology.kubernetes.io/zone"],
+            capacity_type=labels["karpenter.sh/capacity-type"],
+        )
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 2, cpu="20")])
+        scene.cluster.apply([deployment("db", 1, cpu="60", memory="300Gi")])
+        running = scene.start("--disable-leader-election")
+        line = f'{NAMESPACE}_nodepools_cost_total{{nodepool="general"}}'
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+        await scene.cluster.clock.sleep(20)
+        expected = sum(price(claim) for claim in scene.claims())
+        assert running.metric(line) == pytest.approx(expected)
+
+        scene.cluster.apply([deployment("more", 2, cpu="60")])
+        await scene.settle(lambda: len(scene.pods("Running")) == 5, seconds=60)
+        await scene.cluster.clock.sleep(20)
+        grown = sum(price(claim) for claim in scene.claims())
+        assert running.metric(line) == pytest.approx(grown)
+        assert grown > expected > 0
 
     play(tmp_path, story)
