@@ -21,6 +21,7 @@ EXPECTED = {
         f"{_DRIFT}not allow drift if the budget is fully blocking",
         f"{_DRIFT}not allow drift if the budget is fully blocking during a scheduled time",
         "Drift Failure should not disrupt a drifted node if the replacement node never registers",
+        "Drift Failure should not disrupt a drifted node if the replacement node registers but never initialized",
         "Drift Failure should not drift any nodes if their PodDisruptionBudgets are unhealthy",
         "Drift NodePool Drift Annotations",
         "Drift NodePool Drift Labels",
