@@ -57,8 +57,11 @@ SHARES = 12
 EVERY = "KARPENTER_EVERY_KILL"
 """Set it to kill at every occurrence of every await, not only at its first and its last."""
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine '.*' was never awaited:RuntimeWarning")
-"""What was about to begin when the process died."""
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+    pytest.mark.timeout(3600 if os.environ.get(EVERY) else 300),
+]
+"""Warnings: what was about to begin when the process died."""
 
 
 def kills(folder, life):
