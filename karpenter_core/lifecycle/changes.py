@@ -6,6 +6,7 @@ the difference into as few writes as it takes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +16,6 @@ from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.records import OwnerView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import timedelta
 
     from karpenter_core.api.nodeclaim import NodeClaim
@@ -215,13 +215,26 @@ def status_patch(
     before = old.status.model_dump(mode="json", exclude_defaults=True)
     after = new.status.model_dump(mode="json", exclude_defaults=True)
     status: dict[str, Json] = {
-        key: after.get(key) for key in before | after if before.get(key) != after.get(key)
+        key: _difference(before.get(key), after.get(key))
+        for key in before | after
+        if before.get(key) != after.get(key)
     }
     if not status:
         return None
     locked = "conditions" in status
     version = resource_version or old.metadata.resource_version
     return MergePatch(body={"status": status}, resource_version=version if locked else None)
+
+
+def _difference(old: Json, new: Json) -> Json:
+    """Return what turns one value into the other; of a map, what is gone is said too."""
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return new
+    return {
+        key: _difference(old.get(key), new.get(key))
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
+    }
 
 
 def _among(taint: Taint, taints: tuple[Taint, ...]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.api.quantities import Quantity
 from karpenter_core.api.records import Taint
-from karpenter_core.lifecycle.changes import NodePatch
+from karpenter_core.lifecycle.changes import NodePatch, status_patch
 from karpenter_core.lifecycle.registration import synced_node
 from karpenter_core.testing.builders import taint
 from karpenter_core.testing.machines import node, node_claim
@@ -85,3 +86,42 @@ def test_a_taint_that_is_both_for_good_and_for_the_start_is_put_on_once():
     )
     young = node("web", claim=claim, stage="", taints=("own:NoSchedule",))
     assert synced_node(claim, young).taints == (taint("own:NoSchedule"), taint("a:NoSchedule"))
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "example.com/gpu"]), st.just("1"))
+
+
+@st.composite
+def statuses(draw):
+    """A claim in some state of its life."""
+    claim = node_claim("web", stage=draw(st.sampled_from(["", "Launched", "Initialized"])))
+    update = {
+        "capacity": {name: Quantity(text) for name, text in draw(AMOUNTS).items()},
+        "image_id": draw(st.sampled_from(["", "image-1"])),
+    }
+    return claim.model_copy(update={"status": claim.status.model_copy(update=update)})
+
+
+def merged(target, patch):
+    """Merge a patch as RFC 7386 says."""
+    if not isinstance(patch, dict):
+        return patch
+    kept = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            kept.pop(key, None)
+        else:
+            kept[key] = merged(kept.get(key), value)
+    return kept
+
+
+@given(statuses(), statuses())
+def test_the_patch_of_a_status_turns_one_into_the_other(old, new):
+    """Also where something is gone from a map."""
+    before, after = (
+        item.status.model_dump(mode="json", exclude_defaults=True) for item in (old, new)
+    )
+    patch = status_patch(old, new)
+    assert (patch is None) == (before == after)
+    if patch is not None:
+        assert merged(before, patch.body["status"]) == after
