@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["awaited_attachments", "awaiting_notice"]
+__all__ = ["awaited_attachments", "awaiting_notice", "enumerated"]
 
-NAMED_ATTACHMENTS: Final = 5  # upstream default
+NAMED: Final = 5  # upstream default
 
 
 def awaited_attachments(
@@ -50,13 +50,16 @@ def awaited_attachments(
 
 def awaiting_notice(node: NodeView, attachments: Sequence[str]) -> Notice:
     """Say on a node which volumes it waits for."""
-    names = ", ".join(attachments[:NAMED_ATTACHMENTS])
-    if len(attachments) > NAMED_ATTACHMENTS:
-        names += f" and {len(attachments) - NAMED_ATTACHMENTS} other(s)"
     return Notice(
         regarding=ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid),
         type="Normal",
         reason="AwaitingVolumeDetachment",
-        message=f"Awaiting deletion of bound volumeattachments ({names})",
+        message=f"Awaiting deletion of bound volumeattachments ({enumerated(attachments)})",
         dedupe=(node.name,),
     )
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Write the first few names of what a node waits for, and how many others there are."""
+    text = ", ".join(names[:NAMED])
+    return text if len(names) <= NAMED else f"{text} and {len(names) - NAMED} other(s)"

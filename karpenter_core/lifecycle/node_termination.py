@@ -32,7 +32,11 @@ from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import Fact, NodePatch
 from karpenter_core.lifecycle.claim_status import condition_of, with_condition
-from karpenter_core.lifecycle.detachment import awaited_attachments, awaiting_notice
+from karpenter_core.lifecycle.detachment import (
+    awaited_attachments,
+    awaiting_notice,
+    enumerated,
+)
 from karpenter_core.lifecycle.drain import drain_wave, is_drainable, waiting_pods
 from karpenter_core.lifecycle.out_of_service import held_volumes, out_of_service_patch
 from karpenter_core.lifecycle.termination import INSTANCE_POLL, deadline_of, expiring_notice
@@ -231,12 +235,14 @@ class _Walk:
 
     def _drain(self, waiting: tuple[PodView, ...], deadline: datetime | None) -> NodeTermination:
         self._note_draining()
+        names = enumerated([pod.key for pod in waiting])
+        text = f"{len(waiting)} pods are waiting to be evicted: {names}"
         self.notices.append(
             Notice(
                 regarding=node_ref(self.node),
                 type="Warning",
                 reason="FailedDraining",
-                message=f"Failed to drain node, {len(waiting)} pods are waiting to be evicted",
+                message=f"Failed to drain node, {text}",
                 dedupe=(self.node.name,),
             )
         )

@@ -164,8 +164,17 @@ class TestDrain:
         assert (found.action, names(found.evictions)) == (WAIT, ["a"])
         assert find(found.claim.status.conditions, DRAINED).reason == "Draining"
         assert [n.message for n in found.notices] == [
-            "Failed to drain node, 1 pods are waiting to be evicted"
+            "Failed to drain node, 1 pods are waiting to be evicted: default/a"
         ]
+
+    def test_it_says_which_pods_it_waits_for(self):
+        """The first few, after the reference's text."""
+        claim, its_node = going()
+        found = look(claim, its_node, *(running(f"web-{n}") for n in range(7)))
+        assert found.notices[-1].message.endswith(
+            "7 pods are waiting to be evicted: default/web-0, default/web-1, default/web-2, "
+            "default/web-3, default/web-4 and 2 other(s)"
+        )
 
     @pytest.mark.parametrize("tolerations", [["karpenter.sh/disrupted"], [""]])
     def test_pods_that_tolerate_the_taint_stay(self, tolerations):
