@@ -106,6 +106,8 @@ class Walk:
         self._keys.append(key)
         start = overlay.starts.get(key, 0)
         placed, left = 0, len(pods)
+        # Most nodes that were filled lack CPU or memory: looked at before anything is called.
+        (line_a, amount_a), (line_b, amount_b) = plan.asked[0], plan.asked[:2][-1]
         for slot in slots[start:] if start else slots:
             if slot in removed or (within and not self._is_within(slot, within)):
                 continue
@@ -113,6 +115,8 @@ class Walk:
             if free is None:
                 free = places[slot].free
                 room = 1 if left == 1 else self._room(plan, slot, free, left)
+            elif free[line_a] < amount_a or free[line_b] < amount_b:
+                continue
             else:
                 room = self._room(plan, slot, free, left)
                 if not room:
