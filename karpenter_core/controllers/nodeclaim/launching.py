@@ -20,7 +20,7 @@ from karpenter_core.api.nodepool import (
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciler import retry_after_seconds
-from karpenter_core.controllers.workqueue import Backoff
+from karpenter_core.controllers.workqueue import EARLY_SECONDS, Backoff
 from karpenter_core.errors import (
     CallPendingError,
     CloudProviderError,
@@ -92,7 +92,7 @@ class Launcher:
         """
         setback = self._setbacks.get(claim.uid)
         left = 0.0 if setback is None else setback.not_before - self._runtime.clock.monotonic()
-        if left > 0:
+        if left > EARLY_SECONDS:
             return Step(claim=claim, requeue_after=timedelta(seconds=left))
         try:
             request = await self._request(claim, self._feed.snapshot())
