@@ -64,6 +64,7 @@ EXPECTED = {
         f"{_CLAIM}create a NodeClaim propagating all the NodeClaim spec details",
         f"{_CLAIM}remove the cloudProvider NodeClaim when the cluster NodeClaim is deleted",
         f"{_CLAIM}delete a NodeClaim from the node termination finalizer",
+        f"{_CLAIM}delete a NodeClaim after the registration timeout when the node doesn't register",
         f"{_CLAIM}delete a NodeClaim if it references a NodeClass that doesn't exist",
         f"{_CLAIM}delete a NodeClaim if it references a NodeClass that isn't Ready",
         f"{_CLAIM}succeed to garbage collect an Instance that was launched by a NodeClaim but has no Instance mapping",
