@@ -16,6 +16,7 @@ import contextlib
 import json
 import multiprocessing
 import random
+import signal
 import sqlite3
 import sys
 import tempfile
@@ -40,6 +41,8 @@ LONGEST_PAUSE_SECONDS = 1200.0
 LOOK_SECONDS = 30.0
 REST_SECONDS = 4 * 3600.0
 """How long a cluster without obstacles may take to come to rest: longer than any back-off."""
+CPU_SECONDS = 150.0
+"""How long a history may compute: many times what any needs, unless time stands still in it."""
 TOLERANCE_SECONDS = 1200.0
 """How long what belongs together may be apart: two rounds of garbage collection, and more."""
 
@@ -455,14 +458,28 @@ def breaches_of(seed, folder, *, verbose=False, told=None):
     return [*kept[0].watch.breaches, *errors.found]
 
 
+class HungError(KeyboardInterrupt):
+    """A history does not get on; of the sort that event loops let through."""
+
+
+def _hang(*_):
+    raise HungError
+
+
 def _live(job):
     seed, verbose = job
+    signal.signal(signal.SIGPROF, _hang)
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     with tempfile.TemporaryDirectory(prefix=f"history-{seed}-") as folder:
         told = Counter()
         try:
             wrong = breaches_of(seed, Path(folder), verbose=verbose, told=told)
+        except HungError:
+            wrong = [f"does not end: {CPU_SECONDS:.0f} s of computing have gone by"]
         except Exception as error:
             wrong = [f"ended with {error!r}"]
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
         return seed, wrong, told
 
 
