@@ -6,7 +6,7 @@ their pods have places is answered by the simulation; here is what it may cost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +41,10 @@ __all__ = [
     "candidate_notices",
     "command_of",
     "consolidation_disabled",
+    "each_within_budget",
     "rejection_notices",
+    "renewed",
+    "still_accepted",
     "unconsolidatable",
     "within_budgets",
 ]
@@ -153,6 +156,15 @@ def within_budgets(
         else:
             spared.append(candidate)
     return chosen, spared
+
+
+def each_within_budget(
+    candidates: Sequence[Candidate], budgets: Mapping[str, PoolBudget]
+) -> list[Candidate]:
+    """Return the candidates that the budgets of their pools allow, each looked at by itself."""
+    return [
+        c for c in candidates if (b := budgets.get(c.pool.name)) is not None and b.remaining > 0
+    ]
 
 
 # -- what a move comes to --------------------------------------------------------------------------
@@ -286,6 +298,34 @@ def command_of(
             savings_per_hour=move.savings_per_hour,
             held_back=tuple(candidate.name for candidate in held_back),
             alternatives=alternatives,
+        ),
+    )
+
+
+def still_accepted(method: Method, command: Command, look: Pass) -> list[Candidate]:
+    """Return those of a command's candidates that its method would take again, as they are now."""
+    uids = {candidate.claim.uid for candidate in command.candidates}
+    found = {
+        item.claim.uid: item
+        for item in look.candidates(method.disruption_class).candidates
+        if item.claim.uid in uids and method.accept(item, look).accepted
+    }
+    return [found[c.claim.uid] for c in command.candidates if c.claim.uid in found]
+
+
+def renewed(command: Command, move: Move, look: Pass) -> Command:
+    """Return a command that carries out the move which a later look found in its place."""
+    return replace(
+        command,
+        candidates=move.candidates,
+        replacements=move.replacements,
+        moves=move.verdict.moves,
+        proof=prove(
+            look.snapshot.version,
+            move.candidates,
+            savings_per_hour=move.savings_per_hour,
+            held_back=command.proof.held_back,
+            alternatives=command.proof.alternatives,
         ),
     )
 

@@ -15,7 +15,7 @@ from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass, machine_notices
-from karpenter_core.disruption.consolidation import Move, command_of
+from karpenter_core.disruption.consolidation import Move, command_of, each_within_budget
 from karpenter_core.disruption.method import Acceptance, Declined, MethodPlan
 from karpenter_core.disruption.simulation import leftover_message
 from karpenter_core.disruption.validation import Verdict
@@ -58,7 +58,7 @@ class Drift:
         self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
     ) -> Steps[MethodPlan]:
         """Return the first machine whose pods all find a place, on nodes or on new ones."""
-        allowed = [c for c in candidates if _has_budget(c, budgets)]
+        allowed = each_within_budget(candidates, budgets)
         constrained = len(allowed) < len(candidates)
         if not allowed:
             return MethodPlan(constrained=constrained)
@@ -96,11 +96,6 @@ class Drift:
         del look
         yield 0
         return Verdict(command=command)
-
-
-def _has_budget(candidate: Candidate, budgets: Budgets) -> bool:
-    budget = budgets.get(candidate.pool.name)
-    return budget is not None and budget.remaining > 0
 
 
 def _order(candidate: Candidate) -> tuple[bool, float, str]:

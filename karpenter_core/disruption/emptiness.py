@@ -17,6 +17,7 @@ from karpenter_core.disruption.command import Command, prove
 from karpenter_core.disruption.consolidation import (
     by_savings,
     consolidation_disabled,
+    still_accepted,
     unconsolidatable,
     within_budgets,
 )
@@ -89,19 +90,12 @@ class Emptiness:
         """Keep the candidates that are still empty, unexpected and within budget."""
         yield 0
         found = look.candidates(self.disruption_class)
-        accepted = {
-            item.claim.uid: item for item in found.candidates if self.accept(item, look).accepted
-        }
         expected_uids = {
             item.machine.claim.uid
             for item in found.blocked
             if item.machine.claim is not None and item.is_expected
         }
-        alive = tuple(
-            accepted[candidate.claim.uid]
-            for candidate in command.candidates
-            if candidate.claim.uid in accepted
-        )
+        alive = still_accepted(self, command, look)
         expected = sum(candidate.claim.uid in expected_uids for candidate in command.candidates)
         left, over = within_budgets(by_savings(alive, look.prices), look.budgets(self.reason))
         kept = tuple(left)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
+from karpenter_core.disruption.balanced import pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass, find_candidates
 from karpenter_core.disruption.pricing import Prices
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.notices import Notice
-    from karpenter_core.disruption.balanced import Score
+    from karpenter_core.disruption.balanced import PoolTotals, Score
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
     from karpenter_core.disruption.candidates import Candidate, Candidates
     from karpenter_core.disruption.command import Command
@@ -119,6 +120,12 @@ class Pass:
     def prices(self) -> Prices:
         """What machines cost."""
         return Prices(self.snapshot, self.options.solve, well_known=self.options.framing.well_known)
+
+    @cached_property
+    def totals(self) -> Mapping[str, PoolTotals]:
+        """What pools cost and would be disturbed by, for the policy `Balanced`."""
+        found = self.candidates(DisruptionClass.GRACEFUL).candidates
+        return pool_totals(self.snapshot, found, self.prices)
 
     def candidates(self, disruption_class: DisruptionClass) -> Candidates:
         """Judge every machine, once for each class of methods."""

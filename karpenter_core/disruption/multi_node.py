@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.balanced import is_approved, pool_totals, scores
+from karpenter_core.disruption.balanced import is_approved, scores
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import (
@@ -110,9 +110,6 @@ class _Search:
 
     def __init__(self, look: Pass) -> None:
         self._look: Final = look
-        self._totals = pool_totals(
-            look.snapshot, look.candidates(DisruptionClass.GRACEFUL).candidates, look.prices
-        )
         self._units = look.options.work_units
         self.best: Move | None = None
         self.judged: tuple[Score, ...] = ()
@@ -230,7 +227,8 @@ class _Search:
         """Keep a move if it is possible, approved and saves more than the best one."""
         if not isinstance(move, Move):
             return False
-        judged = scores(move.candidates, move.savings_per_hour, self._totals, self._look.prices)
+        look = self._look
+        judged = scores(move.candidates, move.savings_per_hour, look.totals, look.prices)
         if not is_approved(judged):
             if self.best is None:
                 self.judged = judged

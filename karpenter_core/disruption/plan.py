@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.balanced import Score
-    from karpenter_core.disruption.budgets import PoolBudget
+    from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
+    from karpenter_core.disruption.candidates import DisruptionClass
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import Method, Pass, Room, Steps
 
@@ -79,17 +80,22 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
         return DisruptionPlan()
     notices: list[Notice] = []
     reports: list[MethodReport] = []
+    told: set[DisruptionClass | DisruptionReason] = set()
     for method in methods:
         found = look.candidates(method.disruption_class)
-        notices.extend(found.notices)
-        for blocked in found.blocked:
-            notices.extend(blocked_notices(blocked))
+        if method.disruption_class not in told:  # methods of one class are blocked alike
+            told.add(method.disruption_class)
+            notices.extend(found.notices)
+            for blocked in found.blocked:
+                notices.extend(blocked_notices(blocked))
         yield 5
         verdicts = [(candidate, method.accept(candidate, look)) for candidate in found.candidates]
         notices.extend(notice for _, verdict in verdicts for notice in verdict.notices)
         accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
         budgets = look.budgets(method.reason)
-        notices.extend(_budget_notices(look, budgets))
+        if method.reason not in told:
+            told.add(method.reason)
+            notices.extend(_budget_notices(look, budgets))
         room = tuple((name, budget.remaining) for name, budget in sorted(budgets.items()))
         is_known = method.remembers and look.settled.get(method.name) == room
         outcome = MethodPlan()

@@ -7,7 +7,7 @@ by itself that its nodes are to return, after what age and how many at once (`ap
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from karpenter_core.api.labels import CAPACITY_TYPES, SPOT
 from karpenter_core.api.returning import return_rule
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
-from karpenter_core.disruption.consolidation import Move, command_of
+from karpenter_core.disruption.consolidation import Move, command_of, renewed, still_accepted
 from karpenter_core.disruption.method import Acceptance, Declined, MethodPlan
 from karpenter_core.disruption.pricing import Refused
 from karpenter_core.disruption.validation import Rejection, Verdict
@@ -81,12 +81,7 @@ class Return:
 
     def validate_steps(self, command: Command, look: Pass) -> Steps[Verdict]:
         """Hold on while the machine is a candidate within budget whose replacement can be had."""
-        (old,) = command.candidates
-        found = [
-            candidate
-            for candidate in look.candidates(self.disruption_class).candidates
-            if candidate.claim.uid == old.claim.uid and self.accept(candidate, look).accepted
-        ]
+        found = still_accepted(self, command, look)
         if not found:
             return Verdict(rejection=Rejection.CHURN, failed=1)
         if _room(found[0], look.budgets(self.reason)) <= 0:
@@ -95,16 +90,7 @@ class Return:
         move = _move(look, found[0])
         if move is None:
             return Verdict(rejection=Rejection.SCHEDULING, failed=1)
-        fresh = command_of(look, self, move)
-        return Verdict(
-            command=replace(
-                command,
-                candidates=fresh.candidates,
-                replacements=fresh.replacements,
-                moves=fresh.moves,
-                proof=fresh.proof,
-            )
-        )
+        return Verdict(command=renewed(command, move, look))
 
     @staticmethod
     def _may_improve(candidate: Candidate, look: Pass) -> bool:

@@ -7,13 +7,16 @@ than was thought. What is left of it then is judged anew, as a set, and shortene
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.balanced import is_approved, pool_totals, scores
-from karpenter_core.disruption.candidates import DisruptionClass
-from karpenter_core.disruption.command import prove
-from karpenter_core.disruption.consolidation import Move, best_move, within_budgets
+from karpenter_core.disruption.balanced import is_approved, scores
+from karpenter_core.disruption.consolidation import (
+    Move,
+    best_move,
+    renewed,
+    still_accepted,
+    within_budgets,
+)
 from karpenter_core.disruption.validation import Rejection, Verdict
 
 if TYPE_CHECKING:
@@ -37,12 +40,7 @@ def revalidate_steps(method: Method, command: Command, look: Pass) -> Steps[Verd
     must be something that the new answer allows too.
     """
     asked = len(command.candidates)
-    found = {
-        item.claim.uid: item
-        for item in look.candidates(method.disruption_class).candidates
-        if method.accept(item, look).accepted
-    }
-    alive = [found[c.claim.uid] for c in command.candidates if c.claim.uid in found]
+    alive = still_accepted(method, command, look)
     kept, _ = within_budgets(alive, look.budgets(method.reason))
     is_large = asked >= SMALLEST_SHORTENED
     least = 2 if is_large else asked
@@ -56,22 +54,7 @@ def revalidate_steps(method: Method, command: Command, look: Pass) -> Steps[Verd
     )
     if move is None:
         return Verdict(rejection=Rejection.SCHEDULING, failed=asked)
-    return Verdict(
-        command=replace(
-            command,
-            candidates=move.candidates,
-            replacements=move.replacements,
-            moves=move.verdict.moves,
-            proof=prove(
-                look.snapshot.version,
-                move.candidates,
-                savings_per_hour=move.savings_per_hour,
-                held_back=command.proof.held_back,
-                alternatives=command.proof.alternatives,
-            ),
-        ),
-        failed=asked - len(move.candidates),
-    )
+    return Verdict(command=renewed(command, move, look), failed=asked - len(move.candidates))
 
 
 def _whole_steps(command: Command, look: Pass, kept: Sequence[Candidate]) -> Steps[Move | None]:
@@ -104,9 +87,7 @@ def _most_claims(command: Command, candidates: int) -> int:
 
 def _is_approved(move: Move, look: Pass) -> bool:
     """Tell whether what is left of a move is worth it still, by the policy of its pools."""
-    found = look.candidates(DisruptionClass.GRACEFUL).candidates
-    totals = pool_totals(look.snapshot, found, look.prices)
-    return is_approved(scores(move.candidates, move.savings_per_hour, totals, look.prices))
+    return is_approved(scores(move.candidates, move.savings_per_hour, look.totals, look.prices))
 
 
 def _is_alike(command: Command, move: Move) -> bool:

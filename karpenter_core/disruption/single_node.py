@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.balanced import BALANCED, is_approved, pool_totals, scores
+from karpenter_core.disruption.balanced import BALANCED, is_approved, scores
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import (
@@ -18,6 +18,7 @@ from karpenter_core.disruption.consolidation import (
     best_move,
     by_savings,
     command_of,
+    each_within_budget,
     unconsolidatable,
 )
 from karpenter_core.disruption.method import MethodPlan
@@ -61,14 +62,12 @@ class SingleNode:
         self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
     ) -> Steps[MethodPlan]:
         """Return the move with the best saving for what it disturbs."""
-        allowed = [c for c in candidates if _has_budget(c, budgets)]
+        allowed = each_within_budget(candidates, budgets)
         constrained = len(allowed) < len(candidates)
         if not allowed:
             return MethodPlan(constrained=constrained)
         yield from look.simulation.prepare_steps(peaceful=True)
-        totals = pool_totals(
-            look.snapshot, look.candidates(DisruptionClass.GRACEFUL).candidates, look.prices
-        )
+        totals = look.totals
         notices: list[Notice] = []
         moves: list[tuple[Move, tuple[Score, ...]]] = []
         refused: list[Score] = []
@@ -132,11 +131,6 @@ class SingleNode:
 
 def _pools(candidates: Iterable[Candidate]) -> frozenset[str]:
     return frozenset(candidate.pool.name for candidate in candidates)
-
-
-def _has_budget(candidate: Candidate, budgets: Budgets) -> bool:
-    budget = budgets.get(candidate.pool.name)
-    return budget is not None and budget.remaining > 0
 
 
 def _worth(found: tuple[Move, tuple[Score, ...]]) -> tuple[float, str]:
