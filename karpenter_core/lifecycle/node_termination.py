@@ -59,6 +59,7 @@ __all__ = [
     "disrupted_patch",
     "node_ref",
     "node_termination",
+    "tainted_patch",
     "undisrupted_patch",
 ]
 
@@ -107,14 +108,17 @@ class NodeTermination:
 
 def disrupted_patch(node: NodeView) -> NodePatch:
     """Return the taint and label of a node that is on its way out."""
+    return replace(tainted_patch(node), labels={EXCLUDE_BALANCERS: "karpenter"})
+
+
+def tainted_patch(node: NodeView) -> NodePatch:
+    """Return the taint of a node that is to go; balancers are told when it really does."""
     others = tuple(
         taint
         for taint in node.taints
         if taint.key == DISRUPTED_TAINT and taint.effect != DISRUPTED.effect
     )
-    return NodePatch(
-        labels={EXCLUDE_BALANCERS: "karpenter"}, add_taints=(DISRUPTED,), remove_taints=others
-    )
+    return NodePatch(add_taints=(DISRUPTED,), remove_taints=others)
 
 
 def undisrupted_patch(node: NodeView) -> NodePatch | None:

@@ -21,7 +21,7 @@ from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.controllers.provisioning.claims import Decided
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.queue import command_timeout
+from karpenter_core.disruption.queue import StaleMark, command_timeout
 from karpenter_core.disruption.resting import Resting
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
 from karpenter_core.lifecycle.changes import Fact
@@ -31,7 +31,7 @@ from karpenter_core.lifecycle.claim_status import (
     without_condition,
 )
 from karpenter_core.lifecycle.launch import DISRUPTED
-from karpenter_core.lifecycle.node_termination import disrupted_patch, node_ref, undisrupted_patch
+from karpenter_core.lifecycle.node_termination import node_ref, tainted_patch, undisrupted_patch
 from karpenter_core.state.events import (
     DeletionMarked,
     DeletionUnmarked,
@@ -41,6 +41,7 @@ from karpenter_core.state.events import (
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime, timedelta
 
     from structlog.typing import FilteringBoundLogger
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.queue import StaleMark
 
 __all__ = ["CommandQueue"]
 
@@ -199,8 +199,8 @@ class CommandQueue:
             if node is None or claim is None or claim.uid != candidate.claim.uid:
                 return False
             try:
-                # Balancers are told when the node really goes: a command may be taken back.
-                await self._hands.write_node(node, replace(disrupted_patch(node), labels={}))
+                # Balancers are not told yet: a command may be taken back.
+                await self._hands.write_node(node, tainted_patch(node))
                 await self._hands.write_claim(
                     claim,
                     with_condition(
@@ -232,18 +232,15 @@ class CommandQueue:
 
     async def _advance(self, entry: _Entry) -> None:
         problem = self._look_at_replacements(entry)
+        late = "replacements were not ready in time"
         if not problem and not entry.awaited:
             if await self._delete_all(entry.command):
                 self._entries.remove(entry)
                 self._note_result(entry.command, succeeded=True)
                 return
-            problem = "nodeclaims could not be deleted"
-            if not self._is_late(entry):
-                return
-        elif not problem and self._is_late(entry):
-            problem = "replacements were not ready in time"
-        if problem:
-            await self._roll_back(entry, problem)
+            late = "nodeclaims could not be deleted"
+        if problem or self._is_late(entry):
+            await self._roll_back(entry, problem or late)
 
     def _look_at_replacements(self, entry: _Entry) -> str:
         """Strike off what is ready; say what went wrong for good, if anything did."""
@@ -298,41 +295,15 @@ class CommandQueue:
         ).inc(max(len(entry.awaited), 1))
         self._log.error("disruption command failed", command=str(command), error=problem)
         self._note_result(command, succeeded=False)
-        for candidate in command.candidates:
-            await self._unmark(candidate)
+        await self.clean_stale(
+            StaleMark(node=item.node.name, claim=item.name) for item in command.candidates
+        )
 
-    async def _unmark(self, candidate: Candidate) -> None:
-        snapshot = self._feed.snapshot()
-        node = snapshot.nodes.get(candidate.node.name)
-        claim = snapshot.node_claims.get(candidate.name)
-        try:
-            await self.clean(node.name if node else "", claim.name if claim else "")
-        except ApiError as error:
-            self._log.warning(
-                "could not take the marks of a disruption off yet",
-                Node={"name": candidate.node.name},
-                error=str(error),
-            )
-
-    async def clean(self, node_name: str, claim_name: str) -> None:
-        """Take a taint and a reason for disruption off, where there are any.
-
-        Raises:
-            ApiError: it could not be written; the next look tries again.
-        """
-        snapshot = self._feed.snapshot()
-        node = snapshot.nodes.get(node_name)
-        if node is not None and (patch := undisrupted_patch(node)) is not None:
-            await self._hands.write_node(node, patch)
-        claim = snapshot.node_claims.get(claim_name)
-        if claim is not None and not claim.is_deleting:
-            await self._hands.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
-
-    async def clean_stale(self, marks: tuple[StaleMark, ...]) -> None:
+    async def clean_stale(self, marks: Iterable[StaleMark]) -> None:
         """Take marks off that a failed command or a dead process left; next time where it fails."""
         for mark in marks:
             try:
-                await self.clean(mark.node, mark.claim)
+                await self._clean(mark)
             except ApiError as error:
                 self._log.warning(
                     "could not take the marks of a disruption off",
@@ -340,6 +311,15 @@ class CommandQueue:
                     NodeClaim={"name": mark.claim},
                     error=str(error),
                 )
+
+    async def _clean(self, mark: StaleMark) -> None:
+        snapshot = self._feed.snapshot()
+        node = snapshot.nodes.get(mark.node)
+        if node is not None and (patch := undisrupted_patch(node)) is not None:
+            await self._hands.write_node(node, patch)
+        claim = snapshot.node_claims.get(mark.claim)
+        if claim is not None and not claim.is_deleting:
+            await self._hands.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
 
     # -- what is said and counted ------------------------------------------------------------------
 
