@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_Offline = Annotated[
+    bool, typer.Option("--offline", help="Explain from the objects in the files alone.")
+]
+_Packing = Annotated[
+    PackingMode | None, typer.Option(help="As for `karpenter plan`.", show_default=False)
+]
+_Answer = Annotated[Output, typer.Option("--output", "-o", help="How to show the answer.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
@@ -56,21 +64,14 @@ def pod(
         ),
     ],
     files: Files = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Explain from the objects in the files alone.")
-    ] = False,
+    offline: _Offline = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     instance_types_file: InstanceTypesFile = None,
     ignore_preferences: IgnorePreferences = False,
-    packing: Annotated[
-        PackingMode | None,
-        typer.Option(help="As for `karpenter plan`.", show_default=False),
-    ] = None,
+    packing: _Packing = None,
     scheduler_config: DefaultSpread = None,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="How to show the answer.")
-    ] = Output.TABLE,
+    output: _Answer = Output.TABLE,
 ) -> None:
     """Say where a pod goes, or for each NodePool the first constraint that keeps it out.
 
@@ -108,21 +109,14 @@ def pod(
 def node(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The Node, or its NodeClaim.")],
     files: Files = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Explain from the objects in the files alone.")
-    ] = False,
+    offline: _Offline = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     instance_types_file: InstanceTypesFile = None,
     ignore_preferences: IgnorePreferences = False,
-    packing: Annotated[
-        PackingMode | None,
-        typer.Option(help="As for `karpenter plan`.", show_default=False),
-    ] = None,
+    packing: _Packing = None,
     scheduler_config: DefaultSpread = None,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="How to show the answer.")
-    ] = Output.TABLE,
+    output: _Answer = Output.TABLE,
 ) -> None:
     """Say why a node is or is not disrupted now, for each method that could do it.
 
