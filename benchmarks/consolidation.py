@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -26,11 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.scale_up import (
-    ROOT,
     USER,
     Prices,
+    add_ground_arguments,
     audited,
     bound,
+    catalogue_at_hand,
     count_calls,
     create,
     install,
@@ -324,10 +323,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pods", type=int, help="how many; default by story")
     parser.add_argument("--quiet", type=float, default=120.0, help="seconds without a change")
     parser.add_argument("--idle", type=float, default=120.0, help="seconds to look at an idle one")
-    parser.add_argument("--kubernetes", default="1.36", help="minor of the control plane")
-    parser.add_argument("--peer", type=Path, help="another controller's binary")
-    parser.add_argument("--crds", type=Path, nargs="+", default=[ROOT / "crds"], metavar="FOLDER")
-    parser.add_argument("--catalogue", type=Path, help="instance types (JSON); default: shipped")
+    add_ground_arguments(parser)
     parser.add_argument("--keep-log", type=Path, help="copy the controller's log here")
     options = parser.parse_args()
     options.pods = options.pods or PODS[options.story]
@@ -337,11 +333,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Play a story and print what it showed."""
     options = parse_arguments()
-    with tempfile.TemporaryDirectory(prefix="catalogue-") as folder:
-        if options.catalogue is None:
-            options.catalogue = Path(folder) / "catalogue.json"
-            shipped = [sys.executable, "-m", "karpenter_provider_kwok", "catalogue"]
-            options.catalogue.write_bytes(subprocess.check_output(shipped))
+    with catalogue_at_hand(options):
         report = asyncio.run(measure(options))
     print(json.dumps(asdict(report) | {"all_calls": total(report.calls)}, indent=2))
 

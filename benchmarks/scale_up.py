@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +44,7 @@ from karpenter_core.testing.runner import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.scenarios import Deployment, Given, NodePool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 ROOT = Path(__file__).resolve().parents[1]
 USER = "karpenter"
@@ -314,15 +314,31 @@ def show(rows: list[dict[str, Any]], title: str) -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
+def add_ground_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what says which controller runs on which control plane."""
+    parser.add_argument("--kubernetes", default="1.36", help="minor of the control plane")
+    parser.add_argument("--peer", type=Path, help="another controller's binary")
+    parser.add_argument("--crds", type=Path, nargs="+", default=[ROOT / "crds"], metavar="FOLDER")
+    parser.add_argument("--catalogue", type=Path, help="instance types (JSON); default: shipped")
+
+
+@contextmanager
+def catalogue_at_hand(options: argparse.Namespace) -> Generator[None]:
+    """Give options without a catalogue the shipped one, in a file that is there meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="catalogue-") as folder:
+        if options.catalogue is None:
+            options.catalogue = Path(folder) / "catalogue.json"
+            shipped = [sys.executable, "-m", "karpenter_provider_kwok", "catalogue"]
+            options.catalogue.write_bytes(subprocess.check_output(shipped))
+        yield
+
+
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, nargs="+", default=[50, 500, 3000], metavar="N")
     parser.add_argument("--runs", type=int, default=3, help="runs of each size; the median counts")
-    parser.add_argument("--kubernetes", default="1.36", help="minor of the control plane")
-    parser.add_argument("--peer", type=Path, help="another controller's binary")
-    parser.add_argument("--crds", type=Path, nargs="+", default=[ROOT / "crds"], metavar="FOLDER")
-    parser.add_argument("--catalogue", type=Path, help="instance types (JSON); default: shipped")
+    add_ground_arguments(parser)
     parser.add_argument("--json", type=Path, help="write all results to this file too")
     return parser.parse_args()
 
@@ -343,11 +359,7 @@ async def run_all(options: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     """Measure, print the table, then the same as JSON."""
     options = parse_arguments()
-    with tempfile.TemporaryDirectory(prefix="catalogue-") as folder:
-        if options.catalogue is None:
-            options.catalogue = Path(folder) / "catalogue.json"
-            shipped = [sys.executable, "-m", "karpenter_provider_kwok", "catalogue"]
-            options.catalogue.write_bytes(subprocess.check_output(shipped))
+    with catalogue_at_hand(options):
         rows = asyncio.run(run_all(options))
     name = "karpenter-core" if options.peer is None else options.peer.name
     show(rows, f"{name}, Kubernetes {options.kubernetes}, median of {options.runs}")
