@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.conditions import is_true
+from karpenter_core.api.conditions import TRUE, is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE, INITIALIZED
 from karpenter_core.lifecycle.changes import Step
@@ -21,21 +21,25 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["consolidatable_step", "settled_at"]
+__all__ = ["consolidatable_step", "quiet_since", "settled_at"]
+
+
+def quiet_since(claim: NodeClaim) -> datetime | None:
+    """Return when the last pod came or went or, before any did, when the claim was initialised."""
+    if claim.status.last_pod_event_time is not None:
+        return claim.status.last_pod_event_time
+    condition = condition_of(claim, INITIALIZED)
+    if condition is None or condition.status != TRUE:
+        return None
+    return condition.last_transition_time
 
 
 def settled_at(claim: NodeClaim, pool: NodePool) -> datetime | None:
-    """Return when the claim's node has been quiet for `consolidateAfter`; None when it never is.
-
-    Quiet is counted from the last pod that came or went, or from initialisation.
-    """
+    """Return when the claim's node has been quiet for `consolidateAfter`; None when it never is."""
     window = pool.spec.disruption.consolidate_after.timedelta
     if window is None or not is_true(claim.status.conditions, INITIALIZED):
         return None
-    reference = claim.status.last_pod_event_time
-    if reference is None:
-        condition = condition_of(claim, INITIALIZED)
-        reference = None if condition is None else condition.last_transition_time
+    reference = quiet_since(claim)
     return None if reference is None else reference + window
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.lifecycle.changes import Step
+from karpenter_core.lifecycle.consolidatable import quiet_since
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,8 +20,12 @@ POD_EVENT_INTERVAL: Final = timedelta(seconds=10)
 
 
 def pod_event_step(claim: NodeClaim, *, now: datetime) -> Step:
-    """Set `status.lastPodEventTime`, unless it was set just now."""
-    last = claim.status.last_pod_event_time
+    """Set `status.lastPodEventTime`, unless quiet is counted from about now already.
+
+    The pods that a machine was made for come as soon as it is initialised, and until then quiet is
+    counted from that: to write it down for each new machine would cost a request and change nothing.
+    """
+    last = quiet_since(claim)
     if last is not None and now - last < POD_EVENT_INTERVAL:
         return Step(claim=claim)
     status = claim.status.model_copy(update={"last_pod_event_time": now})

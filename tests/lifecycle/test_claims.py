@@ -163,7 +163,7 @@ class TestConsolidatable:
 @pytest.mark.parametrize(
     ("last", "now", "written"),
     [
-        (None, EPOCH, EPOCH),
+        (None, after(seconds=10), after(seconds=10)),
         (EPOCH, after(seconds=9), EPOCH),
         (EPOCH, after(seconds=10), after(seconds=10)),
     ],
@@ -172,6 +172,15 @@ def test_pod_events_are_noted_every_ten_seconds_at_most(last, now, written):
     """Case 124."""
     claim = node_claim(stage="Initialized", last_pod_event=last)
     assert pod_event_step(claim, now=now).claim.status.last_pod_event_time == written
+
+
+def test_pods_that_come_with_the_initialisation_are_not_noted_beside_it():
+    """Until a pod event is noted, quiet is counted from the initialisation."""
+    fresh = node_claim(stage="Initialized")
+    assert pod_event_step(fresh, now=after(seconds=9)).claim is fresh
+    booting = node_claim(stage="Registered")
+    noted = pod_event_step(booting, now=after(seconds=9)).claim
+    assert noted.status.last_pod_event_time == after(seconds=9)
 
 
 class TestNodePatch:
