@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DISRUPT",
     "MOST_LISTED",
+    "MOST_NAMED",
     "PROVISION",
     "Decision",
     "DecisionLaunch",
@@ -38,7 +39,7 @@ T = TypeVar("T")
 PROVISION: Final = "provision"
 DISRUPT: Final = "disrupt"
 MOST_LISTED: Final = 100
-_MOST_NAMED: Final = 5
+MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,8 @@ class DecisionLook:
     method: str
     eligible: int
     constrained: bool
+    cut_short: bool = False
+    """Whether time ran out before all that it would have looked at was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +124,10 @@ class Decision:
     reason: str = ""
     """Why machines go, as budgets and Events call it."""
     rejection: str = ""
-    """Why it was given up before anything was done: churn, budget, scheduling; empty when it was
-    not."""
+    """Why it was given up before anything was done: churn, budget, scheduling, veto, conflict,
+    launch; empty when it was not."""
+    failure: str = ""
+    """Why it was taken back after it had begun; the record of its beginning has the same id."""
     objects: tuple[ObjectRef, ...] = ()
     """What it is about."""
     candidates: tuple[DecisionMachine, ...] = ()
@@ -145,7 +150,12 @@ class Decision:
     @property
     def is_idle(self) -> bool:
         """Whether it changes nothing."""
-        return not (self.candidates or self.launches or self.placements)
+        return bool(self.rejection) or not (self.candidates or self.launches or self.placements)
+
+    @property
+    def sort(self) -> tuple[object, ...]:
+        """What tells decisions that change nothing apart, upon the same inputs."""
+        return (self.method, self.rejection, *(item.node_claim for item in self.candidates))
 
 
 def bounded(**lists: Sequence[Any]) -> dict[str, Any]:
@@ -177,7 +187,7 @@ def obstacles_of(
             reason=reason,
             message=message,
             count=len(names),
-            names=tuple(sorted(names)[:_MOST_NAMED]),
+            names=tuple(sorted(names)[:MOST_NAMED]),
         )
         for (kind, reason, message), names in groups.items()
     ]

@@ -1,4 +1,7 @@
-"""Machines that go by force, as entries of the decision journal: repaired ones, interrupted ones."""
+"""Claims that go by force, as entries of the decision journal.
+
+Repaired, interrupted, expired and vanished ones, and those that came to nothing.
+"""
 
 from __future__ import annotations
 

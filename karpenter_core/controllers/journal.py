@@ -29,7 +29,8 @@ class Journal:
         self._ring: deque[Decision] = deque(maxlen=size)
         self._keepers: list[Callable[[Decision], None]] = []
         self._observers: list[Callable[[Decision], Awaitable[None]]] = []
-        self._idle: dict[str, str] = {}
+        self._idle: dict[str, tuple[str, set[tuple[object, ...]]]] = {}
+        """By kind: the last inputs, and what was on record upon them that changed nothing."""
 
     def keep(self, keeper: Callable[[Decision], None]) -> None:
         """Hand every decision to `keeper` too; it must neither raise nor wait."""
@@ -42,21 +43,30 @@ class Journal:
     async def record(self, decision: Decision) -> None:
         """Take note of a decision.
 
-        One that changes nothing, upon the same inputs as the last one of its kind, is the same
-        decision: pods without a place are planned for every ten seconds.
+        One that changes nothing, upon the same inputs as before, is the same decision: pods without
+        a place are planned for every ten seconds, and a replacement that may not be ordered is
+        found again as often.
         """
-        if (
-            decision.is_idle
-            and decision.inputs
-            and self._idle.get(decision.kind) == decision.inputs
-        ):
+        if self._is_known(decision):
             return
-        self._idle[decision.kind] = decision.inputs if decision.is_idle else ""
         self._ring.append(decision)
         for keeper in self._keepers:
             keeper(decision)
         for observer in self._observers:
             await observer(decision)
+
+    def _is_known(self, decision: Decision) -> bool:
+        inputs, known = self._idle.get(decision.kind, ("", set[tuple[object, ...]]()))
+        if not (decision.is_idle and decision.inputs):
+            self._idle.pop(decision.kind, None)
+            return False
+        if inputs != decision.inputs:
+            known = set[tuple[object, ...]]()
+            self._idle[decision.kind] = (decision.inputs, known)
+        if decision.sort in known:
+            return True
+        known.add(decision.sort)
+        return False
 
     def latest(self, limit: int | None = None, *, kind: str = "") -> tuple[Decision, ...]:
         """Return the last decisions, newest first; of one kind if it is given."""

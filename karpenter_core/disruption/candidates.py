@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
@@ -35,6 +36,9 @@ __all__ = [
     "blocked_notices",
     "find_candidates",
 ]
+
+BOOT_TIME: Final = timedelta(minutes=2)
+"""How long it surprises nobody that a machine is not initialised; an Event's usual window."""
 
 
 class DisruptionClass(Enum):
@@ -114,11 +118,13 @@ class Blocked:
     message: str
     subjects: tuple[str, ...] = ()
     """What the obstacle is called: the pod, the budgets, the annotation, the pool."""
+    is_booting: bool = False
+    """Whether it is only that the machine is as new as machines are before they are ready."""
 
     @property
     def is_published(self) -> bool:
         """Whether users are told by Events."""
-        return self.obstacle not in _SILENT
+        return self.obstacle not in _SILENT and not self.is_booting
 
     @property
     def is_expected(self) -> bool:
@@ -298,7 +304,17 @@ class _Judge:
             message = f"Node doesn't have required label (label={NODE_POOL})"
         if obstacle is None:
             return None
-        return Blocked(machine=machine, obstacle=obstacle, message=message, subjects=subjects)
+        return Blocked(
+            machine=machine,
+            obstacle=obstacle,
+            message=message,
+            subjects=subjects,
+            is_booting=obstacle is Obstacle.UNINITIALIZED and self._is_new(machine),
+        )
+
+    def _is_new(self, machine: StateNode) -> bool:
+        created = None if machine.claim is None else machine.claim.metadata.creation_timestamp
+        return created is not None and self.now - created < BOOT_TIME
 
     def _pods_problem(self, machine: StateNode, claim: NodeClaim) -> Blocked | None:
         """Return what the pods forbid; a grace period of the claim outweighs it, eventually."""

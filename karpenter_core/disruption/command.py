@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.prices import Price
     from karpenter_core.api.records import PodView
     from karpenter_core.disruption.budgets import DisruptionReason
     from karpenter_core.disruption.candidates import Candidate
+    from karpenter_core.disruption.pricing import Prices
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
-__all__ = ["CandidateProof", "Command", "Decision", "Proof", "prove"]
+__all__ = ["CandidateProof", "Command", "Decision", "Proof", "prove", "shortened"]
 
 
 class Decision(StrEnum):
@@ -108,6 +109,27 @@ class Command:
             return f"{self.decision}: {self._change}"
         part = f"(part of {len(self.candidates)}-node consolidation)"
         return f"{self.decision}: [{candidate.node.name}] {part}"
+
+
+def shortened(command: Command, kept: Sequence[Candidate], prices: Prices) -> Command:
+    """Return a command without replacements for some of its candidates; the others stay."""
+    names = {candidate.name for candidate in kept}
+    spared = prices.of(item for item in command.candidates if item.name not in names)
+    moving = {pod.uid for candidate in kept for pod in candidate.reschedulable_pods}
+    moves = {
+        name: tuple(pod for pod in pods if pod.uid in moving)
+        for name, pods in command.moves.items()
+    }
+    return replace(
+        command,
+        candidates=tuple(kept),
+        moves={name: pods for name, pods in moves.items() if pods},
+        proof=replace(
+            command.proof,
+            candidates=tuple(item for item in command.proof.candidates if item.claim in names),
+            savings_per_hour=command.proof.savings_per_hour - spared,
+        ),
+    )
 
 
 def prove(

@@ -18,6 +18,9 @@ from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.decisions import DecisionObstacle
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.plan import DisruptionPlan
@@ -33,11 +36,13 @@ def command_decision(
     found: DisruptionPlan,
     *,
     rejection: str = "",
+    obstacles: Sequence[DecisionObstacle] = (),
     currency: str = DEFAULT_CURRENCY,
 ) -> Decision:
     """Return the record of a command; `found` is the look it comes from.
 
-    `rejection` says why the second look gave it up. Prices are in the reporting currency.
+    `rejection` says why it was given up, `obstacles` what stood in its own way. Prices are in the
+    reporting currency.
     """
     after = sum(planned.cheapest.price_per_hour for planned in command.replacements)
     candidates = [
@@ -49,7 +54,6 @@ def command_decision(
             pods=item.pods,
         )
         for item in command.proof.candidates
-        if item.claim in {candidate.name for candidate in command.candidates}
     ]
     launches = [
         DecisionLaunch(
@@ -83,7 +87,10 @@ def command_decision(
         alternatives=dict(command.proof.alternatives),
         looks=tuple(
             DecisionLook(
-                method=report.method.name, eligible=report.eligible, constrained=report.constrained
+                method=report.method.name,
+                eligible=report.eligible,
+                constrained=report.constrained,
+                cut_short=report.is_cut_short,
             )
             for report in found.reports
         ),
@@ -93,7 +100,10 @@ def command_decision(
             launches=launches,
             placements=placements,
             held_back=command.proof.held_back,
-            obstacles=obstacles_of(found.notices, kinds=("Node", "NodePool"), reasons=_OBSTACLES),
+            obstacles=[
+                *obstacles,
+                *obstacles_of(found.notices, kinds=("Node", "NodePool"), reasons=_OBSTACLES),
+            ],
         ),
     )
 

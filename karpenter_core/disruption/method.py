@@ -95,8 +95,8 @@ class Pass:
     cause: str = ""
     queued: frozenset[str] = frozenset()
     settled: Mapping[str, Room] = field(default_factory=dict[str, "Room"])
-    unseen: frozenset[str] = frozenset()
-    """Pools that the last look had no time for; their nodes come first where one by one is asked."""
+    unseen: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """By method: pools that its last look had no time for; their nodes come first in this one."""
     resting: frozenset[str] = frozenset()
     """Pools whose drift is left alone for a while, since replacements kept failing."""
     options: DisruptionOptions = field(default_factory=DisruptionOptions)

@@ -73,8 +73,9 @@ class SingleNode:
         refused: list[Score] = []
         unseen: frozenset[str] = frozenset()
         is_cut_short = False
+        waiting = look.unseen.get(self.name, frozenset())
         ordered = sorted(
-            by_savings(allowed, look.prices), key=lambda item: item.pool.name not in look.unseen
+            by_savings(allowed, look.prices), key=lambda item: item.pool.name not in waiting
         )
         for number, candidate in enumerate(ordered):
             if look.effort.is_spent:

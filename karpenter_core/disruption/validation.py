@@ -21,6 +21,12 @@ class Rejection(StrEnum):
     """They are expected to take pods now, or their pool's budget is used up."""
     SCHEDULING = "scheduling"
     """Their pods would no longer fit where they were to go."""
+    VETO = "veto"
+    """A plug-in keeps them."""
+    CONFLICT = "conflict"
+    """They could not be marked: gone, or somebody else's already."""
+    LAUNCH = "launch"
+    """Their replacements may not, or could not, be ordered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -45,11 +45,15 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.ledger import LedgerView
 
+INSUFFICIENT_CAPACITY: Final = "insufficient_capacity"
+NODE_CLASS_NOT_READY: Final = "nodeclass_not_ready"
 MAX_CONDITION_MESSAGE: Final = 32_768
 """Of a condition (CustomResourceDefinition of NodeClaims)."""
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 __all__ = [
+    "INSUFFICIENT_CAPACITY",
+    "NODE_CLASS_NOT_READY",
     "LaunchAction",
     "LaunchAdvice",
     "LaunchedMachine",
@@ -187,17 +191,17 @@ def launch_failed(
             return Step(
                 claim=claim,
                 notices=(_insufficient_capacity(claim, error),),
-                facts=(_disrupted(claim, "insufficient_capacity"),),
+                facts=(_disrupted(claim, INSUFFICIENT_CAPACITY),),
                 exhausted=exhausted_offerings(
                     error, instance_types, Requirements.from_specs(claim.spec.requirements)
                 ),
-                delete="insufficient_capacity",
+                delete=INSUFFICIENT_CAPACITY,
             )
         case NodeClassNotReadyError():
             return Step(
                 claim=claim,
-                facts=(_disrupted(claim, "nodeclass_not_ready"),),
-                delete="nodeclass_not_ready",
+                facts=(_disrupted(claim, NODE_CLASS_NOT_READY),),
+                delete=NODE_CLASS_NOT_READY,
             )
         case LaunchFailedError():
             # A reason that the API server refuses would keep the whole status from being written.

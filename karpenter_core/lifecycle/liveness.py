@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclaim import NodeClaim
 
-__all__ = ["LAUNCH_TIMEOUT", "REGISTRATION_TIMEOUT", "liveness_step"]
+__all__ = [
+    "LAUNCH_TIMED_OUT",
+    "LAUNCH_TIMEOUT",
+    "REGISTRATION_TIMED_OUT",
+    "REGISTRATION_TIMEOUT",
+    "liveness_step",
+]
+
+LAUNCH_TIMED_OUT: Final = "launch_timeout"
+REGISTRATION_TIMED_OUT: Final = "registration_timeout"
 
 LAUNCH_TIMEOUT: Final = timedelta(minutes=5)  # upstream default
 REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)  # upstream default
@@ -40,9 +49,9 @@ def liveness_step(
     if is_true(conditions, REGISTERED):
         return Step(claim=claim)
     if is_true(conditions, LAUNCHED):
-        waits_for, limit, reason = REGISTERED, registration_timeout, "registration_timeout"
+        waits_for, limit, reason = REGISTERED, registration_timeout, REGISTRATION_TIMED_OUT
     else:
-        waits_for, limit, reason = LAUNCHED, launch_timeout, "launch_timeout"
+        waits_for, limit, reason = LAUNCHED, launch_timeout, LAUNCH_TIMED_OUT
     condition = condition_of(claim, waits_for)
     since = claim.metadata.creation_timestamp if condition is None else None
     if condition is not None:

@@ -15,9 +15,10 @@ from karpenter_core.api.decisions import (
 )
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import Price
+from karpenter_core.scheduling.problem import Constraint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.scheduling.problem import (
@@ -61,8 +62,11 @@ def plan_decision(
     cause: str,
     at: datetime,
     names: Sequence[str | None] = (),
+    refused: Mapping[int, str] | None = None,
 ) -> Decision:
     """Return the record of a plan; `names` are those of the claims that were created for it.
+
+    `refused` says, by a claim's number, why it may not be created now: of limits and brakes.
 
     Prices are in the reporting currency; nothing goes, so the price before is zero. Not meant for
     the event loop: see `inputs_digest`.
@@ -95,7 +99,7 @@ def plan_decision(
                 DecisionPlacement(machine=name, pods=len(pods))
                 for name, pods in sorted(plan.existing.items())
             ],
-            obstacles=_obstacles(plan, problem),
+            obstacles=_obstacles(plan, problem, refused or {}),
         ),
     )
 
@@ -103,10 +107,11 @@ def plan_decision(
 def _summary(plan: SchedulingPlan) -> str:
     launched = sum(len(planned.pods) for planned in plan.claims)
     placed = sum(map(len, plan.existing.values()))
-    return (
+    text = (
         f"{len(plan.claims)} nodeclaim(s) for {launched} pod(s), {placed} pod(s) on nodes that are"
         f" there, {len(plan.unschedulable)} without a place"
     )
+    return f"{text}; cut short, it took too long" if plan.partial else text
 
 
 def _launch(planned: PlannedNodeClaim, name: str, currency: str) -> DecisionLaunch:
@@ -123,12 +128,15 @@ def _launch(planned: PlannedNodeClaim, name: str, currency: str) -> DecisionLaun
     )
 
 
-def _obstacles(plan: SchedulingPlan, problem: Problem) -> list[DecisionObstacle]:
+def _obstacles(
+    plan: SchedulingPlan, problem: Problem, refused: Mapping[int, str]
+) -> list[DecisionObstacle]:
     """Gather the pods without a place by why that is so."""
-    if not plan.unschedulable:
-        return []
-    keys = {pod.uid: pod.key for pod in problem.pods if pod.uid in plan.unschedulable}
     groups: dict[tuple[str, str], list[str]] = {}
+    for number, why in refused.items():
+        pods = groups.setdefault((Constraint.LIMIT.value, why), [])
+        pods += (pod.key for pod in plan.claims[number].pods)
+    keys = {pod.uid: pod.key for pod in problem.pods if pod.uid in plan.unschedulable}
     for uid, why in plan.unschedulable.items():
         constraints = sorted({rejection.constraint.value for rejection in why.pools.values()})
         groups.setdefault((",".join(constraints), why.message), []).append(keys.get(uid, uid))

@@ -10,7 +10,7 @@ from karpenter_provider_kwok.dump import dump_file
 from karpenter_provider_kwok.plugin import KwokProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
 GROUP = "karpenter.kwok.sh"
@@ -76,13 +76,17 @@ def play(
     story: Callable[[Harness], Awaitable[None]],
     *,
     arguments: Sequence[str] = (),
+    plugins: Mapping[str, object] | None = None,
     **cluster: Any,
 ) -> None:
-    """Tell a story about an embedded cluster, in simulated time."""
+    """Tell a story about an embedded cluster, in simulated time; `plugins` are beside kwok's."""
 
     async def told() -> None:
         async with Harness(
-            lambda: {"kwok": KwokProvider()}, folder=folder, arguments=arguments, **cluster
+            lambda: {"kwok": KwokProvider(), **(plugins or {})},
+            folder=folder,
+            arguments=arguments,
+            **cluster,
         ) as harness:
             await story(harness)
 

@@ -5,10 +5,34 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from karpenter_core.api.decisions import Decision, DecisionPlacement, decision_document
+from karpenter_core.api.decisions import (
+    Decision,
+    DecisionMachine,
+    DecisionPlacement,
+    decision_document,
+)
+from karpenter_core.api.prices import Price
 from karpenter_core.controllers.journal import Journal
 from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.provider.contract import InstanceListing
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_kwok.cloud import SimulatedCloud
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+
+KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+DRIFTED = {"spec": {"template": {"metadata": {"labels": {"example.com/new": "yes"}}}}}
+ALONE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "labelSelector": {"matchLabels": {"app": "web"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        ]
+    }
+}
+"""One pod to a node."""
 
 
 def decision(number, **fields):
@@ -41,6 +65,20 @@ async def test_the_same_nothing_is_put_on_record_once():
     await journal.record(decision(5, inputs="b"))
 
     assert ids(journal) == ["id-5", "id-4", "id-3", "id-1"]
+
+
+async def test_the_same_refusal_is_put_on_record_once():
+    """What is given up changes nothing either; another command upon the same inputs is another."""
+    journal = Journal()
+    for number, (inputs, claim) in enumerate([("a", "x"), ("a", "y"), ("a", "x"), ("b", "x")]):
+        going = DecisionMachine(
+            node="", node_claim=claim, node_pool="", price_per_hour=Price(0.0), pods=0
+        )
+        await journal.record(
+            decision(number, inputs=inputs, rejection="launch", candidates=(going,))
+        )
+
+    assert ids(journal) == ["id-3", "id-1", "id-0"]
 
 
 async def test_keepers_and_observers_see_every_record():
@@ -128,3 +166,229 @@ def test_what_the_second_look_gives_up_is_on_record(tmp_path):
     (given_up,) = found["decisions"]
     assert (given_up.method, given_up.rejection) == ("emptiness", "churn")
     assert len(given_up.candidates) == found["claims"] == 3
+
+
+class Guard:
+    """A plug-in that keeps the nodes of one application."""
+
+    @hookimpl
+    def karpenter_veto_candidate(self, candidate):
+        kept = candidate.labels.get("example.com/keep")
+        return "batch job" if kept else None
+
+
+def played(tmp_path, story, *, arguments=(), guard=None):
+    """Tell a story; `guard` is a plug-in beside the provider."""
+    plugins = None if guard is None else {"guard": guard}
+    play(tmp_path, story, arguments=("--disable-leader-election", *arguments), plugins=plugins)
+
+
+def forced(found):
+    return [
+        (item.method, item.reason, [candidate.node_claim for candidate in item.candidates])
+        for item in found
+        if item.kind == "disrupt"
+    ]
+
+
+def test_expiry_is_on_record(tmp_path):
+    """With the pods that have to move, at the price of the machine."""
+    found = {}
+
+    async def story(harness):
+        running = harness.start()
+        pool = node_pool(disruption=KEEP, template={"expireAfter": "10m"})
+        harness.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 1)
+        (claim,) = harness.claims()
+        found["name"] = claim["metadata"]["name"]
+        await harness.settle(
+            lambda: found["name"] not in {c["metadata"]["name"] for c in harness.claims()},
+            seconds=900,
+        )
+        found["decisions"] = running.process.runtime.journal.latest()
+
+    played(tmp_path, story)
+    assert forced(found["decisions"]) == [("expiration", "Expired", [found["name"]])]
+    (expired,) = [item for item in found["decisions"] if item.kind == "disrupt"]
+    assert [candidate.pods for candidate in expired.candidates] == [1]
+    assert expired.price_per_hour_before.amount > 0
+
+
+def test_a_claim_that_never_registers_is_on_record(tmp_path):
+    """It is given up after its time, and its pods are planned for anew."""
+    faults, found = tmp_path / "faults.json", {}
+    faults.write_text(json.dumps([{"fault": "failed-node"}]))
+
+    async def story(harness):
+        running = harness.start("--registration-timeout=3m", f"--kwok-faults-file={faults}")
+        harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        await harness.settle(lambda: len(harness.claims()) == 1)
+        (claim,) = harness.claims()
+        found["name"] = claim["metadata"]["name"]
+        await harness.settle(
+            lambda: found["name"] not in {c["metadata"]["name"] for c in harness.claims()},
+            seconds=400,
+        )
+        found["decisions"] = running.process.runtime.journal.latest()
+
+    played(tmp_path, story)
+    assert ("liveness", "RegistrationTimeout", [found["name"]]) in forced(found["decisions"])
+
+
+def test_a_claim_that_is_out_of_stock_is_on_record(tmp_path):
+    """What it could have become is not to be had."""
+    faults, found = tmp_path / "faults.json", {}
+    faults.write_text(json.dumps([{"fault": "stock-out"}]))
+
+    async def story(harness):
+        running = harness.start(f"--kwok-faults-file={faults}")
+        harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        await harness.cluster.clock.sleep(30)
+        found["decisions"] = running.process.runtime.journal.latest()
+
+    played(tmp_path, story)
+    assert ("launch", "InsufficientCapacity") in {item[:2] for item in forced(found["decisions"])}
+
+
+def test_a_machine_that_vanished_is_on_record(tmp_path, monkeypatch):
+    """Its provider does not list it any more."""
+    found = {}
+
+    async def story(harness):
+        running = harness.start()
+        harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 1)
+        (claim,) = harness.claims()
+        found["name"] = claim["metadata"]["name"]
+        monkeypatch.setattr(SimulatedCloud, "list", lambda self: InstanceListing(instances=()))
+        harness.cluster.kubelets.fail(found["name"])
+        await harness.settle(
+            lambda: found["name"] not in {c["metadata"]["name"] for c in harness.claims()},
+            seconds=400,
+        )
+        found["decisions"] = running.process.runtime.journal.latest()
+
+    played(tmp_path, story)
+    assert ("garbage-collection", "GarbageCollected", [found["name"]]) in forced(found["decisions"])
+
+
+def test_what_a_plug_in_keeps_is_on_record(tmp_path):
+    """Once, however often the same is found."""
+    found = {}
+    kept = {"metadata": {"labels": {"example.com/keep": "yes"}}}
+
+    async def story(harness):
+        running = harness.start()
+        pool = node_pool()
+        pool["spec"]["template"] |= kept
+        harness.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 1)
+        harness.cluster.scale(DEPLOYMENTS, "web", 0)
+        await harness.cluster.clock.sleep(300)
+        found["claims"] = len(harness.claims())
+        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+
+    played(tmp_path, story, guard=Guard())
+    (kept_back,) = found["decisions"]
+    assert (found["claims"], kept_back.rejection) == (1, "veto")
+    assert (kept_back.obstacles[0].reason, kept_back.obstacles[0].message) == (
+        "veto", "guard: batch job",
+    )  # fmt: skip
+
+
+def test_a_part_that_a_plug_in_keeps_does_not_keep_the_rest(tmp_path):
+    """The record is of what goes, at its price, and says who was kept."""
+    found = {}
+
+    async def story(harness):
+        running = harness.start()
+        kept = node_pool("kept")
+        kept["spec"]["template"]["metadata"] = {"labels": {"example.com/keep": "yes"}}
+        harness.cluster.apply([NODE_CLASS, node_pool(), kept])
+        for name in ("general", "kept"):
+            harness.cluster.apply(
+                [deployment(name, 1, nodeSelector={"karpenter.sh/nodepool": name})]
+            )
+        await harness.settle(lambda: len(harness.pods("Running")) == 2)
+        prices = [
+            launch.price_per_hour.amount
+            for item in running.process.runtime.journal.latest(kind="provision")
+            for launch in item.launches
+        ]
+        found["price"] = prices[0]
+        harness.cluster.scale(DEPLOYMENTS, "general", 0)
+        harness.cluster.scale(DEPLOYMENTS, "kept", 0)
+        await harness.settle(lambda: len(harness.claims()) == 1)
+        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+
+    played(tmp_path, story, guard=Guard())
+    (gone,) = [item for item in found["decisions"] if not item.rejection]
+    assert [candidate.node_pool for candidate in gone.candidates] == ["general"]
+    assert round(gone.price_per_hour_before.amount, 9) == round(found["price"], 9)
+    assert [item.message for item in gone.obstacles] == ["guard: batch job"]
+
+
+def test_a_replacement_that_may_not_be_ordered_is_on_record(tmp_path):
+    """With the setting that forbids it."""
+    found = {}
+
+    async def story(harness):
+        running = harness.start("--launches-per-minute=1")
+        harness.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
+        harness.cluster.apply([deployment("web", 2, affinity=ALONE)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 2)
+        await harness.cluster.clock.sleep(90)
+        harness.cluster.server.registry.patch(NODE_POOLS, DRIFTED, "general", "")
+        await harness.cluster.clock.sleep(60)
+        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+
+    played(tmp_path, story)
+    begun, *others = reversed(found["decisions"])
+    assert (begun.method, begun.rejection) == ("drift", "")
+    refused = next(item for item in others if item.rejection)
+    assert (refused.method, refused.rejection) == ("drift", "launch")
+    assert refused.obstacles[0].names == ("general",)
+    assert "--launches-per-minute" in refused.obstacles[0].message
+
+
+def test_a_command_that_is_taken_back_is_on_record(tmp_path):
+    """Under the id under which its beginning is, with the reason why."""
+    faults, found = tmp_path / "faults.json", {}
+    faults.write_text("[]")
+
+    async def story(harness):
+        running = harness.start(f"--kwok-faults-file={faults}")
+        harness.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 1)
+        await harness.cluster.clock.sleep(30)
+        faults.write_text(json.dumps([{"fault": "failed-node"}]))
+        harness.cluster.server.registry.patch(NODE_POOLS, DRIFTED, "general", "")
+        await harness.settle(lambda: len(harness.claims()) == 2)
+        await harness.cluster.clock.sleep(11 * 60)
+        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+
+    played(tmp_path, story)
+    begun, taken_back = found["decisions"][-1], found["decisions"][-2]
+    assert (begun.method, begun.failure) == ("drift", "")
+    assert (taken_back.id, taken_back.failure) == (
+        begun.id, "replacements were not ready in time",
+    )  # fmt: skip
+    assert taken_back.at > begun.at
+
+
+def test_why_pods_are_left_by_a_limit_is_on_record(tmp_path):
+    """The plan had machines for them that were not created."""
+    found = {}
+
+    async def story(harness):
+        running = harness.start("--max-nodes-total=1")
+        harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3, affinity=ALONE)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 1)
+        found["decisions"] = running.process.runtime.journal.latest(kind="provision")
+
+    played(tmp_path, story)
+    first = found["decisions"][-1]
+    (left,) = first.obstacles
+    assert (left.kind, left.reason, left.count) == ("Pod", "limit", 2)
+    assert "--max-nodes-total" in left.message

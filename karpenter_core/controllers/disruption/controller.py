@@ -7,22 +7,23 @@ are seen through by the queue meanwhile.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
 
 from karpenter_core.controllers.disruption.execution import CommandQueue
+from karpenter_core.controllers.disruption.records import CommandRecords, obstacle
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.balanced import BALANCED
 from karpenter_core.disruption.budgets import DisruptionReason, budget_errors
+from karpenter_core.disruption.command import shortened
 from karpenter_core.disruption.consolidation import candidate_notices, rejection_notices
-from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.method import DisruptionOptions, Effort, Pass
 from karpenter_core.disruption.plan import METHODS, plan_steps
+from karpenter_core.disruption.pricing import Prices
 from karpenter_core.disruption.queue import stale_marks
 from karpenter_core.disruption.stamp import Stamps, is_stale
+from karpenter_core.disruption.validation import Rejection
 from karpenter_core.scheduling.catalogue import CatalogueCache
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.decisions import DecisionObstacle
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.provisioning.creation import ClaimCreator
@@ -74,16 +76,20 @@ class DisruptionController:
         self._planner = planner
         self._runtime = runtime
         self._options = options or DisruptionOptions()
+        self._records = CommandRecords(
+            hands=hands, planner=planner, runtime=runtime, currency=self._options.solve.currency
+        )
         self.queue: Final = CommandQueue(
             hands=hands,
             creator=creator,
             runtime=runtime,
-            nomination_window=self._options.framing.nomination_window,
+            options=self._options,
+            records=self._records,
         )
         self._cache = CatalogueCache()
         self._stamps = Stamps()
         self._settled: dict[str, tuple[Stamp, datetime, Room]] = {}
-        self._unseen: frozenset[str] = frozenset()
+        self._unseen: dict[str, frozenset[str]] = {}
         self._reported: dict[str, tuple[str, ...]] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._loop = Loop(self.name, self.step, runtime=runtime)
@@ -126,8 +132,7 @@ class DisruptionController:
         self._hands.tell(found.notices)
         for report in found.reports:
             name = report.method.name
-            if report.method.consolidation_type == "single":
-                self._unseen = report.unseen
+            self._unseen[name] = report.unseen
             if report.is_settled and look.settled.get(name) != report.room:
                 self._settled[name] = (stamp, look.now, report.room)
         return found
@@ -139,20 +144,14 @@ class DisruptionController:
             commands = await self._validated(found, method)
         started = False
         for command in commands:
-            kept = [c for c in command.candidates if not await self._is_vetoed(c)]
-            if not kept or (command.replacements and len(kept) < len(command.candidates)):
-                continue
-            chosen = replace(command, candidates=tuple(kept))
-            if await self.queue.start(chosen, consolidation_type=method.consolidation_type):
+            chosen, vetoes = await self._without_vetoed(command)
+            if chosen is None:
+                await self._records.record(
+                    command, found, rejection=Rejection.VETO, obstacles=vetoes
+                )
+            elif await self.queue.start(chosen, found, obstacles=vetoes):
                 started = True
-                await self._record(chosen, found)
         return started
-
-    async def _record(self, command: Command, found: DisruptionPlan, rejection: str = "") -> None:
-        currency = self._options.solve.currency
-        made = partial(command_decision, command, found, rejection=rejection, currency=currency)
-        # What stood in the way of others is said of every machine: not for the event loop.
-        await self._runtime.journal.record(await self._planner.prepare(made))
 
     def _look(self, snapshot: Snapshot, stamp: Stamp | None = None) -> Pass:
         now = self._runtime.clock.now()
@@ -167,7 +166,7 @@ class DisruptionController:
                 for name, (known, at, room) in self._settled.items()
                 if known == stamp and not is_stale(at, now)
             },
-            unseen=self._unseen,
+            unseen=dict(self._unseen),
             resting=self.queue.resting,
             options=self._options,
             cache=self._cache,
@@ -212,16 +211,29 @@ class DisruptionController:
             )
             if is_consolidation:
                 self._hands.tell(rejection_notices(command, reason))
-            await self._record(command, found, reason)
+            await self._records.record(command, found, rejection=verdict.rejection)
         return kept
 
-    async def _is_vetoed(self, candidate: Candidate) -> bool:
-        vetoes = await self._providers.vetoes(candidate.machine)
-        for plugin, reason in vetoes.items():
-            self._log.info(
-                "plug-in keeps node", Node={"name": candidate.node.name}, plugin=plugin, why=reason
-            )
-        return bool(vetoes)
+    async def _without_vetoed(
+        self, command: Command
+    ) -> tuple[Command | None, list[DecisionObstacle]]:
+        """Return what plug-ins leave of a command, None when that is nothing; and what they say."""
+        kept: list[Candidate] = []
+        said: list[DecisionObstacle] = []
+        for candidate in command.candidates:
+            node = candidate.node.name
+            vetoes = await self._providers.vetoes(candidate.machine)
+            for plugin, why in vetoes.items():
+                self._log.info("plug-in keeps node", Node={"name": node}, plugin=plugin, why=why)
+                said.append(obstacle(Rejection.VETO, f"{plugin}: {why}", kind="Node", names=[node]))
+            if not vetoes:
+                kept.append(candidate)
+        if len(kept) == len(command.candidates):
+            return command, said
+        if command.replacements or not kept:
+            return None, said
+        prices = Prices(self._feed.snapshot(), self._options.solve)
+        return shortened(command, kept, prices), said
 
     def _report_budgets(self, snapshot: Snapshot) -> None:
         """Log budgets that cannot be read, once for each way they are wrong."""

@@ -9,29 +9,28 @@ ordered for it stays, and is consolidated like everything else.
 from __future__ import annotations
 
 import asyncio
-import re
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
-from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.controllers.disruption.records import about, obstacle
 from karpenter_core.controllers.provisioning.claims import Decided
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.budgets import DisruptionReason
+from karpenter_core.disruption.command import shortened
+from karpenter_core.disruption.pricing import Prices
 from karpenter_core.disruption.queue import StaleMark, command_timeout
 from karpenter_core.disruption.resting import Resting
+from karpenter_core.disruption.validation import Rejection
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
-from karpenter_core.lifecycle.changes import Fact
 from karpenter_core.lifecycle.claim_status import (
-    disrupted_labels,
     with_condition,
     without_condition,
 )
-from karpenter_core.lifecycle.launch import DISRUPTED
-from karpenter_core.lifecycle.node_termination import node_ref, tainted_patch, undisrupted_patch
+from karpenter_core.lifecycle.node_termination import tainted_patch, undisrupted_patch
 from karpenter_core.state.events import (
     DeletionMarked,
     DeletionUnmarked,
@@ -41,16 +40,20 @@ from karpenter_core.state.events import (
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime, timedelta
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.decisions import Decision, DecisionObstacle
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.disruption.records import CommandRecords
     from karpenter_core.controllers.provisioning.creation import ClaimCreator
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
+    from karpenter_core.disruption.method import DisruptionOptions
+    from karpenter_core.disruption.plan import DisruptionPlan
 
 __all__ = ["CommandQueue"]
 
@@ -58,7 +61,13 @@ ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.5
 PERIOD_SECONDS: Final = 1.0  # upstream default
 IDLE_SECONDS: Final = 60.0
-_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class _Problem(NamedTuple):
+    """Why a command was not begun, as a category and in words."""
+
+    rejection: Rejection
+    why: str
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -66,6 +75,7 @@ class _Entry:
     """A command under way, and the replacements that are awaited."""
 
     command: Command
+    begun: Decision
     started: datetime
     awaited: list[str] = field(default_factory=list[str])
     """Names of the replacements that have not been ready yet."""
@@ -85,13 +95,15 @@ class CommandQueue:
         hands: Hands,
         creator: ClaimCreator,
         runtime: Runtime,
-        nomination_window: timedelta,
+        options: DisruptionOptions,
+        records: CommandRecords,
     ) -> None:
         self._hands = hands
         self._feed = hands.feed
         self._creator = creator
         self._runtime = runtime
-        self._window = nomination_window
+        self._options = options
+        self._records = records
         self._starting: set[str] = set()
         self._entries: list[_Entry] = []
         self._resting = Resting()
@@ -125,45 +137,67 @@ class CommandQueue:
 
     # -- start -------------------------------------------------------------------------------------
 
-    async def start(self, command: Command, *, consolidation_type: str) -> bool:
-        """Mark the candidates and order the replacements; say whether the command is under way."""
+    async def start(
+        self,
+        command: Command,
+        found: DisruptionPlan,
+        *,
+        obstacles: Sequence[DecisionObstacle] = (),
+    ) -> bool:
+        """Mark the candidates and order the replacements; say whether the command is under way.
+
+        `found` is the look it comes from, `obstacles` what has kept others out of it since.
+        """
         ids = {candidate.provider_id for candidate in command.candidates}
         if ids & self.queued:
-            self._log.info("candidate is being disrupted", command=str(command))
-            return False
-        self._starting |= ids
-        try:
-            return await self._start(command, consolidation_type=consolidation_type)
-        finally:
-            self._starting -= ids
+            problem = _Problem(Rejection.CONFLICT, "a candidate is being disrupted already")
+        else:
+            self._starting |= ids
+            try:
+                problem = await self._start(command, found, obstacles)
+            finally:
+                self._starting -= ids
+        if problem is None:
+            return True
+        self._log.info("disruption command given up", command=str(command), why=problem.why)
+        if problem.rejection is Rejection.LAUNCH:
+            kind, names = "NodePool", sorted({planned.pool for planned in command.replacements})
+        else:
+            kind, names = "Node", [candidate.node.name for candidate in command.candidates]
+        own = obstacle(problem.rejection, problem.why, kind=kind, names=names)
+        await self._records.record(
+            command, found, rejection=problem.rejection, obstacles=(own, *obstacles)
+        )
+        return False
 
-    async def _start(self, command: Command, *, consolidation_type: str) -> bool:
+    async def _start(
+        self, command: Command, found: DisruptionPlan, obstacles: Sequence[DecisionObstacle]
+    ) -> _Problem | None:
         if why := self._creator.refusal(command.replacements):
-            self._log.info("replacements are not to be had now", command=str(command), why=why)
-            return False
+            return _Problem(Rejection.LAUNCH, why)
         marked = await self._mark(command)
         if not marked or (command.replacements and len(marked) < len(command.candidates)):
-            self._log.warning("could not mark all candidates, command given up")
-            return False
-        command = replace(command, candidates=marked)
+            return _Problem(Rejection.CONFLICT, "not all candidates could be marked")
+        if len(marked) < len(command.candidates):
+            prices = Prices(self._feed.snapshot(), self._options.solve)
+            command = shortened(command, marked, prices)
         names = await self._order(command)
         if None in names:
-            self._log.warning("could not create all replacements, command given up")
-            return False
+            return _Problem(Rejection.LAUNCH, "not all replacements could be created")
         # Only now: the provisioner would otherwise order the same machines a second time.
         self._feed.fold(DeletionMarked(names=tuple(item.name for item in marked), cause=command.id))
         self._expect(command)
-        self._count(command, consolidation_type=consolidation_type)
-        self._say(command)
+        begun = await self._records.begun(command, found, obstacles=obstacles)
         self._entries.append(
             _Entry(
                 command=command,
+                begun=begun,
                 started=self._runtime.clock.now(),
                 awaited=[name for name in names if name is not None],
             )
         )
         self._loop.wake()
-        return True
+        return None
 
     async def _order(self, command: Command) -> tuple[str | None, ...]:
         if not command.replacements:
@@ -179,8 +213,8 @@ class CommandQueue:
         """Keep the machines that the pods will go to; they would be disrupted as well."""
         if not command.moves:
             return
-        now = self._runtime.clock.now()
-        self._feed.fold(Nominated(names=tuple(command.moves), until=now + self._window))
+        now, window = self._runtime.clock.now(), self._options.framing.nomination_window
+        self._feed.fold(Nominated(names=tuple(command.moves), until=now + window))
         placed = {pod.uid: name for name, pods in command.moves.items() for pod in pods}
         self._feed.fold(PodsDecided(placed=placed, at=now))
 
@@ -251,13 +285,13 @@ class CommandQueue:
             if claim is None or claim.is_deleting:
                 return f"replacement {name} failed"
             self._hands.publish(
-                _about(claim.ref, "DisruptionLaunching", f"Launching NodeClaim: {reason}", reason)
+                about(claim.ref, "DisruptionLaunching", f"Launching NodeClaim: {reason}", reason)
             )
             if is_true(claim.status.conditions, INITIALIZED):
                 entry.awaited.remove(name)
                 continue
             text = "Waiting on readiness to continue disruption"
-            self._hands.publish(_about(claim.ref, "DisruptionWaitingReadiness", text))
+            self._hands.publish(about(claim.ref, "DisruptionWaitingReadiness", text))
         return ""
 
     def _is_late(self, entry: _Entry) -> bool:
@@ -280,7 +314,7 @@ class CommandQueue:
             )
             return False
         if deleted:
-            self._tell(candidate, command)
+            self._records.tell(candidate, command)
         return True
 
     async def _roll_back(self, entry: _Entry, problem: str) -> None:
@@ -298,6 +332,7 @@ class CommandQueue:
         await self.clean_stale(
             StaleMark(node=item.node.name, claim=item.name) for item in command.candidates
         )
+        await self._records.taken_back(entry.begun, problem)
 
     async def clean_stale(self, marks: Iterable[StaleMark]) -> None:
         """Take marks off that a failed command or a dead process left; next time where it fails."""
@@ -333,60 +368,3 @@ class CommandQueue:
                 if succeeded
                 else self._resting.failed(pool, now, command.id)
             )
-
-    def _tell(self, candidate: Candidate, command: Command) -> None:
-        reason = str(command.reason)
-        policy = ""
-        if command.reason is not DisruptionReason.DRIFTED:
-            policy = _snake_case(candidate.pool.spec.disruption.consolidation_policy)
-        labels = disrupted_labels(candidate.claim, reason.lower(), consolidation_policy=policy)
-        pods = len(candidate.reschedulable_pods)
-        self._hands.count(
-            (
-                Fact(metric=DISRUPTED, labels=labels),
-                Fact(metric="pods_disruption_initiated", labels=labels, value=pods),
-            )
-        )
-        for what, ref in (("Node", node_ref(candidate.node)), ("NodeClaim", candidate.claim.ref)):
-            text = f"Disrupting {what}: {reason}"
-            self._hands.publish(_about(ref, "DisruptionTerminating", text, reason))
-
-    def _say(self, command: Command) -> None:
-        self._log.info(
-            "disrupting node(s)",
-            command=str(command),
-            decision=str(command.decision),
-            cause=command.cause,
-            **{
-                "command-id": command.id,
-                "disrupted-node-count": len(command.candidates),
-                "replacement-node-count": len(command.replacements),
-                "pod-count": command.pod_count,
-                "disrupted-nodes": [item.node.name for item in command.candidates],
-                "replacement-nodes": [
-                    planned.cheapest.capacity_type for planned in command.replacements
-                ],
-            },
-        )
-
-    def _count(self, command: Command, *, consolidation_type: str) -> None:
-        metrics = self._runtime.metrics
-        labels = {
-            "decision": str(command.decision),
-            "reason": str(command.reason).lower(),
-            "consolidation_type": consolidation_type,
-        }
-        metrics.disruption_decisions.labels(**labels).inc()
-        for pool in command.pools:
-            metrics.disruption_decisions_by_nodepool.labels(nodepool=pool, **labels).inc()
-
-
-def _about(ref: ObjectRef, reason: str, message: str, *dedupe: str) -> Notice:
-    return Notice(
-        regarding=ref, type="Normal", reason=reason, message=message, dedupe=(ref.uid, *dedupe)
-    )
-
-
-def _snake_case(name: str) -> str:
-    """Write `WhenEmptyOrUnderutilized` as `when_empty_or_underutilized`."""
-    return _CAPITAL.sub("_", name).lower()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 import structlog
 
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.controllers.forced import forced_decision
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
 from karpenter_core.lifecycle.garbage_collection import (
@@ -109,12 +110,13 @@ class GarbageCollection:
             await asyncio.gather(*(self._collect_claim(item) for item in batch))
 
     async def _collect_claim(self, vanished: VanishedClaim) -> None:
+        claim, snapshot = vanished.claim, self._feed.snapshot()
         try:
-            is_deleted = await self._hands.delete_claim(vanished.claim)
+            is_deleted = await self._hands.delete_claim(claim)
         except ApiError as error:
             self._log.warning(
                 "could not delete nodeclaim with no instance, trying again",
-                NodeClaim={"name": vanished.claim.name},
+                NodeClaim={"name": claim.name},
                 error=str(error),
             )
             return
@@ -122,8 +124,19 @@ class GarbageCollection:
             self._hands.count(vanished.facts)
             self._log.info(
                 "garbage collecting nodeclaim with no instance",
-                NodeClaim={"name": vanished.claim.name},
-                **{"provider-id": vanished.claim.status.provider_id},
+                NodeClaim={"name": claim.name},
+                **{"provider-id": claim.status.provider_id},
+            )
+            await self._runtime.journal.record(
+                forced_decision(
+                    snapshot,
+                    claim,
+                    id=self._runtime.new_id(),
+                    method="garbage-collection",
+                    reason="GarbageCollected",
+                    cause=f"its provider does not list instance {claim.status.provider_id}",
+                    at=self._runtime.clock.now(),
+                )
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:

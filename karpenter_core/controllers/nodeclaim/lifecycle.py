@@ -18,6 +18,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.controllers.feed import Inbox
+from karpenter_core.controllers.forced import forced_decision
 from karpenter_core.controllers.nodeclaim.door import Door
 from karpenter_core.controllers.nodeclaim.launching import Launcher
 from karpenter_core.controllers.nodeclaim.termination import Terminator
@@ -27,15 +28,23 @@ from karpenter_core.lifecycle.changes import Step, followed_by, soonest
 from karpenter_core.lifecycle.claim_status import initialise
 from karpenter_core.lifecycle.consistency import consistency_step
 from karpenter_core.lifecycle.consolidatable import consolidatable_step
-from karpenter_core.lifecycle.expiration import expiration_step
+from karpenter_core.lifecycle.expiration import EXPIRED, expiration_step
 from karpenter_core.lifecycle.hydration import hydration_step
 from karpenter_core.lifecycle.launch import (
+    INSUFFICIENT_CAPACITY,
+    NODE_CLASS_NOT_READY,
     LaunchAction,
     finalizer_step,
     launch_advice,
     launched_step,
 )
-from karpenter_core.lifecycle.liveness import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT, liveness_step
+from karpenter_core.lifecycle.liveness import (
+    LAUNCH_TIMED_OUT,
+    LAUNCH_TIMEOUT,
+    REGISTRATION_TIMED_OUT,
+    REGISTRATION_TIMEOUT,
+    liveness_step,
+)
 from karpenter_core.lifecycle.pod_events import pod_event_step
 from karpenter_core.lifecycle.progress import progress_step
 from karpenter_core.lifecycle.registration import (
@@ -70,6 +79,15 @@ REGISTRATION_HOLD: Final = timedelta(seconds=2)
 Nothing can run on it anyway, and most nodes become Ready in that time: registration and
 initialisation then share one patch of the Node and one of the claim.
 """
+
+_ENDS: Final = {
+    EXPIRED: ("expiration", "Expired", "it has lived as long as it may"),
+    LAUNCH_TIMED_OUT: ("liveness", "LaunchTimeout", "it was not launched in time"),
+    REGISTRATION_TIMED_OUT: ("liveness", "RegistrationTimeout", "it did not register in time"),
+    INSUFFICIENT_CAPACITY: ("launch", "InsufficientCapacity", "its offerings are out of stock"),
+    NODE_CLASS_NOT_READY: ("launch", "NodeClassNotReady", "its NodeClass is not usable"),
+}
+"""What the journal says of a claim that is deleted, by the step's reason: method, reason, cause."""
 
 
 @final
@@ -275,10 +293,23 @@ class NodeClaimLifecycle:
         What is out of stock is so whether or not the deletion succeeds; the rest is counted when it
         has, or each attempt would count as a failed registration.
         """
+        snapshot = self._feed.snapshot()
         self._hands.settle(replace(step, facts=(), events=()), provider=provider)
         if await self._hands.delete_claim(claim):
             self._hands.settle(replace(step, notices=(), exhausted=()))
             self._log.info("deleting nodeclaim", reason=step.delete)
+            method, reason, cause = _ENDS[step.delete]
+            await self._runtime.journal.record(
+                forced_decision(
+                    snapshot,
+                    claim,
+                    id=self._runtime.new_id(),
+                    method=method,
+                    reason=reason,
+                    cause=cause,
+                    at=self._runtime.clock.now(),
+                )
+            )
         return DONE
 
     async def _sort(self) -> None:

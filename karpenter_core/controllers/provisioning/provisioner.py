@@ -188,6 +188,7 @@ class Provisioner:
             cause=decided.cause,
             at=self._runtime.clock.now(),
             names=names,
+            refused=created.refused,
         )
         await self._runtime.journal.record(await self._planner.prepare(made))
         self._log.info(
