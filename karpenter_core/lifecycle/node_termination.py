@@ -22,6 +22,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.nodeclaim import (
     AWAITING_VOLUME_DETACHMENT,
+    DISRUPTION_REASON,
     DRAINED,
     DRAINING,
     INSTANCE_TERMINATING,
@@ -264,19 +265,32 @@ class _Walk:
             )
 
     def _is_drained(self) -> bool:
-        """Call the node drained once it has stayed empty long enough; without claim, at once."""
+        """Call the node drained once it has stayed empty long enough; without claim, at once.
+
+        Of a node that a command had tainted before it was deleted, empty, it is known since when no
+        pod should have come: that it is "draining" would be one more write that says nothing.
+        """
         if self.claim is None:
             return True
-        self._note_draining()
         condition = condition_of(self.claim, DRAINED)
-        if condition is None or condition.status == TRUE:
+        if condition is not None and condition.status == TRUE:
             return True
-        since = condition.last_transition_time or self.now
+        since = self._closed_at() if condition is None else condition.last_transition_time
+        if since is None:
+            self._note_draining()
+            since = self.now
         if self.now - since < MINIMUM_DRAIN:
             return False
         self.claim = with_condition(self.claim, DRAINED, now=self.now)
         self.facts.append(Fact(metric="nodes_drained", labels=_pool_label(self.node)))
         return True
+
+    def _closed_at(self) -> datetime | None:
+        """Return when a node that a command had tainted was deleted; None for any other."""
+        reason = None if self.claim is None else condition_of(self.claim, DISRUPTION_REASON)
+        if reason is None or reason.status != TRUE or not has_taint(self.node.taints, DISRUPTED):
+            return None
+        return self.node.deletion_timestamp
 
     def _is_detached(self, pods: tuple[PodView, ...], deadline: datetime | None) -> bool:
         staying = (pod for pod in pods if not is_drainable(pod, self.now))

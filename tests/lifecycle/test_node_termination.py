@@ -14,7 +14,12 @@ from karpenter_core.api.labels import (
     EXCLUDE_BALANCERS,
     TERMINATION_TIMESTAMP,
 )
-from karpenter_core.api.nodeclaim import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
+from karpenter_core.api.nodeclaim import (
+    DISRUPTION_REASON,
+    DRAINED,
+    INSTANCE_TERMINATING,
+    VOLUMES_DETACHED,
+)
 from karpenter_core.api.records import (
     PersistentVolumeClaimView,
     VolumeAttachmentView,
@@ -148,6 +153,30 @@ class TestDrain:
         assert is_true(late.claim.status.conditions, DRAINED, VOLUMES_DETACHED)
         assert [fact.metric for fact in late.facts] == ["nodes_drained"]
         assert late.action is TERMINATE
+
+    def test_of_a_node_that_a_command_has_tainted_and_emptied_nothing_is_noted_meanwhile(self):
+        """It waits as long; pods that come all the same are drained as usual."""
+        alive = node_claim("web", stage="Initialized", deleted=EPOCH)
+        marked = with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Empty")
+        claim, its_node = going(marked, taints=("karpenter.sh/disrupted:NoSchedule",))
+        early = look(claim, its_node, now=after(seconds=4))
+        assert (early.action, early.claim) == (WAIT, claim)
+        late = look(claim, its_node, now=after(seconds=5))
+        assert is_true(late.claim.status.conditions, DRAINED, VOLUMES_DETACHED)
+        assert (late.action, [fact.metric for fact in late.facts]) == (TERMINATE, ["nodes_drained"])
+        found = look(claim, its_node, running(), now=after(seconds=6))
+        assert find(found.claim.status.conditions, DRAINED).reason == "Draining"
+        emptied = look(found.claim, its_node, now=after(seconds=10))
+        assert emptied.action is WAIT
+
+    def test_a_node_that_was_given_a_reason_but_no_taint_waits_from_its_taint_on(self):
+        """Reclaimed by its cloud, say: the taint comes with the first look."""
+        alive = node_claim("web", stage="Initialized", deleted=EPOCH)
+        claim, its_node = going(with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Spot"))
+        first = look(claim, its_node, now=after(seconds=60))
+        assert first.action is WAIT
+        condition = find(first.claim.status.conditions, DRAINED)
+        assert (condition.status, condition.last_transition_time) == ("Unknown", after(seconds=60))
 
     def test_without_its_claim_it_does_not_wait(self):
         """Case 72: no claim, or two of them."""
