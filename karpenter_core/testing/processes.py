@@ -151,12 +151,19 @@ class ChildProcess:
         fields = self._proc("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def memory_bytes(self) -> int:
+        """Return the memory it holds (Linux)."""
+        return self._status_bytes("VmRSS")
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory it ever held (Linux)."""
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, name: str) -> int:
         for line in self._proc("status").splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
-        raise ProcessFailedError(f"{self.name} has no VmHWM in its status")
+        raise ProcessFailedError(f"{self.name} has no {name} in its status")
 
     def _proc(self, name: str) -> str:
         return (Path("/proc") / str(self.pid) / name).read_text()
