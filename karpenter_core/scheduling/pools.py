@@ -30,7 +30,7 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.ladder import node_ladder
 from karpenter_core.scheduling.ports import first_conflict
-from karpenter_core.scheduling.problem import MinValuesPolicy
+from karpenter_core.scheduling.problem import Constraint, MinValuesPolicy
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.reservations import Reservations, find_reservations
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untolerated
@@ -139,10 +139,12 @@ class CompiledPool:
         matching = catalogue.matching(self.requirements)
         self.matching_bits: Final = matching
         bits = 0 if self.refusal else matching & self.offered_bits & catalogue.sound_bits
+        self.barren: Constraint | None = None if bits else Constraint.REQUIREMENT
+        """Why it can make no machine at all; None when it can."""
         if min_values is MinValuesPolicy.STRICT and catalogue.min_values_reached(
             bits, self.requirements
         ):
-            bits = 0
+            self.barren, bits = Constraint.MIN_VALUES, 0
         self.bits: Final = bits
         """The rows this pool can make at all; empty when its requirements leave none."""
         self._counted: Final = dict[str, "NDArray[np.int64]"]()

@@ -293,3 +293,6 @@ class SchedulingPlan:
     pending_by_zone: Mapping[str, int] = field(default_factory=dict[str, int])
     """A metric: pods in phase Pending by the one zone they could go to before the pass."""
     partial: bool = False
+    barren: Mapping[str, Constraint] = field(default_factory=dict[str, "Constraint"])
+    """NodePools that can make no machine at all, whatever is asked: no type that can be had meets
+    their requirements (`requirement`), or too few of them do for `minValues`."""

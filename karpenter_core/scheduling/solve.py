@@ -83,6 +83,7 @@ def solve_steps(
         sequence=tuple(placement.sequence),
         pending_by_zone=pending_by_zone,
         partial=bool(best.engine.unreached),
+        barren={pool.name: pool.barren for pool in compiled.pools if pool.barren is not None},
         cost=PlanCost(
             hourly=best.reported_cost(),
             lower_bound=plans.lower_bound,

@@ -21,7 +21,7 @@ from karpenter_core.scheduling.problem import (
 )
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.brakes import Brake, Refusal
-from karpenter_core.testing.builders import pod, problem
+from karpenter_core.testing.builders import node_pool, pod, problem
 from karpenter_core.testing.machines import state
 
 UNSCHEDULABLE = 'karpenter_scheduler_unschedulable_pods_count{controller="provisioner"}'
@@ -102,3 +102,26 @@ def test_pools_that_are_held_back_are_among_the_reasons():
     assert set(said["a"].pools) == {"default", "web"}
     assert said["b"].message == "limit: 2 nodes did not register"
     assert with_held_pools(plan, {}) is plan
+
+
+def test_pools_that_can_make_nothing_say_so():
+    """Once a minute for each, with the cause."""
+    desk = Desk(node_pool("zones"), node_pool("choosy"))
+    plan = SchedulingPlan(
+        barren={
+            "zones": Constraint.REQUIREMENT,
+            "choosy": Constraint.MIN_VALUES,
+            "gone": Constraint.REQUIREMENT,
+        }
+    )
+    desk.recorder.record(plan, (), desk.feed.snapshot(), quiet=False)
+
+    filtered = "NodePool requirements filtered out all compatible available instance types"
+    assert [(item.regarding.kind, item.regarding.name, item.message) for item in desk.said] == [
+        ("NodePool", "zones", filtered),
+        ("NodePool", "choosy", f"{filtered} due to minValues incompatibility"),
+    ]
+    assert {(item.type, item.reason, item.window) for item in desk.said} == {
+        ("Warning", "NoCompatibleInstanceTypes", timedelta(minutes=1))
+    }
+    assert [item.dedupe for item in desk.said] == [(item.regarding.uid,) for item in desk.said]

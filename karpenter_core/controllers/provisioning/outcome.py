@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.provisioning.claims import Decided
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
 __all__ = [
     "PassRecorder",
     "failed_scheduling",
+    "no_compatible_instance_types",
     "nominated",
     "waits_for_reservation",
     "with_held_pools",
 ]
 
 CONTROLLER: Final = "provisioner"
+BARREN_WINDOW: Final = timedelta(minutes=1)  # upstream default
 FAILED_WINDOW: Final = timedelta(minutes=5)  # upstream default
 
 
@@ -125,6 +128,10 @@ class PassRecorder:
         A pod that waits for a reservation to come free has not failed: the next pass decides. One
         whose machine was planned and then `refused` (by the claim's number) is told why.
         """
+        for name, constraint in plan.barren.items():
+            pool = snapshot.node_pools.get(name)
+            if pool is not None:
+                self._hands.publish(no_compatible_instance_types(pool, constraint))
         placed = [pod.uid for claim in plan.claims for pod in claim.pods]
         placed += [pod.uid for pods in plan.existing.values() for pod in pods]
         self._observe_first_decisions((*placed, *plan.unschedulable), snapshot)
@@ -203,6 +210,21 @@ def waits_for_reservation(reason: Unschedulable) -> bool:
     """Tell whether a pod was put off only because reserved capacity is taken for the moment."""
     return any(
         rejection.constraint is Constraint.RESERVATION for rejection in reason.pools.values()
+    )
+
+
+def no_compatible_instance_types(pool: NodePool, constraint: Constraint) -> Notice:
+    """Say on a NodePool that nothing can be launched for it, whatever pods ask for."""
+    message = "NodePool requirements filtered out all compatible available instance types"
+    if constraint is Constraint.MIN_VALUES:
+        message += " due to minValues incompatibility"
+    return Notice(
+        regarding=pool.ref,
+        type="Warning",
+        reason="NoCompatibleInstanceTypes",
+        message=message,
+        dedupe=(pool.uid,),
+        window=BARREN_WINDOW,
     )
 
 
