@@ -35,7 +35,6 @@ __all__ = ["SIZES", "Footprint", "Size", "measure"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LIMIT_SECONDS: Final = 3600.0
-LOOK_SECONDS: Final = 2.0
 CONSOLIDATING: Final = {
     "consolidationPolicy": "WhenEmptyOrUnderutilized",
     "consolidateAfter": "30s",
@@ -145,18 +144,11 @@ async def measure(size: Size, idle_seconds: float) -> Footprint:
         for deployment in deployments:
             await create(client, _with_variables(deployment.manifest()))
         wanted = sum(deployment.replicas for deployment in deployments)
-        last: tuple[int, int] | None = None
-        while _running(mirror) < wanted:
-            if loop.time() - begun > LIMIT_SECONDS or not controller.process.is_running:
-                raise TimeoutError(f"{_running(mirror)} of {wanted} pods run")
-            now = (_running(mirror), len(_nodes(mirror)))
-            if now != last:
-                print(
-                    f"{loop.time() - begun:.0f} s: {now[0]} pods run, {now[1]} nodes",
-                    file=sys.stderr,
-                )
-                last = now
-            await asyncio.sleep(LOOK_SECONDS)
+
+        async def all_run() -> bool:
+            return _running(mirror) == wanted
+
+        await controller.process.ready(all_run, seconds=LIMIT_SECONDS)
         ready = loop.time() - begun
         await asyncio.sleep(idle_seconds)
         cpu_before = controller.process.cpu_seconds()

@@ -410,6 +410,8 @@ class History:
                     yield f"node {metadata['name']} is marked and stays"
 
     def account(self):
+        if not (self.folder / "kwok.sqlite3").exists():  # no process has reached the cloud yet
+            return CloudAccount()
         found = cloud(self.scene, self.folder)
         return CloudAccount(instances=found["instances"], launches=found["launches"])
 
