@@ -24,7 +24,12 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.nodeclass import NodeClass
-from karpenter_core.errors import ConflictError, InsufficientCapacityError, NodeClaimNotFoundError
+from karpenter_core.errors import (
+    ConflictError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    NodeClaimNotFoundError,
+)
 from karpenter_core.provider.catalogue import (
     InstanceType,
     Offering,
@@ -94,6 +99,8 @@ class MinimalProvider:
     def __init__(self) -> None:
         self._instances: dict[str, Instance] = {}
         """By provider id. A cloud would keep them; here, Nodes remind us after a restart."""
+        self._used_up: set[str] = set()
+        """Tokens whose machine is gone. A cloud would keep these too."""
 
     @hookimpl
     def karpenter_provider_info(self) -> ProviderInfo:
@@ -125,6 +132,8 @@ class MinimalProvider:
         requirements = Requirements.from_specs(claim.spec.requirements)
         if not any(compatible_offerings(it, requirements) for it in request.instance_types):
             raise InsufficientCapacityError(f"nothing here for NodeClaim {claim.name}")
+        if request.token in self._used_up:
+            raise LaunchFailedError(f"the machine of token {request.token} is gone")
         provider_id = PREFIX + claim.name
         self._instances.setdefault(
             provider_id,
@@ -164,7 +173,7 @@ class MinimalProvider:
         self._remember()
         if provider_id in self._instances:
             await self._context.nodes.delete(provider_id.removeprefix(PREFIX))
-            del self._instances[provider_id]
+            self._used_up.add(self._instances.pop(provider_id).token)
         return Termination.GONE
 
     def _remember(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, WELL_KNOWN, ZONE
 from karpenter_core.errors import (
+    ExhaustedScope,
     InsufficientCapacityError,
     LaunchFailedError,
     NodeClaimNotFoundError,
@@ -137,12 +138,16 @@ class SimulatedCloud:
             key=lambda o: (o[1].price.amount, o[0].name, o[1].zone, o[1].capacity_type),
         )
         stock_outs = self.disturbances.active(db, FaultKind.STOCK_OUT)
+        quotas = self.disturbances.active(db, FaultKind.QUOTA)
+        short = {fault_id for fault_id, _ in quotas}
         hit: set[str] = set()
         exhausted: list[OfferingKey] = []
         chosen: tuple[InstanceType, Offering] | None = None
         for it, offering in offers:
             key = (it.name, offering.zone, offering.capacity_type)
-            struck = [fault_id for fault_id, f in stock_outs if f.matches_offering(*key)]
+            struck = [
+                fault_id for fault_id, f in (*stock_outs, *quotas) if f.matches_offering(*key)
+            ]
             if not struck:
                 chosen = (it, offering)
                 break
@@ -155,7 +160,8 @@ class SimulatedCloud:
         what = ", ".join(f"{k.instance_type} {k.capacity_type} in {k.zone}" for k in exhausted[:3])
         more = f" and {len(exhausted) - 3} more" if len(exhausted) > 3 else ""  # noqa: PLR2004
         message = f"no capacity for {what}{more}" if exhausted else "no offering can be had"
-        return InsufficientCapacityError(message, offerings=exhausted)
+        scope = ExhaustedScope.FAMILY_QUOTA if hit & short else ExhaustedScope.OFFERING
+        return InsufficientCapacityError(message, offerings=exhausted, scope=scope)
 
     # -- what exists -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.errors import BadInputError, ThrottledError
+from karpenter_core.errors import AuthError, BadInputError, ThrottledError
 from karpenter_provider_kwok.faults import Fault, FaultKind, Operation, load_faults
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Disturbances:
         """Say what befalls a call that is about to be made.
 
         Raises:
-            ThrottledError: it is refused.
+            ThrottledError, AuthError: it is refused.
         """
         self.refresh()
         with self._store.transaction() as db:
@@ -72,6 +72,10 @@ class Disturbances:
                 for kind in (FaultKind.SLOW_CALL, FaultKind.SLOW_REPLY, FaultKind.LOST_REPLY)
             }
             throttle = self._first(db, FaultKind.THROTTLE, operation)
+            refusal = self._first(db, FaultKind.AUTH_FAILURE, operation)
+        if refusal is not None:
+            action = f"kwok:{operation.value}"
+            raise AuthError(f"the credentials do not permit {action}", action=action)
         if throttle is not None:
             raise ThrottledError(
                 f"too many requests: {operation.value}", retry_after=throttle.retry_after

@@ -1,0 +1,50 @@
+"""The rules of the provider contract, as tests that run against any provider.
+
+One test for each rule of `docs/provider-contract.md` that can be shown from outside. For a provider
+that is installed and names its `Subject` in the entry-point group `karpenter.testing`:
+
+    pytest --pyargs karpenter_core.testing.conformance --karpenter-provider=mycloud
+
+Or inside a provider's own test module, with a fixture in place of the entry point:
+
+    from karpenter_core.testing.conformance import *  # noqa: F403
+
+    @pytest.fixture
+    def subject() -> Subject:
+        return Subject(name="mycloud", make=MyProvider, node_class=MyNodeClass(...))
+"""
+
+from __future__ import annotations
+
+from karpenter_core.testing.conformance import (
+    test_catalogue,
+    test_drift,
+    test_instances,
+    test_interruption,
+    test_launch,
+    test_loading,
+    test_node_class,
+    test_troubles,
+    test_upkeep,
+)
+from karpenter_core.testing.conformance.test_catalogue import *  # noqa: F403
+from karpenter_core.testing.conformance.test_drift import *  # noqa: F403
+from karpenter_core.testing.conformance.test_instances import *  # noqa: F403
+from karpenter_core.testing.conformance.test_interruption import *  # noqa: F403
+from karpenter_core.testing.conformance.test_launch import *  # noqa: F403
+from karpenter_core.testing.conformance.test_loading import *  # noqa: F403
+from karpenter_core.testing.conformance.test_node_class import *  # noqa: F403
+from karpenter_core.testing.conformance.test_troubles import *  # noqa: F403
+from karpenter_core.testing.conformance.test_upkeep import *  # noqa: F403
+from karpenter_core.testing.subject import Subject, Trouble
+
+__all__ = ["Subject", "Trouble"]
+__all__ += test_catalogue.__all__
+__all__ += test_drift.__all__
+__all__ += test_instances.__all__
+__all__ += test_interruption.__all__
+__all__ += test_launch.__all__
+__all__ += test_loading.__all__
+__all__ += test_node_class.__all__
+__all__ += test_troubles.__all__
+__all__ += test_upkeep.__all__

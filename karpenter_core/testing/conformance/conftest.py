@@ -1,0 +1,23 @@
+"""Finds the provider that `--karpenter-provider` names, and runs each rule against it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.testing.pytest_plugin import subject_factory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_core.testing.subject import Subject
+
+__all__ = ["subject"]
+
+
+@pytest.fixture
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """Start the simulated cloud of the provider under test, a new one for each rule."""
+    with subject_factory(request.config)() as made:
+        yield made

@@ -1,0 +1,195 @@
+"""What the rules of the kit share: a started provider, and small steps with it.
+
+What a step finds wrong is told to the provider's author: each assertion says what was expected of
+the plug-in and what came instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import LaunchedInstance, Termination
+from karpenter_core.testing.provider_world import ProviderWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Mapping
+    from pathlib import Path
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.contract import Instance, LaunchRequest
+    from karpenter_core.testing.subject import Subject, Trouble
+
+__all__ = [
+    "GONE_WITHIN_SECONDS",
+    "can_be_made",
+    "direct_call",
+    "gone",
+    "hook_is_there",
+    "launch",
+    "launched",
+    "listed",
+    "network_forbidden",
+    "node_of",
+    "run",
+    "trouble",
+    "world_of",
+]
+
+GONE_WITHIN_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 0.02
+_FORBIDDEN_EVENTS: Final = frozenset(
+    {"socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen", "os.system"}
+)
+
+
+# ruff: noqa: S101 - this is a test suite
+
+
+def world_of(subject: Subject, folder: Path) -> ProviderWorld:
+    """Return a world for a new process of the provider; `async with` starts it."""
+    return ProviderWorld(
+        plugins={subject.name: subject.make()}, cache_folder=folder, settings=subject.settings
+    )
+
+
+def run(
+    subject: Subject, folder: Path, scenario: Callable[[ProviderWorld], Awaitable[None]]
+) -> None:
+    """Play a scenario with a started provider."""
+
+    async def play() -> None:
+        async with world_of(subject, folder) as world:
+            await scenario(world)
+
+    asyncio.run(play())
+
+
+def hook_is_there(world: ProviderWorld, subject: Subject, hook: str) -> None:
+    """Skip the rule when the provider leaves an optional hook to its default."""
+    if world.loaded.caller(hook, subject.name) is None:
+        pytest.skip(f"does not apply: {hook} is not implemented")
+
+
+def can_be_made(subject: Subject, wanted: Trouble) -> None:
+    """Skip the rule when the simulated cloud cannot make this trouble."""
+    if subject.trouble is None or wanted not in subject.troubles:
+        pytest.skip(f"not shown: the subject makes no {wanted.value} (Subject.troubles)")
+
+
+@contextmanager
+def trouble(subject: Subject, world: ProviderWorld, wanted: Trouble) -> Generator[None, None, None]:
+    """Have the cloud in trouble for a while."""
+    can_be_made(subject, wanted)
+    assert subject.trouble is not None
+    with subject.trouble(world.plugins[subject.name], wanted):
+        yield
+
+
+async def launch(world: ProviderWorld, request: LaunchRequest) -> LaunchedInstance:
+    """Launch, which must go well."""
+    outcome = await world.launch(request)
+    assert isinstance(outcome, LaunchedInstance), (
+        f"a launch that nothing stands in the way of came to {outcome!r}"
+    )
+    return outcome
+
+
+async def launched(
+    world: ProviderWorld, subject: Subject, name: str
+) -> tuple[LaunchRequest, LaunchedInstance]:
+    """Launch an instance for a new claim."""
+    request = await world.request(name, subject.node_class)
+    return request, await launch(world, request)
+
+
+async def listed(world: ProviderWorld, subject: Subject) -> Mapping[str, Instance]:
+    """Return the instances that the provider lists, by provider id."""
+    listing = await world.providers.list_instances(subject.name)
+    ids = [instance.provider_id for instance in listing.instances]
+    assert len(ids) == len(set(ids)), f"karpenter_list_instances lists ids twice: {sorted(ids)}"
+    return {instance.provider_id: instance for instance in listing.instances}
+
+
+async def gone(world: ProviderWorld, request: LaunchRequest, provider_id: str) -> None:
+    """Terminate until it is gone."""
+    ref = request.node_claim.spec.node_class_ref
+    deadline = world.clock.monotonic() + GONE_WITHIN_SECONDS
+    answer: object = None
+    while world.clock.monotonic() < deadline:
+        answer = await world.providers.terminate(ref, provider_id)
+        await world.settle()
+        if answer is Termination.GONE:
+            return
+        assert not isinstance(answer, CloudProviderError), (
+            f"terminating {provider_id} came to {answer!r}"
+        )
+        await asyncio.sleep(_PAUSE_SECONDS)
+    pytest.fail(
+        f"karpenter_terminate_instances never answers GONE for {provider_id}, "
+        f"after {GONE_WITHIN_SECONDS:g} s it still is {answer}"
+    )
+
+
+async def node_of(world: ProviderWorld, subject: Subject, provider_id: str) -> NodeView:
+    """Return the Node of a machine, once it has booted; skip where it boots out of sight."""
+    if subject.node_manifest is not None:
+        manifest = subject.node_manifest(world.plugins[subject.name], provider_id)
+        if manifest is not None:
+            return await world.nodes.create(manifest)
+    deadline = world.clock.monotonic() + GONE_WITHIN_SECONDS
+    while world.clock.monotonic() < deadline:
+        for node in world.nodes().values():
+            if node.provider_id == provider_id:
+                return node
+        if not world.nodes():
+            break
+        await asyncio.sleep(_PAUSE_SECONDS)
+        await world.settle()
+    if not world.nodes():
+        pytest.skip("not shown: no Node can be seen (Subject.node_manifest)")
+    ids = sorted(node.provider_id for node in world.nodes().values())
+    pytest.fail(f"no Node has the provider id {provider_id} of the outcome; there are {ids}")
+
+
+async def direct_call(
+    world: ProviderWorld, subject: Subject, hook: str, **arguments: object
+) -> object:
+    """Call a hook in a thread of its own, past the batches and limits of the façade."""
+    caller = world.loaded.caller(hook, subject.name)
+    assert caller is not None, f"{hook} is not implemented"
+    return await world.executor.run(lambda: caller(**arguments), lane=subject.name)
+
+
+@contextmanager
+def network_forbidden() -> Generator[list[str], None, None]:
+    """Collect what goes out to the network, or starts programs, while the context is open."""
+    seen: list[str] = []
+    _install_hook()
+    _WATCHERS.append(seen)
+    try:
+        yield seen
+    finally:
+        _WATCHERS.remove(seen)
+
+
+_WATCHERS: Final[list[list[str]]] = []
+_INSTALLED: Final[list[bool]] = []
+
+
+def _install_hook() -> None:
+    """Audit hooks stay for the life of the process, so there is one, idle most of the time."""
+    if not _INSTALLED:
+        _INSTALLED.append(True)
+        sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    if _WATCHERS and event in _FORBIDDEN_EVENTS:
+        for seen in _WATCHERS:
+            seen.append(f"{event} {arguments[1:] or arguments}")

@@ -1,0 +1,114 @@
+"""Rules of drift: what the provider finds changed, and what it does not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.errors import NodeClaimNotFoundError
+from karpenter_core.provider.contract import DriftFinding
+from karpenter_core.testing.conformance import stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import Subject
+
+# ruff: noqa: S101 - this is a test suite
+
+__all__ = [
+    "test_pc_055_a_fresh_instance_has_not_drifted",
+    "test_pc_056_a_changed_instance_has_drifted",
+    "test_pc_057_a_changed_field_changes_the_hash",
+    "test_pc_058_a_gone_instance_is_no_drift",
+]
+
+_HOOK = "karpenter_detect_drift"
+
+
+def _claim(request: LaunchRequest, outcome: LaunchedInstance) -> NodeClaim:
+    """Return the claim as it is once the launch was written down."""
+    claim = request.node_claim
+    status = claim.status.model_copy(
+        update={"provider_id": outcome.provider_id, "image_id": outcome.image_id}
+    )
+    labels = {**claim.metadata.labels, **outcome.labels}
+    metadata = claim.metadata.model_copy(update={"labels": labels})
+    return claim.model_copy(update={"status": status, "metadata": metadata})
+
+
+def test_pc_055_a_fresh_instance_has_not_drifted(subject: Subject, tmp_path: Path) -> None:
+    """MUST: an instance that was just launched for an unchanged NodeClass has not drifted."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, _HOOK)
+        request, outcome = await stage.launched(world, subject, "fresh")
+        found = await world.providers.detect_drift([_claim(request, outcome)], subject.node_class)
+        assert found == (None,), (
+            f"an instance just launched is drifted: {found[0]!r}; nodes would be replaced for ever"
+        )
+        await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_056_a_changed_instance_has_drifted(subject: Subject, tmp_path: Path) -> None:
+    """MUST: an instance that no longer is as its NodeClass asks has drifted, for a reason."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, _HOOK)
+        if subject.drift is None:
+            pytest.skip("not shown: the subject changes no machines (Subject.drift)")
+        pairs = [await stage.launched(world, subject, name) for name in ("same", "changed")]
+        subject.drift(world.plugins[subject.name], pairs[1][1].provider_id)
+        claims = [_claim(request, outcome) for request, outcome in pairs]
+        same, changed = await world.providers.detect_drift(claims, subject.node_class)
+        assert isinstance(changed, DriftFinding), (
+            f"the machine was changed, and karpenter_detect_drift answers {changed!r}"
+        )
+        assert re.fullmatch(r"[A-Z][A-Za-z0-9]*", changed.reason), (
+            f'the reason "{changed.reason}" is not in CamelCase'
+        )
+        assert same is None, f"another claim's machine was changed, and this one is {same!r}"
+        for request, outcome in pairs:
+            await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_057_a_changed_field_changes_the_hash(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a NodeClass with another value in a field that matters has another hash."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_hash_node_class")
+        if subject.changed_node_class is None:
+            pytest.skip("not shown: the subject has no Subject.changed_node_class")
+        before = await world.providers.hash_node_class(subject.node_class)
+        after = await world.providers.hash_node_class(subject.changed_node_class)
+        assert before is not None and after is not None  # noqa: PT018
+        assert before.value != after.value, "two NodeClasses that differ have the same hash"
+        assert before.version == after.version, "the version tells of the algorithm, not of fields"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_058_a_gone_instance_is_no_drift(subject: Subject, tmp_path: Path) -> None:
+    """MUST: an instance that is gone is None or NodeClaimNotFoundError, never a drift."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, _HOOK)
+        request, outcome = await stage.launched(world, subject, "left")
+        await stage.gone(world, request, outcome.provider_id)
+        (found,) = await world.providers.detect_drift(
+            [_claim(request, outcome)], subject.node_class
+        )
+        assert found is None or isinstance(found, NodeClaimNotFoundError), (
+            f"the instance is gone, and karpenter_detect_drift answers {found!r}"
+        )
+
+    stage.run(subject, tmp_path, scenario)

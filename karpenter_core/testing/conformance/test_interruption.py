@@ -1,0 +1,124 @@
+"""Rules of interruptions: announced until acknowledged, and about whom."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_core.testing.conformance import stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import Subject
+
+# ruff: noqa: S101 - this is a test suite
+
+__all__ = [
+    "test_pc_060_an_announcement_comes_until_it_is_acknowledged",
+    "test_pc_061_an_announcement_says_what_befalls_whom",
+    "test_pc_062_acknowledging_may_be_repeated",
+    "test_pc_063_reading_a_node_asks_nobody",
+]
+
+_ANNOUNCED_WITHIN_SECONDS: Final = 10.0
+
+
+async def _announced(
+    world: ProviderWorld, subject: Subject, provider_id: str
+) -> Sequence[Interruption]:
+    """Poll until something is announced about an instance."""
+    deadline = world.clock.monotonic() + _ANNOUNCED_WITHIN_SECONDS
+    while world.clock.monotonic() < deadline:
+        found = await world.providers.poll_interruptions(subject.name)
+        await world.settle()
+        about = [one for one in found if one.provider_id == provider_id]
+        if about:
+            return about
+        await asyncio.sleep(0.02)
+    pytest.fail(f"karpenter_poll_interruptions never names {provider_id}")
+
+
+def _can_interrupt(world: ProviderWorld, subject: Subject) -> None:
+    stage.hook_is_there(world, subject, "karpenter_poll_interruptions")
+    if subject.interrupt is None:
+        pytest.skip("not shown: the subject announces nothing (Subject.interrupt)")
+
+
+def test_pc_060_an_announcement_comes_until_it_is_acknowledged(
+    subject: Subject, tmp_path: Path
+) -> None:
+    """MUST: an interruption is announced again, under the same id, until it is acknowledged."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        _can_interrupt(world, subject)
+        assert subject.interrupt is not None
+        request, outcome = await stage.launched(world, subject, "announced")
+        subject.interrupt(world.plugins[subject.name], outcome.provider_id)
+        first = {one.id for one in await _announced(world, subject, outcome.provider_id)}
+        second = {one.id for one in await _announced(world, subject, outcome.provider_id)}
+        assert first <= second, (
+            f"not acknowledged, {sorted(first)} came a second time as {sorted(second)}"
+        )
+        await world.providers.acknowledge_interruptions(subject.name, sorted(first | second))
+        left = await world.providers.poll_interruptions(subject.name)
+        again = {one.id for one in left} & (first | second)
+        assert not again, f"{sorted(again)} is announced although it was acknowledged"
+        await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_061_an_announcement_says_what_befalls_whom(subject: Subject, tmp_path: Path) -> None:
+    """MUST: an interruption has a kind, the provider id of its launch, and an aware deadline."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        _can_interrupt(world, subject)
+        assert subject.interrupt is not None
+        request, outcome = await stage.launched(world, subject, "doomed")
+        subject.interrupt(world.plugins[subject.name], outcome.provider_id)
+        for one in await _announced(world, subject, outcome.provider_id):
+            assert one.id, "an announcement without an id cannot be acknowledged"
+            assert one.kind is not InterruptionKind.UNKNOWN, (
+                f"the announcement {one.id} could not be read: {one.detail}"
+            )
+            for name, instant in (("deadline", one.deadline), ("announced_at", one.announced_at)):
+                assert instant is None or instant.tzinfo is not None, f"{name} has no time zone"
+            await world.providers.acknowledge_interruptions(subject.name, [one.id])
+        await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_062_acknowledging_may_be_repeated(subject: Subject, tmp_path: Path) -> None:
+    """MUST: acknowledging twice, or what never was, is fine."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_acknowledge_interruptions")
+        for _ in range(2):
+            await world.providers.acknowledge_interruptions(subject.name, ["never-was"])
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_063_reading_a_node_asks_nobody(subject: Subject, tmp_path: Path) -> None:
+    """MUST NOT: karpenter_read_interruptions does I/O; it is called for each change of a Node."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_read_interruptions")
+        request, outcome = await stage.launched(world, subject, "read")
+        try:
+            node = await stage.node_of(world, subject, outcome.provider_id)
+            with stage.network_forbidden() as seen:
+                ref = request.node_claim.spec.node_class_ref
+                await world.providers.read_interruptions(ref, node)
+            assert not seen, f"reading a Node went out to: {seen}"
+        finally:
+            await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)

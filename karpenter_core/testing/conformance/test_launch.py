@@ -1,0 +1,198 @@
+"""Rules of launches: one instance for each token, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    REGISTERED,
+    UNREGISTERED_TAINT,
+    ZONE,
+)
+from karpenter_core.api.nodeclaim import RequirementSpec, TaintSpec
+from karpenter_core.errors import InsufficientCapacityError, LaunchFailedError
+from karpenter_core.provider.catalogue import Requirements, compatible_offerings, offering_price
+from karpenter_core.provider.contract import Instance
+from karpenter_core.testing.conformance import stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import Subject
+
+# ruff: noqa: S101 - this is a test suite
+
+__all__ = [
+    "test_pc_030_each_request_has_its_own_outcome",
+    "test_pc_031_a_token_launches_once",
+    "test_pc_032_what_is_launched_is_what_was_asked_for",
+    "test_pc_033_a_token_that_is_used_up_launches_nothing",
+    "test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing",
+    "test_pc_035_the_cheapest_is_chosen",
+    "test_pc_036_a_node_registers_tainted",
+]
+
+
+def test_pc_030_each_request_has_its_own_outcome(subject: Subject, tmp_path: Path) -> None:
+    """MUST: there is one outcome for each request, in their order."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        requests = [await world.request(f"many-{n}", subject.node_class) for n in range(5)]
+        outcomes = await asyncio.gather(*(stage.launch(world, request) for request in requests))
+        ids = [outcome.provider_id for outcome in outcomes]
+        assert len(set(ids)) == len(requests), f"requests share instances: {ids}"
+        for request, outcome in zip(requests, outcomes, strict=True):
+            ref = request.node_claim.spec.node_class_ref
+            found = await world.providers.fetch(ref, outcome.provider_id)
+            assert isinstance(found, Instance), f"just launched, {outcome.provider_id} is {found!r}"
+            assert found.token == request.token, (
+                f"the outcome of {request.token} is the instance of {found.token or 'no token'}"
+            )
+            await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_031_a_token_launches_once(subject: Subject, tmp_path: Path) -> None:
+    """MUST: however often a token comes, there is one instance."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request, first = await stage.launched(world, subject, "twice")
+        second = await stage.launch(world, request)
+        tokens = [i.token for i in (await stage.listed(world, subject)).values()]
+        assert first.provider_id == second.provider_id, (
+            f"one token launched {first.provider_id} and then {second.provider_id}"
+        )
+        assert tokens.count(request.token) == 1, (
+            f"{tokens.count(request.token)} instances are listed for one token"
+        )
+        await stage.gone(world, request, first.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_032_what_is_launched_is_what_was_asked_for(subject: Subject, tmp_path: Path) -> None:
+    """MUST: the instance is in an offering that the claim allows, and the outcome says which."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        types = {it.name: it for it in await world.catalogue(subject.node_class)}
+        offers = [(it, o) for it in types.values() for o in it.offerings if o.available]
+        it, offering = offers[-1]
+        request = await world.request(
+            "exact",
+            subject.node_class,
+            requirements=[
+                RequirementSpec(key=INSTANCE_TYPE, operator="In", values=(it.name,)),
+                RequirementSpec(key=ZONE, operator="In", values=(offering.zone,)),
+                RequirementSpec(key=CAPACITY_TYPE, operator="In", values=(offering.capacity_type,)),
+            ],
+        )
+        outcome = await stage.launch(world, request)
+        wanted = (it.name, offering.zone, offering.capacity_type)
+        got = (outcome.instance_type, outcome.zone, outcome.capacity_type)
+        assert got == wanted, f"the claim allows {wanted} only, and got {got}"
+        missing = {"cpu", "memory", "pods"} - dict(outcome.capacity).keys()
+        assert not missing, f"the outcome's capacity lacks {sorted(missing)}"
+        for resource, amount in outcome.allocatable.items():
+            assert amount <= outcome.capacity.get(resource, 0), (
+                f"the outcome says that {amount} of {outcome.capacity.get(resource, 0)} {resource} "
+                "are allocatable"
+            )
+        assert outcome.labels.get(INSTANCE_TYPE, it.name) == it.name
+        await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_033_a_token_that_is_used_up_launches_nothing(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a token whose instance is gone launches nothing: LaunchFailedError."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request, first = await stage.launched(world, subject, "again")
+        await stage.gone(world, request, first.provider_id)
+        outcome = await world.launch(request)
+        tokens = {i.token for i in (await stage.listed(world, subject)).values()}
+        assert isinstance(outcome, LaunchFailedError), (
+            f"the token of an instance that is gone was launched again: {outcome!r}"
+        )
+        assert request.token not in tokens
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing(
+    subject: Subject, tmp_path: Path
+) -> None:
+    """MUST: offerings that cannot be had are InsufficientCapacityError; nothing is left behind."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        nowhere = RequirementSpec(key=ZONE, operator="In", values=("no-such-zone",))
+        request = await world.request("nowhere", subject.node_class, requirements=[nowhere])
+        outcome = await world.launch(request)
+        assert isinstance(outcome, InsufficientCapacityError), (
+            f"no offering is in the zones that the claim allows, and its launch came to {outcome!r}"
+        )
+        tokens = {i.token for i in (await stage.listed(world, subject)).values()}
+        assert request.token not in tokens, "a launch that failed left an instance behind"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_035_the_cheapest_is_chosen(subject: Subject, tmp_path: Path) -> None:
+    """SHOULD: among what can be had, the cheapest is chosen."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request, outcome = await stage.launched(world, subject, "cheap")
+        types = {it.name: it for it in request.instance_types}
+        allowed = Requirements.from_specs(request.node_claim.spec.requirements)
+        prices = [
+            (offering.price.amount, it.name, offering.zone, offering.capacity_type)
+            for it in types.values()
+            for offering in compatible_offerings(it, allowed)
+        ]
+        paid = offering_price(
+            types[outcome.instance_type], zone=outcome.zone, capacity_type=outcome.capacity_type
+        )
+        assert paid == min(prices)[0], (
+            f"{outcome.instance_type} {outcome.capacity_type} in {outcome.zone} costs {paid}, "
+            f"and {min(prices)} could be had"
+        )
+        await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_036_a_node_registers_tainted(subject: Subject, tmp_path: Path) -> None:
+    """MUST: the Node joins unregistered, with the claim's taints and the outcome's provider id."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request = await world.request(
+            "tainted",
+            subject.node_class,
+            taints=[TaintSpec(key="team", value="web", effect="NoSchedule")],
+            startup_taints=[TaintSpec(key="starting", effect="NoExecute")],
+        )
+        outcome = await stage.launch(world, request)
+        try:
+            node = await stage.node_of(world, subject, outcome.provider_id)
+            taints = {(taint.key, taint.effect) for taint in node.taints}
+            wanted = {
+                (UNREGISTERED_TAINT, "NoExecute"),
+                ("team", "NoSchedule"),
+                ("starting", "NoExecute"),
+            }
+            assert wanted <= taints, f"the Node joins without {sorted(wanted - taints)}"
+            assert REGISTERED not in node.labels, f"the Node joins with the label {REGISTERED}"
+            assert node.provider_id == outcome.provider_id, (
+                f"the Node's providerID is {node.provider_id!r}, the outcome's "
+                f"{outcome.provider_id!r}"
+            )
+            assert node.labels.get(INSTANCE_TYPE, outcome.instance_type) == outcome.instance_type
+        finally:
+            await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)

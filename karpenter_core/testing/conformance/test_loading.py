@@ -1,0 +1,247 @@
+"""Rules of loading: who a provider is, and what it must not do before, or while, it starts."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
+from karpenter_core.provider.contract import CONTRACT_VERSION, LaunchedInstance
+from karpenter_core.provider.manager import MANDATORY_HOOKS, load_plugins
+from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.subject import Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from karpenter_core.provider.contract import LaunchRequest
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import Subject
+
+# ruff: noqa: S101 - this is a test suite
+
+__all__ = [
+    "PUBLIC_MODULES",
+    "test_pc_001_the_name_is_that_of_the_entry_point",
+    "test_pc_002_speaks_this_version_of_the_contract",
+    "test_pc_003_no_other_plugin_serves_its_kinds",
+    "test_pc_004_mandatory_hooks_are_there",
+    "test_pc_005_loading_is_cheap",
+    "test_pc_006_imports_what_is_public",
+    "test_pc_007_starts_while_the_cloud_is_down",
+    "test_pc_008_stands_concurrent_calls",
+    "test_pc_009_gives_up_in_time",
+]
+
+PUBLIC_MODULES: Final = (
+    "karpenter_core.api",
+    "karpenter_core.clock",
+    "karpenter_core.errors",
+    "karpenter_core.provider",
+)
+"""What a provider may import, with the modules below; `karpenter_core.testing` in tests only."""
+
+_THREADS: Final = 12
+_START_SECONDS: Final = 10.0
+
+
+def test_pc_001_the_name_is_that_of_the_entry_point(subject: Subject) -> None:
+    """MUST: the name is in lower case, and is that of the entry point in group `karpenter`."""
+    assert re.fullmatch(r"[a-z][a-z0-9-]*", subject.name), (
+        f'"{subject.name}" must be lower-case letters, digits and dashes'
+    )
+    points = [point for point in entry_points(group="karpenter") if point.name == subject.name]
+    made = type(subject.make())
+    for point in points:
+        loaded = point.load()
+        found = loaded if isinstance(loaded, type) else type(loaded)
+        assert issubclass(made, found) or issubclass(found, made), (
+            f'the entry point "{subject.name}" is {point.value}, the subject makes a {made}'
+        )
+
+
+def test_pc_002_speaks_this_version_of_the_contract(subject: Subject, tmp_path: Path) -> None:
+    """MUST: the provider says who it is: name, contract version, NodeClass models."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        info = world.providers.infos()[subject.name]
+        assert (info.name, info.contract_version) == (subject.name, CONTRACT_VERSION)
+        assert type(subject.node_class) in info.node_classes, (
+            f"karpenter_provider_info does not name {type(subject.node_class).__name__}"
+        )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_003_no_other_plugin_serves_its_kinds(subject: Subject) -> None:
+    """MUST: no other loaded plug-in serves the same NodeClass kind."""
+    others = [point for point in entry_points(group="karpenter") if point.name != subject.name]
+    try:
+        load_plugins(extra={subject.name: subject.make()}, entry_points=others)
+    except PluginError as error:
+        pytest.fail(f"with the other installed plug-ins it does not load: {error}")
+
+
+def test_pc_004_mandatory_hooks_are_there(subject: Subject) -> None:
+    """MUST: the mandatory hooks are implemented, under their names and with known arguments."""
+    try:
+        plugins = load_plugins(extra={subject.name: subject.make()}, entry_points=())
+    except PluginError as error:
+        pytest.fail(f"the plug-in is refused: {error}")
+    missing = [hook for hook in MANDATORY_HOOKS if plugins.caller(hook, subject.name) is None]
+    assert not missing, f"not implemented: {', '.join(missing)}"
+
+
+def test_pc_005_loading_is_cheap(subject: Subject) -> None:
+    """MUST: loading, provider_info and add_settings do no I/O and import no SDK."""
+    with stage.network_forbidden() as seen:
+        plugins = load_plugins(extra={subject.name: subject.make()}, entry_points=())
+        plugins.settings()
+    assert not seen, f"loading the plug-in went out to: {seen}"
+
+    loaded = _modules_after_import(type(subject.make()).__module__)
+    heavy = sorted(set(subject.sdk_modules) & {name.partition(".")[0] for name in loaded})
+    assert not heavy, (
+        f"importing the plug-in imports {', '.join(heavy)}; import it where it is first used: "
+        "every `karpenter --help` loads every plug-in"
+    )
+
+
+def _modules_after_import(module: str) -> Sequence[str]:
+    """Import a module in a new interpreter and return what is loaded then."""
+    program = (
+        "import importlib, json, sys; importlib.import_module(sys.argv[1]); "
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program, module],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, f"{module} cannot be imported alone:\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_pc_006_imports_what_is_public(subject: Subject) -> None:
+    """MUST: nothing of the core is imported but what the contract lists."""
+    wrong = [
+        f"{path.name}:{line} imports {name}"
+        for path in _source_files(type(subject.make()).__module__)
+        for line, name in _core_imports(path)
+        if not _is_allowed(name, path)
+    ]
+    assert not wrong, f"the core's own modules change without notice: {'; '.join(wrong)}"
+
+
+def _source_files(module: str) -> Iterator[Path]:
+    """Go over the modules of the distribution that a plug-in's module belongs to."""
+    top = sys.modules[module.partition(".")[0]]
+    if getattr(top, "__path__", None):
+        for folder in top.__path__:
+            yield from sorted(Path(folder).rglob("*.py"))
+    elif top.__file__:
+        yield Path(top.__file__)
+
+
+def _core_imports(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            if node.module == "karpenter_core":
+                yield from ((node.lineno, f"karpenter_core.{a.name}") for a in node.names)
+            else:
+                yield node.lineno, node.module
+
+
+def _is_allowed(name: str, path: Path) -> bool:
+    if name.partition(".")[0] != "karpenter_core":
+        return True
+    if name.startswith("karpenter_core.testing"):
+        return path.stem in {"testing", "conftest"} or path.stem.startswith("test_")
+    return any(name == public or name.startswith(f"{public}.") for public in PUBLIC_MODULES)
+
+
+def test_pc_007_starts_while_the_cloud_is_down(subject: Subject, tmp_path: Path) -> None:
+    """MUST NOT: karpenter_start waits for the cloud; one that is down does not stop the core."""
+    stage.can_be_made(subject, Trouble.OUTAGE)
+
+    async def play() -> None:
+        world = stage.world_of(subject, tmp_path)
+        with stage.trouble(subject, world, Trouble.OUTAGE):
+            begun = world.clock.monotonic()
+            try:
+                async with world:
+                    seconds = world.clock.monotonic() - begun
+            except KarpenterError as error:
+                pytest.fail(f"while no call reaches the cloud, karpenter_start fails: {error}")
+        assert seconds < _START_SECONDS, f"karpenter_start took {seconds:.1f} s without a cloud"
+
+    asyncio.run(play())
+
+
+def test_pc_008_stands_concurrent_calls(subject: Subject, tmp_path: Path) -> None:
+    """MUST: hooks stand being called concurrently, from any thread."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        requests = [await world.request(f"thread-{n}", subject.node_class) for n in range(_THREADS)]
+
+        async def one(request: LaunchRequest) -> str:
+            answer = await stage.direct_call(
+                world, subject, "karpenter_launch_instances", requests=(request,)
+            )
+            (outcome,) = answer  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
+            assert isinstance(outcome, LaunchedInstance), (
+                f"of {_THREADS} launches in as many threads one came to {outcome!r}"
+            )
+            await stage.direct_call(world, subject, "karpenter_list_instances")
+            await stage.direct_call(
+                world, subject, "karpenter_fetch_instances", provider_ids=(outcome.provider_id,)
+            )
+            return outcome.provider_id
+
+        ids = await asyncio.gather(*(one(request) for request in requests))
+        assert len(set(ids)) == _THREADS, f"{_THREADS} claims share instances: {sorted(ids)}"
+        found = await stage.listed(world, subject)
+        for request, provider_id in zip(requests, ids, strict=True):
+            assert provider_id in found, f"{provider_id} was launched and is not listed"
+            assert found[provider_id].token == request.token
+        await world.settle()
+        await asyncio.gather(*(stage.gone(world, r, i) for r, i in zip(requests, ids, strict=True)))
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_009_gives_up_in_time(subject: Subject, tmp_path: Path) -> None:
+    """SHOULD: socket timeouts of the SDK are shorter than the hook's time limit."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        patience = subject.patience.total_seconds()
+        with stage.trouble(subject, world, Trouble.SILENCE):
+            begun = world.clock.monotonic()
+            try:
+                await asyncio.wait_for(world.providers.list_instances(subject.name), patience)
+            except TimeoutError:
+                pytest.fail(
+                    f"a cloud that never answers holds karpenter_list_instances for more than "
+                    f"{patience:g} s: set the SDK's timeouts (Subject.settings, Subject.patience)"
+                )
+            except CloudProviderError:
+                return
+            finally:
+                seconds = world.clock.monotonic() - begun
+        pytest.fail(f"a cloud that never answers was listed in {seconds:.1f} s, as if it had")
+
+    stage.run(subject, tmp_path, scenario)

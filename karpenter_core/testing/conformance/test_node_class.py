@@ -1,0 +1,191 @@
+"""Rules of NodeClasses: their models, discovery, conditions, hash and end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.api.crd import crd_name, render_crd
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.conformance.elsewhere import Question
+from karpenter_core.testing.subject import Trouble
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import Subject
+
+# ruff: noqa: S101 - this is a test suite
+
+__all__ = [
+    "test_pc_010_a_node_class_is_ready_or_says_why_not",
+    "test_pc_011_the_hash_of_a_node_class_is_stable",
+    "test_pc_012_finalizing_may_be_repeated",
+    "test_pc_013_what_cannot_be_found_is_named",
+    "test_pc_014_a_cloud_that_cannot_be_asked_is_no_finding",
+    "test_pc_015_resolving_twice_finds_the_same",
+    "test_pc_016_the_model_makes_a_definition",
+]
+
+
+async def _conditions(world: ProviderWorld, node_class: NodeClass) -> dict[str, Condition]:
+    resolution = await world.providers.resolve_node_class(node_class)
+    return {c.type: c for c in (*node_class.status.conditions, *resolution.conditions)}
+
+
+def test_pc_010_a_node_class_is_ready_or_says_why_not(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a NodeClass is Ready, or its condition says why not."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        found = await _conditions(world, subject.node_class)
+        assert "Ready" in found, f"there is no condition Ready, only {sorted(found)}"
+        ready = found["Ready"]
+        assert ready.status == "True", (
+            "the subject's NodeClass is one that can be launched, and its condition Ready is "
+            f"{ready.status}: {ready.reason}: {ready.message}"
+        )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_011_the_hash_of_a_node_class_is_stable(subject: Subject, tmp_path: Path) -> None:
+    """MUST: the same fields hash to the same value in every process."""
+    hashes: list[str] = []
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_hash_node_class")
+        found = await world.providers.hash_node_class(subject.node_class)
+        assert found is not None
+        hashes.append(f"{found.version}/{found.value}")
+
+    stage.run(subject, tmp_path, scenario)
+    stage.run(subject, tmp_path, scenario)
+    if inspect.isclass(subject.make):
+        hashes.append(_hash_elsewhere(subject, tmp_path))
+    assert len(set(hashes)) == 1, (
+        f"one NodeClass hashes to {hashes}; use hashlib over sorted JSON, never hash() or a set"
+    )
+
+
+def _hash_elsewhere(subject: Subject, folder: Path) -> str:
+    """Ask a process whose `hash()` has another seed."""
+    question = Question(
+        name=subject.name,
+        make=subject.make,
+        model=type(subject.node_class),
+        node_class=subject.node_class.model_dump_json(by_alias=True),
+        settings=dict(subject.settings),
+        folder=str(folder),
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "karpenter_core.testing.conformance.elsewhere"],
+        input=pickle.dumps(question),
+        capture_output=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONHASHSEED": "1",
+        },
+    )
+    assert done.returncode == 0, f"another process cannot hash it:\n{done.stderr.decode()}"
+    return done.stdout.decode().strip()
+
+
+def test_pc_012_finalizing_may_be_repeated(subject: Subject, tmp_path: Path) -> None:
+    """MUST: karpenter_finalize_node_class is idempotent and leaves nothing."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_finalize_node_class")
+        plugin = world.plugins[subject.name]
+        before = set(subject.held(plugin)) if subject.held else set[str]()
+        await world.providers.resolve_node_class(subject.node_class)
+        request, outcome = await stage.launched(world, subject, "last")
+        await stage.gone(world, request, outcome.provider_id)
+        for _ in range(2):
+            await world.providers.finalize_node_class(subject.node_class)
+        if subject.held:
+            left = set(subject.held(plugin)) - before
+            assert not left, f"after karpenter_finalize_node_class the cloud still has {left}"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_013_what_cannot_be_found_is_named(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a NodeClass that cannot be used is not Ready, with reason, field and value."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
+        if not subject.unusable:
+            pytest.skip("not shown: the subject names no unusable NodeClass (Subject.unusable)")
+        for text, node_class in subject.unusable.items():
+            ready = (await _conditions(world, node_class)).get("Ready")
+            assert ready is not None, f"for {text} there is no condition Ready"
+            assert ready.status == "False", f"for {text} the condition Ready is {ready.status}"
+            assert ready.reason, f"for {text} the condition Ready has no reason"
+            assert text in ready.message, (
+                f'the message of the condition Ready does not name "{text}": {ready.message!r}'
+            )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_014_a_cloud_that_cannot_be_asked_is_no_finding(
+    subject: Subject, tmp_path: Path
+) -> None:
+    """MUST: when the cloud cannot be asked, resolving raises; the last finding stands."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
+        with stage.trouble(subject, world, Trouble.OUTAGE):
+            try:
+                found = await _conditions(world, subject.node_class)
+            except CloudProviderError:
+                return
+        ready = found.get("Ready")
+        assert ready is not None and ready.status == "True", (  # noqa: PT018
+            f"while no call reaches the cloud, the condition Ready becomes {ready}: raise instead"
+        )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_015_resolving_twice_finds_the_same(subject: Subject, tmp_path: Path) -> None:
+    """MUST: resolving an unchanged NodeClass of an unchanged cloud answers the same."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
+        first = await world.providers.resolve_node_class(subject.node_class)
+        await asyncio.sleep(0)
+        second = await world.providers.resolve_node_class(subject.node_class)
+        assert first == second, (
+            f"the status would be written again and again: first {first}, then {second}"
+        )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_016_the_model_makes_a_definition(subject: Subject) -> None:
+    """MUST: the model's CRD can be rendered, and the model reads what it writes."""
+    model = type(subject.node_class)
+    definition = render_crd(model)
+    assert definition["metadata"]["name"] == crd_name(model.resource)
+    assert "." in model.resource.group, f'"{model.resource.group}" is no domain of its own'
+    assert not model.resource.group.endswith(("karpenter.sh", "k8s.io")), (
+        f'the group "{model.resource.group}" belongs to somebody else'
+    )
+    written = subject.node_class.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    assert model.model_validate(written) == subject.node_class, (
+        f"{model.__name__} reads back something else than it wrote: {written}"
+    )

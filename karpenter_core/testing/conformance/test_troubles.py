@@ -1,0 +1,169 @@
+"""Rules of bad days: what a cloud's refusals are called, and that nothing is left of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    NodeClaimNotFoundError,
+    ThrottledError,
+)
+from karpenter_core.provider.contract import LaunchedInstance, Termination
+from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.subject import Trouble
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_core.provider.contract import LaunchOutcome
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import Subject
+
+# ruff: noqa: S101 - this is a test suite
+
+__all__ = [
+    "test_pc_080_a_stock_out_names_what_is_sold_out",
+    "test_pc_081_a_quota_is_a_wider_shortage",
+    "test_pc_082_throttling_says_when_to_come_back",
+    "test_pc_083_a_refusal_of_credentials_names_the_action",
+    "test_pc_084_a_lost_reply_launches_nothing_twice",
+    "test_pc_085_an_outage_is_not_an_absence",
+    "test_pc_086_a_trouble_that_is_over_leaves_nothing",
+]
+
+
+async def _launch_in_trouble(
+    world: ProviderWorld, subject: Subject, wanted: Trouble
+) -> LaunchOutcome:
+    request = await world.request(wanted.value, subject.node_class)
+    with stage.trouble(subject, world, wanted):
+        outcome = await world.launch(request)
+    tokens = {i.token for i in (await stage.listed(world, subject)).values()}
+    assert request.token not in tokens, f"under {wanted.value} an instance was left behind"
+    return outcome
+
+
+def test_pc_080_a_stock_out_names_what_is_sold_out(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a stock-out is InsufficientCapacityError with the offerings that were tried."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        outcome = await _launch_in_trouble(world, subject, Trouble.STOCK_OUT)
+        assert isinstance(outcome, InsufficientCapacityError), f"a stock-out came to {outcome!r}"
+        assert outcome.offerings, (
+            "InsufficientCapacityError without offerings: the core cannot mask what is sold out "
+            "and would ask for the same again"
+        )
+        sold = {
+            (it.name, offering.zone, offering.capacity_type)
+            for it in await world.catalogue(subject.node_class)
+            for offering in it.offerings
+        }
+        tried = {(k.instance_type, k.zone, k.capacity_type) for k in outcome.offerings}
+        assert tried <= sold, f"not in the catalogue: {sorted(tried - sold)}"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_081_a_quota_is_a_wider_shortage(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a quota is InsufficientCapacityError with a scope wider than one offering."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        outcome = await _launch_in_trouble(world, subject, Trouble.QUOTA)
+        assert isinstance(outcome, InsufficientCapacityError), f"a quota came to {outcome!r}"
+        assert outcome.scope is not ExhaustedScope.OFFERING, (
+            "a quota reaches further than one offering: without the scope the core tries each of "
+            "the others in vain"
+        )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_082_throttling_says_when_to_come_back(subject: Subject, tmp_path: Path) -> None:
+    """MUST: throttling is ThrottledError with the time to wait."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        outcome = await _launch_in_trouble(world, subject, Trouble.THROTTLING)
+        assert isinstance(outcome, ThrottledError), f"throttling came to {outcome!r}"
+        assert outcome.retry_after.total_seconds() > 0, "ThrottledError without a time to wait"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_083_a_refusal_of_credentials_names_the_action(subject: Subject, tmp_path: Path) -> None:
+    """MUST: missing credentials or permissions are AuthError, naming the action."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        outcome = await _launch_in_trouble(world, subject, Trouble.AUTH_FAILURE)
+        assert isinstance(outcome, AuthError), f"refused credentials came to {outcome!r}"
+        assert outcome.action, "AuthError does not name the action that was refused"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_084_a_lost_reply_launches_nothing_twice(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a launch whose reply was lost is found again by its token."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request = await world.request("lost", subject.node_class)
+        with stage.trouble(subject, world, Trouble.LOST_REPLY):
+            first = await world.launch(request)
+        second = first if isinstance(first, LaunchedInstance) else await world.launch(request)
+        assert isinstance(second, LaunchedInstance), (
+            f"the reply of a launch was lost; launched again, the token came to {second!r}"
+        )
+        tokens = [i.token for i in (await stage.listed(world, subject)).values()]
+        assert tokens.count(request.token) == 1, (
+            f"the reply of a launch was lost, and the token has {tokens.count(request.token)} "
+            "instances now"
+        )
+        await stage.gone(world, request, second.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_085_an_outage_is_not_an_absence(subject: Subject, tmp_path: Path) -> None:
+    """MUST NOT: a cloud that cannot be reached makes instances look gone."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request, outcome = await stage.launched(world, subject, "there")
+        ref = request.node_claim.spec.node_class_ref
+        with stage.trouble(subject, world, Trouble.OUTAGE):
+            found = await world.providers.fetch(ref, outcome.provider_id)
+            assert isinstance(found, CloudProviderError), f"without a cloud it is {found!r}"
+            assert not isinstance(found, NodeClaimNotFoundError), (
+                "no call reached the cloud, and fetching answers NodeClaimNotFoundError: the "
+                "core would forget a machine that runs"
+            )
+            answer = await world.providers.terminate(ref, outcome.provider_id)
+            assert answer is not Termination.GONE, (
+                "no call reached the cloud, and terminating answers GONE"
+            )
+            try:
+                listing = await world.providers.list_instances(subject.name)
+            except CloudProviderError:
+                pass
+            else:
+                assert not listing.complete, (
+                    "no call reached the cloud, and a listing without the machine is complete"
+                )
+        await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_086_a_trouble_that_is_over_leaves_nothing(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a launch that was refused succeeds with the same token once the trouble is over."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.can_be_made(subject, Trouble.THROTTLING)
+        request = await world.request("later", subject.node_class)
+        with stage.trouble(subject, world, Trouble.THROTTLING):
+            await world.launch(request)
+        outcome = await stage.launch(world, request)
+        await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)

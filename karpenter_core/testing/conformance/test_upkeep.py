@@ -1,0 +1,88 @@
+"""Rules of the rest: checks, periodic tasks, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.provider.contract import Severity
+from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.subject import Trouble
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import Subject
+
+# ruff: noqa: S101 - this is a test suite
+
+__all__ = [
+    "test_pc_090_checks_come_with_remedies",
+    "test_pc_091_an_unreachable_cloud_is_a_finding",
+    "test_pc_092_tasks_can_be_run",
+    "test_pc_093_stops_cleanly_and_starts_again",
+]
+
+
+def test_pc_090_checks_come_with_remedies(subject: Subject, tmp_path: Path) -> None:
+    """MUST: karpenter_check raises nothing, and what it finds wrong has a remedy."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_check")
+        for finding in (await world.providers.check())[subject.name]:
+            assert finding.severity is not Severity.ERROR, (
+                f"nothing is wrong, and karpenter_check finds: {finding.message}"
+            )
+            assert finding.remedy or finding.severity is Severity.OK, (
+                f'the finding "{finding.message}" has no remedy'
+            )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_091_an_unreachable_cloud_is_a_finding(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a cloud that cannot be reached is a finding with a remedy, not an exception."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.hook_is_there(world, subject, "karpenter_check")
+        with stage.trouble(subject, world, Trouble.OUTAGE):
+            findings = (await world.providers.check())[subject.name]
+        errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+        assert errors, f"no call reaches the cloud, and karpenter_check finds only {findings}"
+        for finding in errors:
+            assert finding.remedy, f'the finding "{finding.message}" has no remedy'
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_092_tasks_can_be_run(subject: Subject, tmp_path: Path) -> None:
+    """MUST: periodic tasks have names of their own and a period, and do their work when run."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        tasks = world.providers.tasks()
+        if not tasks:
+            pytest.skip("does not apply: karpenter_declare_tasks is not implemented")
+        names = [task.name for task in tasks]
+        assert len(names) == len(set(names)), f"two tasks have one name: {sorted(names)}"
+        for task in tasks:
+            assert task.period.total_seconds() > 0, f"the task {task.name} has no period"
+            await task.run()
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_093_stops_cleanly_and_starts_again(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a plug-in that was stopped can be started again, by the same object or a new one."""
+
+    async def scenario() -> None:
+        plugin = subject.make()
+        for _ in range(2):
+            world = stage.world_of(subject, tmp_path)
+            world.plugins = {subject.name: plugin}
+            async with world:
+                await world.providers.list_instances(subject.name)
+
+    asyncio.run(scenario())
