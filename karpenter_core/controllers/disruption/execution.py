@@ -16,7 +16,7 @@ import structlog
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
-from karpenter_core.controllers.disruption.records import about, obstacle
+from karpenter_core.controllers.disruption.records import notice_about, obstacle
 from karpenter_core.controllers.provisioning.claims import Decided
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.budgets import DisruptionReason
@@ -285,13 +285,15 @@ class CommandQueue:
             if claim is None or claim.is_deleting:
                 return f"replacement {name} failed"
             self._hands.publish(
-                about(claim.ref, "DisruptionLaunching", f"Launching NodeClaim: {reason}", reason)
+                notice_about(
+                    claim.ref, "DisruptionLaunching", f"Launching NodeClaim: {reason}", reason
+                )
             )
             if is_true(claim.status.conditions, INITIALIZED):
                 entry.awaited.remove(name)
                 continue
             text = "Waiting on readiness to continue disruption"
-            self._hands.publish(about(claim.ref, "DisruptionWaitingReadiness", text))
+            self._hands.publish(notice_about(claim.ref, "DisruptionWaitingReadiness", text))
         return ""
 
     def _is_late(self, entry: _Entry) -> bool:

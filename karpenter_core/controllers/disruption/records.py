@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.plan import DisruptionPlan
     from karpenter_core.disruption.validation import Rejection
 
-__all__ = ["CommandRecords", "about", "obstacle"]
+__all__ = ["CommandRecords", "notice_about", "obstacle"]
 
 _CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -107,7 +107,7 @@ class CommandRecords:
         )
         for what, ref in (("Node", node_ref(candidate.node)), ("NodeClaim", candidate.claim.ref)):
             text = f"Disrupting {what}: {reason}"
-            self._hands.publish(about(ref, "DisruptionTerminating", text, reason))
+            self._hands.publish(notice_about(ref, "DisruptionTerminating", text, reason))
 
     def _say(self, command: Command) -> None:
         self._log.info(
@@ -139,7 +139,7 @@ class CommandRecords:
             metrics.disruption_decisions_by_nodepool.labels(nodepool=pool, **labels).inc()
 
 
-def about(ref: ObjectRef, reason: str, message: str, *dedupe: str) -> Notice:
+def notice_about(ref: ObjectRef, reason: str, message: str, *dedupe: str) -> Notice:
     """Return the Event on a NodeClaim or Node of a command."""
     return Notice(
         regarding=ref, type="Normal", reason=reason, message=message, dedupe=(ref.uid, *dedupe)
