@@ -250,6 +250,11 @@ class Metrics:
             "What the machines of a NodePool cost an hour, in the reporting currency.",
             ("nodepool",),
         )
+        self.nodepools_cost_tracker_errors = self._declare.counter(
+            "nodepools_cost_tracker_errors_total",
+            "Machines that cannot be priced, so that the cost of their NodePool misses them.",
+            ("nodepool",),
+        )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",

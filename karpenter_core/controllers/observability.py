@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+import structlog
+
 from karpenter_core.api.labels import (
     ARCH,
     CAPACITY_TYPE,
@@ -29,10 +31,11 @@ from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.usage import pool_status_resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
     from datetime import datetime
 
     from prometheus_client import Gauge
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.feed import Feed
@@ -50,15 +53,27 @@ class Observability:
     """The controller `metrics`."""
 
     def __init__(
-        self, *, feed: Feed, runtime: Runtime, detailed: bool, solve: SolveOptions | None = None
+        self,
+        *,
+        feed: Feed,
+        runtime: Runtime,
+        detailed: bool,
+        solve: SolveOptions | None = None,
+        unevaluated_pools: Callable[[], Container[str]] = frozenset,
     ) -> None:
-        """`solve` has the reporting currency and the rates of the others."""
+        """`solve` has the reporting currency and the rates of the others.
+
+        Of `unevaluated_pools` the prices are still on their way.
+        """
         self._feed = feed
         self._runtime = runtime
         self._metrics = runtime.metrics
         self._solve = solve or SolveOptions()
         self._started = runtime.clock.monotonic()
         self._seen_version = -1
+        self._unevaluated_pools = unevaluated_pools
+        self._unpriced: frozenset[str] = frozenset()
+        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._waits = (
             PodWaits(feed, runtime.metrics, began=runtime.clock.now()) if detailed else None
         )
@@ -111,13 +126,30 @@ class Observability:
 
     def _costs(self, snapshot: Snapshot) -> Mapping[str, float]:
         """Return what the machines of each pool cost an hour, in the reporting currency."""
-        prices = Prices(snapshot, self._solve)
+        prices, pending = Prices(snapshot, self._solve), self._unevaluated_pools()
         costs: dict[str, float] = {}
+        unpriced: dict[str, StateNode] = {}
         for machine in snapshot.state_nodes:
             if machine.managed and machine.pool and machine.provider_id:
-                price = prices.of_price(prices.known(machine))
-                costs[machine.pool] = costs.get(machine.pool, 0.0) + price
+                cost = prices.cost_of(machine)
+                costs[machine.pool] = costs.get(machine.pool, 0.0) + (cost or 0.0)
+                if cost is None and machine.pool not in pending:
+                    unpriced[machine.provider_id] = machine
+        for machine in unpriced.values():
+            if machine.provider_id not in self._unpriced:
+                self._say_unpriced(machine)
+        self._unpriced = frozenset(unpriced)
         return costs
+
+    def _say_unpriced(self, machine: StateNode) -> None:
+        """Count a machine that the cost of its pool misses, when that begins."""
+        self._metrics.nodepools_cost_tracker_errors.labels(nodepool=machine.pool).inc()
+        self._log.warning(
+            "price of a machine is not known, the cost of its nodepool misses it",
+            NodePool={"name": machine.pool},
+            **{"provider-id": machine.provider_id},
+            offering=[machine.labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)],
+        )
 
     def _nodes(self, snapshot: Snapshot) -> None:
         metrics = self._metrics

@@ -45,10 +45,17 @@ FREE: Final = Price(0.0)
 
 def current_price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Price:
     """Return what a running machine costs, be its offering available or not; 0 when unknown."""
+    found = _listed_price(instance_type, zone, capacity_type)
+    return FREE if found is None else found
+
+
+def _listed_price(
+    instance_type: InstanceType | None, zone: str, capacity_type: str
+) -> Price | None:
     for offering in () if instance_type is None else instance_type.offerings:
         if offering.zone == zone and offering.capacity_type == capacity_type:
-            return FREE if isnan(offering.price.amount) else offering.price
-    return FREE
+            return None if isnan(offering.price.amount) else offering.price
+    return None
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not an error
@@ -80,8 +87,19 @@ class Prices:
 
     def known(self, machine: StateNode) -> Price:
         """Return what a machine costs by its labels, whether that can be bought now or not."""
+        found = self._listed(machine)
+        return FREE if found is None else found
+
+    def cost_of(self, machine: StateNode) -> float | None:
+        """Return the same in the reporting currency; None when it cannot be told."""
+        found = self._listed(machine)
+        if found is None or found.currency not in self._rates:
+            return None
+        return self.of_price(found)
+
+    def _listed(self, machine: StateNode) -> Price | None:
         known = self._types_of_pool(machine.pool).get(machine.labels.get(INSTANCE_TYPE, ""))
-        return current_price(
+        return _listed_price(
             known, machine.labels.get(ZONE, ""), machine.labels.get(CAPACITY_TYPE, "")
         )
 

@@ -171,6 +171,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             runtime=runtime,
             detailed=not settings.disable_cluster_state_observability,
             solve=options.solve,
+            unevaluated_pools=catalogue.unevaluated,
         ),
     )
 
