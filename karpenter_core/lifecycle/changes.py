@@ -61,6 +61,7 @@ class NodePatch:
     """What a Node is to gain and to lose; taints are known by key and effect."""
 
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    remove_labels: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     add_taints: tuple[Taint, ...] = ()
     remove_taints: tuple[Taint, ...] = ()
@@ -73,7 +74,14 @@ class NodePatch:
         if later is None:
             return self
         return NodePatch(
-            labels={**self.labels, **later.labels},
+            labels={
+                **{key: v for key, v in self.labels.items() if key not in later.remove_labels},
+                **later.labels,
+            },
+            remove_labels=(
+                *(key for key in self.remove_labels if key not in later.labels),
+                *later.remove_labels,
+            ),
             annotations={**self.annotations, **later.annotations},
             add_taints=(
                 *(t for t in self.add_taints if not _among(t, later.remove_taints)),
@@ -107,7 +115,10 @@ class NodePatch:
             owners = (*owners, self.owner)
         patched = msgspec.structs.replace(
             node,
-            labels={**node.labels, **self.labels},
+            labels={
+                **{key: v for key, v in node.labels.items() if key not in self.remove_labels},
+                **self.labels,
+            },
             annotations={**node.annotations, **self.annotations},
             taints=taints,
             finalizers=finalizers,

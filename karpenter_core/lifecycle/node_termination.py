@@ -69,6 +69,8 @@ MINIMUM_DRAIN: Final = timedelta(seconds=5)
 _POLL: Final = timedelta(seconds=1)
 
 DISRUPTED: Final = Taint(key=DISRUPTED_TAINT, effect="NoSchedule")
+BALANCERS_TOLD: Final = "karpenter"
+"""Value of the label that takes a node out of balancing."""
 
 
 class InstanceState(Enum):
@@ -109,7 +111,7 @@ class NodeTermination:
 
 def disrupted_patch(node: NodeView) -> NodePatch:
     """Return the taint and label of a node that is on its way out."""
-    return replace(tainted_patch(node), labels={EXCLUDE_BALANCERS: "karpenter"})
+    return replace(tainted_patch(node), labels={EXCLUDE_BALANCERS: BALANCERS_TOLD})
 
 
 def tainted_patch(node: NodeView) -> NodePatch:
@@ -123,10 +125,13 @@ def tainted_patch(node: NodeView) -> NodePatch:
 
 
 def undisrupted_patch(node: NodeView) -> NodePatch | None:
-    """Return what takes a stale disruption taint off; None for a node that has none or goes."""
+    """Return what takes the marks of a disruption off; None for a node that has none or goes."""
     if node.is_deleting or not has_taint(node.taints, DISRUPTED):
         return None
-    return NodePatch(remove_taints=(DISRUPTED,))
+    is_ours = node.labels.get(EXCLUDE_BALANCERS) == BALANCERS_TOLD
+    return NodePatch(
+        remove_taints=(DISRUPTED,), remove_labels=(EXCLUDE_BALANCERS,) if is_ours else ()
+    )
 
 
 def node_ref(node: NodeView) -> ObjectRef:

@@ -12,6 +12,8 @@ from karpenter_core.sim.faults import Fault, on
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 TAINT = "karpenter.sh/disrupted"
+BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+CPU = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In"}
 ALONE = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -258,8 +260,7 @@ class TestDeletion:
         """Cases 176 and 260: drift has no second look either."""
 
         async def story(stage):
-            size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["8"]}
-            pool = fixed(template={"requirements": [size]})
+            pool = fixed(template={"requirements": [{**CPU, "values": ["8"]}]})
             await stage.begin(pool, deployment("web", 4, cpu="3"), pods=4)
             assert len(stage.first) == 2
             stage.scene.cluster.scale(DEPLOYMENTS, "web", 2)
@@ -268,6 +269,32 @@ class TestDeletion:
             await stage.until(lambda: len(stage.leaving) == 1, seconds=15)
             assert stage.claims <= stage.first
             assert sum(stage.decided("delete", "drifted", "")) >= 2
+
+        staged(tmp_path, story)
+
+    def test_balancers_are_told_with_the_taint(self, tmp_path):
+        """One write, as nothing can take the command back; a replacement is waited for first."""
+
+        async def story(stage):
+            pool = fixed(template={"requirements": [{**CPU, "values": ["4"]}]})
+            await stage.begin(pool, deployment("web", 2, cpu="3"), pods=2)
+            stage.scene.cluster.scale(DEPLOYMENTS, "web", 1)
+            await stage.clock.sleep(30)
+            seen = []
+
+            def note(change):
+                node = change.stored.obj
+                if "deletionTimestamp" not in node["metadata"]:
+                    tainted = any(t["key"] == TAINT for t in node["spec"].get("taints", ()))
+                    told = BALANCERS in node["metadata"]["labels"]
+                    seen.append((node["metadata"]["name"], tainted, told))
+
+            stage.scene.cluster.server.registry.store.listen(NODES, note)
+            (kept,) = {pod["spec"]["nodeName"] for pod in stage.scene.pods()}
+            stage.change()
+            await stage.until(lambda: stage.leaving == stage.first, seconds=120)
+            marks = {(name == kept, told) for name, tainted, told in seen if tainted}
+            assert marks == {(False, True), (True, False)}
 
         staged(tmp_path, story)
 

@@ -198,6 +198,19 @@ class TestNodePatch:
         assert (at_once.taints, at_once.finalizers) == (in_turn.taints, in_turn.finalizers)
         assert first.merged(None) is first
 
+    def test_a_label_goes_unless_a_later_patch_puts_it_on(self):
+        web = node("web", labels={"a": "1", "b": "1"})
+        off = NodePatch(remove_labels=("a",))
+        assert off.applied_to(web).labels == {k: v for k, v in web.labels.items() if k != "a"}
+        body = off.merge_patch(web).body
+        assert body == {"metadata": {"labels": {"a": None}}}
+        for first, second in (
+            (off, NodePatch(labels={"a": "2"})),
+            (NodePatch(labels={"a": "2"}), off),
+        ):
+            in_turn = second.applied_to(first.applied_to(web))
+            assert first.merged(second).applied_to(web).labels == in_turn.labels
+
     def test_labels_alone_need_no_lock(self):
         patch = NodePatch(labels={"a": "1"}).merge_patch(node("web", resource_version=5))
         assert patch is not None

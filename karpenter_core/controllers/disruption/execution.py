@@ -30,7 +30,11 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     without_condition,
 )
-from karpenter_core.lifecycle.node_termination import tainted_patch, undisrupted_patch
+from karpenter_core.lifecycle.node_termination import (
+    disrupted_patch,
+    tainted_patch,
+    undisrupted_patch,
+)
 from karpenter_core.state.events import (
     DeletionMarked,
     DeletionUnmarked,
@@ -40,12 +44,13 @@ from karpenter_core.state.events import (
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.decisions import Decision, DecisionObstacle
+    from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.disruption.records import CommandRecords
     from karpenter_core.controllers.provisioning.creation import ClaimCreator
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionOptions
     from karpenter_core.disruption.plan import DisruptionPlan
+    from karpenter_core.lifecycle.changes import NodePatch
 
 __all__ = ["CommandQueue"]
 
@@ -219,12 +225,17 @@ class CommandQueue:
         self._feed.fold(PodsDecided(placed=placed, at=now))
 
     async def _mark(self, command: Command) -> tuple[Candidate, ...]:
+        # Balancers are told at once where nothing is waited for: else a command may be taken back.
+        patch = tainted_patch if command.replacements else disrupted_patch
+        reason = str(command.reason)
         done = await asyncio.gather(
-            *(self._mark_one(item, str(command.reason)) for item in command.candidates)
+            *(self._mark_one(item, reason, patch) for item in command.candidates)
         )
         return tuple(item for item, ok in zip(command.candidates, done, strict=True) if ok)
 
-    async def _mark_one(self, candidate: Candidate, reason: str) -> bool:
+    async def _mark_one(
+        self, candidate: Candidate, reason: str, patch: Callable[[NodeView], NodePatch]
+    ) -> bool:
         """Taint a node and say why on its claim; what others wrote meanwhile is read again."""
         for attempt in range(ATTEMPTS):
             snapshot = self._feed.snapshot()
@@ -233,8 +244,7 @@ class CommandQueue:
             if node is None or claim is None or claim.uid != candidate.claim.uid:
                 return False
             try:
-                # Balancers are not told yet: a command may be taken back.
-                await self._hands.write_node(node, tainted_patch(node))
+                await self._hands.write_node(node, patch(node))
                 await self._hands.write_claim(
                     claim,
                     with_condition(
