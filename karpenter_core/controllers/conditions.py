@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
-from karpenter_core.api.labels import GROUP
-from karpenter_core.api.nodeclaim import NodeClaim
-from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.labels import GROUP, TERMINATION_FINALIZER
+from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS, NodeClaim
+from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS, NodePool
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import NodeConditionView, NodeView
 from karpenter_core.controllers.condition_metrics import object_labels
@@ -42,6 +42,8 @@ AT_ONCE: Final = 200
 
 Observed: TypeAlias = NodeClaim | NodePool | NodeView
 
+_STAGES: Final = frozenset((*NODE_CLAIM_CONDITIONS.dependents, *NODE_POOL_CONDITIONS.dependents))
+"""What `Ready` is made of."""
 _KINDS: Final = {Kind.NODE_CLAIM: "NodeClaim", Kind.NODE_POOL: "NodePool", Kind.NODE: "Node"}
 
 
@@ -149,10 +151,12 @@ class ConditionObserver:
         """Count and tell what changed.
 
         A condition that was not there before has no past to tell of; only that one of ours is False is
-        told all the same, since somebody has to mend it. A Node that falls silent has all of its
-        conditions turn Unknown, and back: of that its Ready tells enough.
+        told all the same, since somebody has to mend it. What `Ready` says by itself is not told
+        beside it: the stages of an object of ours that turn True with it, and all conditions of a
+        Node that falls silent, which turn Unknown, and back.
         """
         known = {} if before is None else {item.type: item for item in before.conditions}
+        changed: list[tuple[str, Condition | NodeConditionView]] = []
         for now in after.conditions:
             was = known.get(now.type)
             if was is not None and was.status == now.status:
@@ -161,7 +165,7 @@ class ConditionObserver:
                 family.transitions.labels(now.type, now.status, now.reason, *labels).inc()
             if was is None:
                 if before is not None and now.status == FALSE and kind != "Node":
-                    self._publish(_transition(after.ref, UNKNOWN, now))
+                    changed.append((UNKNOWN, now))
                 continue
             began, ended = was.last_transition_time, now.last_transition_time
             if began is not None and ended is not None:
@@ -170,8 +174,11 @@ class ConditionObserver:
                     family.transition_duration.labels(was.type, was.status, *labels).observe(
                         seconds
                     )
-            if kind != "Node" or now.type == READY or TRUE in {was.status, now.status}:
-                self._publish(_transition(after.ref, was.status, now))
+            changed.append((was.status, now))
+        becomes_ready = any(now.type == READY and now.status == TRUE for _, now in changed)
+        for status, now in changed:
+            if _says_more(kind, status, now, becomes_ready=becomes_ready):
+                self._publish(_transition(after.ref, status, now))
 
     def _gone(self, kind: str, last: _Sight) -> None:
         self._tell_finalized(last, ())
@@ -183,8 +190,12 @@ class ConditionObserver:
             (metric.labels(*labels) if labels else metric).observe(seconds)
 
     def _tell_finalized(self, before: _Sight, left: tuple[str, ...]) -> None:
+        """Tell of finalizers that have gone; a Node's end at our hands is told of its claim."""
+        is_of_claim = isinstance(before.seen, NodeView) and any(
+            owner.kind == "NodeClaim" for owner in before.seen.owners
+        )
         for finalizer in before.finalizers:
-            if finalizer not in left:
+            if finalizer not in left and not (is_of_claim and finalizer == TERMINATION_FINALIZER):
                 self._publish(_finalized(before.ref, finalizer))
 
     def _families(
@@ -248,6 +259,18 @@ def _table(snapshot: Snapshot, kind: Kind) -> Mapping[str, Observed]:
             return snapshot.node_pools
         case _:
             return snapshot.nodes
+
+
+def _says_more(
+    kind: str, was: str, now: Condition | NodeConditionView, *, becomes_ready: bool
+) -> bool:
+    """Tell whether a change says something that `Ready` does not say by itself."""
+    if now.type == READY:
+        return True
+    if kind == "Node":
+        return TRUE in {was, now.status}
+    is_stage = now.type in _STAGES and (was, now.status) == (UNKNOWN, TRUE)
+    return not (is_stage and becomes_ready)
 
 
 def _transition(ref: ObjectRef, was: str, now: Condition | NodeConditionView) -> Notice:

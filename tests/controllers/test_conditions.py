@@ -39,10 +39,9 @@ def test_changes_of_conditions_are_told_counted_and_measured(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
         await scene.cluster.clock.sleep(30)
 
-        told = transitions(scene, "NodeClaim")
-        registered = "Type: Registered, Status: Unknown -> True, Reason: Registered"
-        assert ("Registered", f"Status condition transitioned, {registered}") in told
-        assert {"Launched", "Registered", "Initialized", "Ready"} >= {name for name, _ in told}
+        ready = "Type: Ready, Status: Unknown -> True, Reason: Ready"
+        told = [("Ready", f"Status condition transitioned, {ready}")]
+        assert transitions(scene, "NodeClaim") == told, "its stages turned True with it"
         assert [name for name, _ in transitions(scene, "NodePool")] == ["NodeRegistrationHealthy"]
 
         name = "operator_nodeclaim_status_condition"
@@ -72,6 +71,23 @@ def test_changes_of_conditions_are_told_counted_and_measured(tmp_path):
             'type="Ready"' in labels and 'karpenter_sh_initialized="true"' in labels
             for labels in series(running, "operator_node_status_condition_count")
         )
+
+    play(tmp_path, story)
+
+
+def test_a_stage_that_is_reached_before_the_others_is_told_of_by_itself(tmp_path):
+    async def story(scene):
+        taint = {"key": "example.com/boot", "effect": "NoSchedule"}
+        pool = node_pool(disruption=KEPT, template={"startupTaints": [taint]})
+        scene.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: transitions(scene, "NodeClaim"), seconds=60)
+        await scene.cluster.clock.sleep(10)
+        assert [name for name, _ in transitions(scene, "NodeClaim")] == ["Registered"]
+        name = scene.nodes()[0]["metadata"]["name"]
+        scene.cluster.server.registry.patch(NODES, {"spec": {"taints": None}}, name, "")
+        await scene.cluster.clock.sleep(10)
+        assert [name for name, _ in transitions(scene, "NodeClaim")] == ["Ready", "Registered"]
 
     play(tmp_path, story)
 
@@ -131,7 +147,7 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
 
 
 def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
-    """`Finalized` is told once for each of them."""
+    """`Finalized` is told of the claim, and of the Node when it is somebody else's finalizer."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
@@ -139,10 +155,14 @@ def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
         (name,) = [claim["metadata"]["name"] for claim in scene.claims()]
 
+        foreign = {"metadata": {"finalizers": ["karpenter.sh/termination", "example.com/keep"]}}
+        scene.cluster.server.registry.patch(NODES, foreign, name, "")
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         ending = "operator_nodeclaim_termination_current_time_seconds"
         await scene.settle(lambda: series(running, ending), seconds=120)
-        await scene.settle(lambda: not scene.claims() and not scene.nodes(), seconds=120)
+        await scene.settle(lambda: not scene.claims(), seconds=120)
+        scene.cluster.server.registry.patch(NODES, {"metadata": {"finalizers": None}}, name, "")
+        await scene.settle(lambda: not scene.nodes(), seconds=120)
         await scene.cluster.clock.sleep(10)
 
         assert not series(running, ending)
@@ -161,7 +181,7 @@ def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
             for event in scene.events("Finalized")
         ]
         assert sorted(finalized) == [
-            ("Node", "Finalized karpenter.sh/termination", 1),
+            ("Node", "Finalized example.com/keep", 1),
             ("NodeClaim", "Finalized karpenter.sh/termination", 1),
         ]
 
