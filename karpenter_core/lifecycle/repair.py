@@ -26,6 +26,7 @@ from karpenter_core.lifecycle.claim_status import metric_labels
 from karpenter_core.lifecycle.disrupted import disrupted_facts
 from karpenter_core.lifecycle.node_termination import node_ref
 from karpenter_core.lifecycle.termination import deadline_of, with_deadline
+from karpenter_core.state.machines import is_only_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -247,6 +248,8 @@ def _has_turn(snapshot: Snapshot, node: NodeView, pool: str, census: Census) -> 
     waiting: list[tuple[datetime, str]] = []
     for claim in snapshot.node_claims.values():
         if pool and claim.metadata.labels.get(NODE_POOL) != pool:
+            continue
+        if is_only_held(claim):
             continue
         if claim.is_deleting:
             return False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, final
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import REGISTERED
+from karpenter_core.state.machines import is_only_held
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,10 +57,13 @@ class Refusal:
 def nodes_total(snapshot: Snapshot) -> int:
     """Count the Nodes of the cluster, whoever made them, and the claims that have none yet.
 
-    Those on their way out count until they are gone.
+    Those on their way out count until they are gone; then the claim may be there still, if somebody
+    else's finalizer holds it.
     """
     claims = snapshot.node_claims.values()
-    return len(snapshot.nodes) + sum(not snapshot.nodes_of(claim) for claim in claims)
+    return len(snapshot.nodes) + sum(
+        not snapshot.nodes_of(claim) and not is_only_held(claim) for claim in claims
+    )
 
 
 def held_pools(

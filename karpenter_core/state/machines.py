@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import is_true
-from karpenter_core.api.labels import INITIALIZED, INSTANCE_TYPE, NODE_POOL, NODES, REGISTERED
+from karpenter_core.api.labels import (
+    INITIALIZED,
+    INSTANCE_TYPE,
+    NODE_POOL,
+    NODES,
+    REGISTERED,
+    TERMINATION_FINALIZER,
+)
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, NodeClaim
 from karpenter_core.api.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from karpenter_core.api.quantities import parse_resources
@@ -93,6 +100,14 @@ def total_requests(pods: Iterable[PodView]) -> dict[str, int]:
 def is_instance_terminating(claim: NodeClaim) -> bool:
     """Tell whether the claim's instance has been told to go."""
     return is_true(claim.status.conditions, INSTANCE_TERMINATING)
+
+
+def is_only_held(claim: NodeClaim) -> bool:
+    """Tell whether a claim is kept by somebody else's finalizer alone.
+
+    Ours goes when the instance is gone: nothing is left of the machine, for however long that is.
+    """
+    return claim.is_deleting and TERMINATION_FINALIZER not in claim.metadata.finalizers
 
 
 def has_lost_node(machine: StateNode) -> bool:

@@ -76,6 +76,13 @@ class Stage:
             c["metadata"]["name"] for c in self.scene.claims() if is_true(c, "DisruptionReason")
         }
 
+    def finalizers(self, name):
+        return next(
+            claim["metadata"]["finalizers"]
+            for claim in self.scene.claims()
+            if claim["metadata"]["name"] == name
+        )
+
     @property
     def claims(self):
         return names(self.scene.claims())
@@ -345,6 +352,23 @@ class TestSeveral:
             assert stage.running.metric(budgets) == 3
 
         staged(tmp_path, story)
+
+    def test_a_claim_that_somebody_else_holds_does_not_hold_up_the_next(self, tmp_path):
+        """Neither the budget nor the nodes in all count it once its machine is gone."""
+
+        async def story(stage):
+            pool = fixed(nodes="1")
+            await stage.begin(pool, deployment("web", 2, affinity=ALONE), pods=2)
+            for name in stage.first:
+                held = [*stage.finalizers(name), "example.com/audit"]
+                patch = {"metadata": {"finalizers": held}}
+                stage.scene.cluster.server.registry.patch(NODE_CLAIMS, patch, name, "")
+            stage.change()
+            await stage.until(lambda: stage.leaving == stage.first, seconds=300)
+            await stage.until(lambda: len(stage.scene.nodes()) == 2, seconds=120)
+            assert stage.claims > stage.first
+
+        staged(tmp_path, story, arguments=("--max-nodes-total=3",))
 
     def test_a_pool_whose_replacements_fail_does_not_hold_up_the_next(self, tmp_path):
         """Beyond the reference: it rests, longer each time; there it is tried first for ever."""

@@ -189,6 +189,14 @@ class TestCounting:
         )
         assert (found.total, found.allowed, found.remaining) == (10, 10, 10)
 
+    def test_a_claim_that_only_a_foreign_finalizer_holds_uses_nothing_up(self):
+        """Its Node and its instance are gone; upstream counts what has a Node."""
+        held = node_claim(
+            "held", stage="Initialized", deleted=NOW, finalizers=("example.com/audit",)
+        )
+        found = self.count(*self.ten(), held, nodes="1")
+        assert (found.total, found.consuming, found.remaining) == (10, 0, 1)
+
     def test_what_is_leaving_is_used_up_and_never_less_than_nothing(self):
         """Case 26."""
         found = self.count(*self.ten(), nodes="10%", marked=("n0", "n1"))

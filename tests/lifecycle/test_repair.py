@@ -195,6 +195,15 @@ def test_in_a_small_pool_the_next_waits_until_the_one_before_is_gone():
     assert look(*rest, name="node-1").action is REPAIR
 
 
+def test_in_a_small_pool_a_claim_that_a_foreign_finalizer_holds_is_not_waited_for():
+    """Its machine is gone, and the finalizer may stay for ever."""
+    held = node_claim(
+        "node-0", stage="Initialized", deleted=EPOCH, finalizers=("example.com/audit",)
+    )
+
+    assert look(held, *pair("node-1"), *pair("node-2"), name="node-1").action is REPAIR
+
+
 def test_in_a_small_pool_the_next_waits_until_the_stand_in_is_initialised():
     """A stand-in that breaks as well would make it a loop."""
     rest = [*pair("node-1"), *pair("node-2")]

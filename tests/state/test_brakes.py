@@ -51,6 +51,13 @@ def test_every_node_counts_once_and_a_claim_without_one_counts_too():
     assert nodes_total(state(*objects).snapshot()) == 5
 
 
+def test_a_claim_that_only_a_foreign_finalizer_holds_is_no_machine():
+    """Its instance is gone, for that is when our own finalizer goes."""
+    held = old("held", stage="Initialized", deleted=EPOCH, finalizers=("example.com/audit",))
+
+    assert nodes_total(state(held, *machine("ours")).snapshot()) == 1
+
+
 def test_the_cluster_grows_to_its_limit_and_not_beyond():
     """Claims that are on their way to the API server are in it already."""
     nodes = [*machine("a"), *machine("b")]
