@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from karpenter_core.cli import crds, demo, explain, plan, run
+from karpenter_core.cli import crds, demo, explain, plan, plugin, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ def build_app() -> typer.Typer:
     app.command("crds")(crds.crds)
     plan.register(app)
     explain.register(app)
+    plugin.register(app)
     _add_plugin_commands(app)
     return app
 

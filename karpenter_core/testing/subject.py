@@ -93,4 +93,4 @@ class Subject:
     unusable: Mapping[str, NodeClass] = field(default_factory=dict[str, "NodeClass"])
     """NodeClasses that refer to nothing, by the text (the value, say) that must be named."""
     sdk_modules: tuple[str, ...] = ()
-    """Top-level modules of the cloud's SDK, which loading the plug-in must not import."""
+    """Modules of the cloud's SDK, which loading the plug-in must not import."""

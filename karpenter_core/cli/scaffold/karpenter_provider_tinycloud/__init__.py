@@ -1,0 +1,1 @@
+"""A provider for karpenter-core: machines of tinycloud."""

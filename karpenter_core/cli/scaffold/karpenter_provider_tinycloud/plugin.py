@@ -1,0 +1,352 @@
+"""The hooks: how karpenter-core has machines of tinycloud."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    ON_DEMAND,
+    SPOT,
+    UNREGISTERED_TAINT,
+    ZONE,
+)
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    NodeClaimNotFoundError,
+    NodeClassNotReadyError,
+    OfferingKey,
+    SettingsError,
+)
+from karpenter_core.provider.catalogue import Requirements, compatible_offerings
+from karpenter_core.provider.contract import (
+    CONTRACT_VERSION,
+    DriftFinding,
+    Finding,
+    Instance,
+    InstanceListing,
+    Interruption,
+    InterruptionKind,
+    LaunchedInstance,
+    NodeClassHash,
+    NodeClassResolution,
+    PeriodicTask,
+    ProviderInfo,
+    SettingSpec,
+    Severity,
+    Termination,
+)
+from karpenter_core.provider.markers import hookimpl
+from karpenter_core.provider.one_by_one import one_by_one
+from karpenter_provider_tinycloud.api import HASH_VERSION, TinyCloudNodeClass, static_hash
+from karpenter_provider_tinycloud.catalogue import instance_types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.catalogue import InstanceType, Offering
+    from karpenter_core.provider.contract import LaunchRequest, ProviderContext
+    from karpenter_provider_tinycloud.client import Json, TinyCloudClient
+
+__all__ = ["PREFIX", "TinyCloud"]
+
+PREFIX: Final = "tinycloud://"
+SETTINGS: Final = (
+    SettingSpec(
+        flag="--tinycloud-endpoint",
+        env="TINYCLOUD_ENDPOINT",
+        default="https://api.tinycloud.example.com",
+        help="Where tinycloud's interface is.",
+    ),
+    SettingSpec(
+        flag="--tinycloud-token",
+        env="TINYCLOUD_TOKEN",
+        default="",
+        help="The token of the account; better given by the variable.",
+    ),
+    SettingSpec(
+        flag="--tinycloud-timeout",
+        env="TINYCLOUD_TIMEOUT",
+        default=timedelta(seconds=30),
+        help="How long one call to tinycloud may take.",
+    ),
+)
+
+
+@final
+class TinyCloud:
+    """The plug-in; one object for each process."""
+
+    _client: TinyCloudClient
+    _cluster: str
+    _catalogue: tuple[InstanceType, ...] = ()
+
+    @hookimpl
+    def karpenter_provider_info(self) -> ProviderInfo:
+        """Serve TinyCloudNodeClass."""
+        return ProviderInfo(
+            name="tinycloud", contract_version=CONTRACT_VERSION, node_classes=(TinyCloudNodeClass,)
+        )
+
+    @hookimpl
+    def karpenter_add_settings(self) -> Sequence[SettingSpec]:
+        """Add endpoint, token and time limit."""
+        return SETTINGS
+
+    @hookimpl
+    def karpenter_start(self, context: ProviderContext) -> None:
+        """Make the client; the cloud is not asked anything yet."""
+        from karpenter_provider_tinycloud.client import TinyCloudClient
+
+        settings = context.settings
+        timeout = settings["tinycloud-timeout"]
+        if not isinstance(timeout, timedelta) or timeout <= timedelta():
+            raise SettingsError(f"--tinycloud-timeout: must be above zero, not {timeout}")
+        self._cluster = context.cluster.name
+        self._client = TinyCloudClient(
+            str(settings["tinycloud-endpoint"]), str(settings["tinycloud-token"]), timeout=timeout
+        )
+
+    @hookimpl
+    def karpenter_resolve_node_class(self, node_class: TinyCloudNodeClass) -> NodeClassResolution:
+        """Find the newest version of the image."""
+        image = node_class.spec.image
+        version = self._client.image_version(image)
+        if version is None:
+            return NodeClassResolution.not_ready(
+                "ImageNotFound", f'spec.image: there is no image "{image}"'
+            )
+        return NodeClassResolution.ready({"imageVersion": version})
+
+    @hookimpl
+    def karpenter_hash_node_class(self, node_class: TinyCloudNodeClass) -> NodeClassHash:
+        """Digest what cannot be seen in a machine."""
+        return NodeClassHash(value=static_hash(node_class.spec), version=HASH_VERSION)
+
+    @hookimpl
+    def karpenter_list_instance_types(self) -> Sequence[InstanceType]:
+        """Answer from what was read last."""
+        if not self._catalogue:
+            self._refresh_catalogue()
+        return self._catalogue
+
+    def _refresh_catalogue(self) -> None:
+        self._catalogue = instance_types(self._client.sizes())
+
+    @hookimpl
+    @one_by_one
+    def karpenter_launch_instances(self, request: LaunchRequest) -> LaunchedInstance:
+        """Try the offerings that the claim allows, the cheapest first."""
+        claim = request.node_claim
+        version = self._image_version(request)
+        tried: list[OfferingKey] = []
+        for it, offering in _offers(request):
+            tried.append(
+                OfferingKey(
+                    instance_type=it.name,
+                    zone=offering.zone,
+                    capacity_type=offering.capacity_type,
+                )
+            )
+            wish = {
+                "token": request.token,
+                "cluster": self._cluster,
+                "claim": claim.name,
+                "size": it.name,
+                "zone": offering.zone,
+                "spot": offering.capacity_type == SPOT,
+                "image": version,
+                "user_data": _user_data(claim, it, offering),
+            }
+            try:
+                machine = self._client.create_machine(wish)
+            except InsufficientCapacityError as error:
+                if error.scope is ExhaustedScope.OFFERING:
+                    continue
+                raise InsufficientCapacityError(
+                    str(error), offerings=tried, scope=error.scope
+                ) from error
+            return _launched(machine, request)
+        raise InsufficientCapacityError(
+            f"none of {len(tried)} offerings can be had for NodeClaim {claim.name}",
+            offerings=tried,
+        )
+
+    def _image_version(self, request: LaunchRequest) -> str:
+        node_class = request.node_class
+        assert isinstance(node_class, TinyCloudNodeClass)  # noqa: S101 - the only kind we serve
+        found = node_class.status.image_version or self._client.image_version(node_class.spec.image)
+        if not found:
+            raise NodeClassNotReadyError(f'there is no image "{node_class.spec.image}"')
+        return found
+
+    @hookimpl
+    @one_by_one
+    def karpenter_fetch_instances(self, provider_id: str) -> Instance:
+        """Look one machine up."""
+        machine = self._client.machine(_machine_id(provider_id))
+        if machine is None:
+            raise NodeClaimNotFoundError(f"there is no machine {provider_id}")
+        return _instance(machine)
+
+    @hookimpl
+    def karpenter_list_instances(self) -> InstanceListing:
+        """List the machines of this cluster."""
+        answer = self._client.machines(self._cluster)
+        unread = answer["unread_zones"]
+        return InstanceListing(
+            instances=tuple(_instance(machine) for machine in answer["machines"]),
+            complete=not unread,
+            problem=f"zones that could not be read: {', '.join(unread)}" if unread else "",
+        )
+
+    @hookimpl
+    def karpenter_sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Tag the machine with the name of its Node."""
+        machine_id = _machine_id(node_claim.status.provider_id)
+        self._client.tag_machine(machine_id, {"node": node.name})
+
+    @hookimpl
+    @one_by_one
+    def karpenter_detect_drift(
+        self, node_claim: NodeClaim, node_class: TinyCloudNodeClass
+    ) -> DriftFinding | None:
+        """Compare the machine's image with the newest version."""
+        machine = self._client.machine(_machine_id(node_claim.status.provider_id))
+        if machine is None:
+            raise NodeClaimNotFoundError(f"there is no machine for NodeClaim {node_claim.name}")
+        version = self._client.image_version(node_class.spec.image)
+        if version is None or machine["image"] == version:
+            return None
+        return DriftFinding(reason="ImageDrift")
+
+    @hookimpl
+    def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
+        """Read the notices about spot machines."""
+        return [
+            Interruption(
+                id=notice["id"],
+                kind=InterruptionKind.SPOT_RECLAIM
+                if notice["kind"] == "reclaim"
+                else InterruptionKind.UNKNOWN,
+                provider_id=PREFIX + notice["machine"],
+                deadline=datetime.fromtimestamp(notice["deadline"], UTC),
+                detail=notice["kind"],
+            )
+            for notice in self._client.notices(self._cluster)
+        ]
+
+    @hookimpl
+    def karpenter_acknowledge_interruptions(self, ids: Sequence[str]) -> None:
+        """Delete the notices."""
+        for notice_id in ids:
+            self._client.delete_notice(notice_id)
+
+    @hookimpl
+    @one_by_one
+    def karpenter_terminate_instances(self, provider_id: str) -> Termination:
+        """Ask one machine to go."""
+        is_there = self._client.delete_machine(_machine_id(provider_id))
+        return Termination.STARTED if is_there else Termination.GONE
+
+    @hookimpl
+    def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:
+        """Read prices and stocks again now and then."""
+        return (
+            PeriodicTask(
+                name="catalogue",
+                period=timedelta(minutes=5),
+                run=self._refresh_catalogue,
+                leader_only=False,
+            ),
+        )
+
+    @hookimpl
+    def karpenter_check(self) -> Sequence[Finding]:
+        """See whether the cloud answers, and to these credentials."""
+        try:
+            sold = len(self._client.sizes())
+        except AuthError as error:
+            return [_error(error, "set TINYCLOUD_TOKEN to a token of the account")]
+        except CloudProviderError as error:
+            return [_error(error, "see whether --tinycloud-endpoint can be reached from here")]
+        return [Finding(severity=Severity.OK, message=f"tinycloud sells {sold} sizes")]
+
+
+def _error(error: CloudProviderError, remedy: str) -> Finding:
+    return Finding(severity=Severity.ERROR, message=str(error), remedy=remedy)
+
+
+def _offers(request: LaunchRequest) -> list[tuple[InstanceType, Offering]]:
+    """Return what the claim allows and the cloud seems to have, the cheapest first."""
+    allowed = Requirements.from_specs(request.node_claim.spec.requirements)
+    offers = [
+        (it, offering)
+        for it in request.instance_types
+        for offering in compatible_offerings(it, allowed)
+    ]
+    return sorted(offers, key=lambda o: (o[1].price.amount, o[0].name, o[1].zone))
+
+
+def _user_data(claim: NodeClaim, it: InstanceType, offering: Offering) -> str:
+    """Tell the machine how to join; a real image would read this at its first boot."""
+    taints = [
+        {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        for taint in (*claim.spec.taints, *claim.spec.startup_taints)
+    ]
+    return json.dumps(
+        {
+            "labels": {**claim.metadata.labels, **_labels(it.name, offering)},
+            "taints": [*taints, {"key": UNREGISTERED_TAINT, "effect": "NoExecute"}],
+        }
+    )
+
+
+def _labels(size: str, offering: Offering) -> dict[str, str]:
+    return {INSTANCE_TYPE: size, ZONE: offering.zone, CAPACITY_TYPE: offering.capacity_type}
+
+
+def _launched(machine: Json, request: LaunchRequest) -> LaunchedInstance:
+    """Describe the machine that is there; for a repeated token it may not be the one just wished."""
+    found = _instance(machine)
+    it = next(it for it in request.instance_types if it.name == found.instance_type)
+    return LaunchedInstance(
+        provider_id=found.provider_id,
+        instance_type=found.instance_type,
+        zone=found.zone,
+        capacity_type=found.capacity_type,
+        capacity=it.capacity,
+        allocatable=it.allocatable(),
+        image_id=found.image_id,
+        labels={
+            INSTANCE_TYPE: found.instance_type,
+            ZONE: found.zone,
+            CAPACITY_TYPE: found.capacity_type,
+        },
+    )
+
+
+def _instance(machine: Json) -> Instance:
+    return Instance(
+        provider_id=PREFIX + machine["id"],
+        node_claim=machine["claim"],
+        token=machine["token"],
+        instance_type=machine["size"],
+        zone=machine["zone"],
+        capacity_type=SPOT if machine["spot"] else ON_DEMAND,
+        image_id=machine["image"],
+        created=datetime.fromtimestamp(machine["created"], UTC),
+        terminating=machine["state"] == "stopping",
+    )
+
+
+def _machine_id(provider_id: str) -> str:
+    return provider_id.removeprefix(PREFIX)

@@ -1,0 +1,264 @@
+"""A tinycloud inside this machine, for tests: the real client talks to it over HTTP.
+
+It keeps the promises of a cloud (a token makes one machine; what was made stays until it is deleted)
+and has its bad days on demand. Delete this module, and point `testing` at something better, once the
+real cloud has a sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Final, final
+from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["SimulatedTinyCloud"]
+
+TOKEN: Final = "secret"  # noqa: S105
+STOPPING_SECONDS: Final = 0.05
+NOTICE_SECONDS: Final = 120.0
+
+
+def _size(name: str, cpus: int, architecture: str, price: float) -> dict[str, Any]:
+    return {
+        "name": name,
+        "cpus": cpus,
+        "memory_mib": cpus * 4096,
+        "architecture": architecture,
+        "price": price,
+        "spot_price": round(price * 0.35, 4),
+        "zones": ["north", "south"],
+        "sold_out_in": [],
+    }
+
+
+@final
+class SimulatedTinyCloud:
+    """Machines by id, behind a server on 127.0.0.1; `with` starts and ends it."""
+
+    def __init__(self) -> None:
+        self.sizes: Final = [
+            _size("small", 2, "amd64", 0.08),
+            _size("medium", 4, "amd64", 0.16),
+            _size("large", 16, "amd64", 0.62),
+            _size("medium-arm", 4, "arm64", 0.13),
+        ]
+        self.images: Final = {"debian": "debian-v7"}
+        self.machines: Final[dict[str, dict[str, Any]]] = {}
+        self.notices: Final[dict[str, dict[str, Any]]] = {}
+        self.calls: Final[Counter[str]] = Counter()
+        """How often each operation was asked for, refused or not."""
+        self._used_tokens: Final[set[str]] = set()
+        self._troubles: Final[set[str]] = set()
+        self._trouble_over: Final = threading.Event()
+        self._lock: Final = threading.RLock()
+        self._serial = 0
+        self._server: Final = _Server(("127.0.0.1", 0), _handler(self))
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> SimulatedTinyCloud:
+        """Serve."""
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Serve no more."""
+        self._trouble_over.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    # -- what tests do to it ---------------------------------------------------------------------
+
+    @contextmanager
+    def trouble(self, name: str) -> Generator[None, None, None]:
+        """Have a bad day for a while."""
+        self._trouble_over.clear()
+        self._troubles.add(name)
+        try:
+            yield
+        finally:
+            self._troubles.discard(name)
+            self._trouble_over.set()
+
+    def make_foreign(self) -> str:
+        """Make a machine of another cluster."""
+        wish = {"cluster": "another", "claim": "web-1", "token": "foreign", "spot": False}
+        return self._make({**wish, "size": "small", "zone": "north", "image": "debian-v7"})["id"]
+
+    def announce(self, machine_id: str) -> None:
+        """Announce that a machine will be taken back."""
+        with self._lock:
+            notice_id = f"n-{len(self.notices) + 1}"
+            self.notices[notice_id] = {
+                "id": notice_id,
+                "kind": "reclaim",
+                "machine": machine_id,
+                "cluster": self.machines[machine_id]["cluster"],
+                "deadline": time.time() + NOTICE_SECONDS,
+            }
+
+    def boot(self, machine_id: str) -> dict[str, Any]:
+        """Return the Node that the kubelet of a machine creates."""
+        machine = self.machines[machine_id]
+        told = json.loads(machine["user_data"])
+        size = next(size for size in self.sizes if size["name"] == machine["size"])
+        amounts = {
+            "cpu": str(size["cpus"]),
+            "memory": f"{size['memory_mib'] - size['memory_mib'] // 25}Mi",
+            "pods": "110",
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": machine_id, "labels": told["labels"]},
+            "spec": {"providerID": f"tinycloud://{machine_id}", "taints": told["taints"]},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+
+    # -- what it answers -------------------------------------------------------------------------
+
+    def answer(
+        self, method: str, path: str, token: str, body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]] | None:
+        """Return status and body; None breaks the connection."""
+        address = urlsplit(path)
+        parts = address.path.strip("/").split("/")[1:]
+        self.calls[f"{method} {parts[0]}"] += 1
+        is_launch = (method, parts) == ("POST", ["machines"])
+        if "silence" in self._troubles:
+            self._trouble_over.wait()
+            return None
+        if "outage" in self._troubles:
+            return 503, {"code": "unavailable", "message": "try again later"}
+        if token != TOKEN or (is_launch and "auth-failure" in self._troubles):
+            return 403, {"code": "forbidden", "message": "the token does not permit this"}
+        if is_launch and "throttling" in self._troubles:
+            return 429, {"code": "throttled", "message": "too many requests"}
+        cluster = parse_qs(address.query).get("cluster", [""])[0]
+        with self._lock:
+            result = self._route(method, parts, cluster, body)
+        if is_launch and result[0] == 200 and "lost-reply" in self._troubles:  # noqa: PLR2004
+            self._troubles.discard("lost-reply")
+            return None
+        return result
+
+    def _route(
+        self, method: str, parts: list[str], cluster: str, body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        self._let_go()
+        match method, parts:
+            case "GET", ["sizes"]:
+                return 200, {"sizes": self.sizes}
+            case "GET", ["images", name] if name in self.images:
+                return 200, {"version": self.images[name]}
+            case "POST", ["machines"]:
+                return self._launch(body)
+            case "GET", ["machines"]:
+                return 200, self._list(cluster)
+            case _, ["machines", machine_id] if machine_id in self.machines:
+                machine = self.machines[machine_id]
+                if method == "DELETE" and machine["state"] != "stopping":
+                    machine.update(state="stopping", gone_at=time.monotonic() + STOPPING_SECONDS)
+                if method == "PATCH":
+                    machine["tags"].update(body["tags"])
+                return 200, machine
+            case "GET", ["notices"]:
+                ours = [n for n in self.notices.values() if n["cluster"] == cluster]
+                return 200, {"notices": ours}
+            case "DELETE", ["notices", notice_id] if notice_id in self.notices:
+                return 200, self.notices.pop(notice_id)
+            case _:
+                return 404, {"code": "not-found", "message": "there is no such thing"}
+
+    def _let_go(self) -> None:
+        for machine in [*self.machines.values()]:
+            if machine["state"] == "stopping" and machine["gone_at"] <= time.monotonic():
+                del self.machines[machine["id"]]
+
+    def _launch(self, wish: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        for machine in self.machines.values():
+            if machine["token"] == wish["token"]:
+                return 200, machine
+        if wish["token"] in self._used_tokens:
+            return 409, {"code": "token-used", "message": "the machine of this token is gone"}
+        if "stock-out" in self._troubles:
+            return 409, {"code": "sold-out", "message": f"no {wish['size']} in {wish['zone']}"}
+        if "quota" in self._troubles:
+            return 409, {"code": "quota", "message": "the account may have no more machines"}
+        if wish["image"] not in self.images.values():
+            return 422, {"code": "invalid", "message": f"there is no image {wish['image']}"}
+        return 200, self._make(wish)
+
+    def _make(self, wish: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            self._serial += 1
+            machine: dict[str, Any] = {
+                **wish,
+                "id": f"m-{self._serial:08x}",
+                "state": "running",
+                "created": time.time(),
+                "tags": {},
+            }
+            self._used_tokens.add(wish["token"])
+            self.machines[machine["id"]] = machine
+            return machine
+
+    def _list(self, cluster: str) -> dict[str, Any]:
+        ours = [m for m in self.machines.values() if m["cluster"] == cluster]
+        if "partial-listing" in self._troubles:
+            return {
+                "machines": [m for m in ours if m["zone"] != "north"],
+                "unread_zones": ["north"],
+            }
+        return {"machines": ours, "unread_zones": []}
+
+
+class _Server(ThreadingHTTPServer):
+    """Takes many connections at once, and does not wait for the last of them at its end."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def _handler(cloud: SimulatedTinyCloud) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Reads a request and writes what the cloud answers."""
+
+        def _serve(self) -> None:
+            length = int(self.headers.get("Content-Length", "0"))
+            body: dict[str, Any] = json.loads(self.rfile.read(length)) if length else {}
+            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            answer = cloud.answer(self.command, self.path, token, body)
+            if answer is None:
+                self.close_connection = True
+                return
+            status, document = answer
+            text = json.dumps(document).encode()
+            self.send_response(status)
+            if status == 429:  # noqa: PLR2004
+                self.send_header("Retry-After", "2")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Say nothing."""
+
+    return Handler

@@ -1,0 +1,60 @@
+"""The provider as the subject of the conformance kit, with a simulated cloud for each test."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.testing.subject import Subject, Trouble
+from karpenter_provider_tinycloud.api import TinyCloudNodeClass, TinyCloudNodeClassSpec
+from karpenter_provider_tinycloud.plugin import PREFIX, TinyCloud
+from karpenter_provider_tinycloud.simulated import TOKEN, SimulatedTinyCloud
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["node_class", "subject"]
+
+
+def node_class(spec: TinyCloudNodeClassSpec) -> TinyCloudNodeClass:
+    """Make a NodeClass."""
+    return TinyCloudNodeClass(
+        metadata=ObjectMeta(name="default", uid="uid-of-class", resource_version="1"), spec=spec
+    )
+
+
+@contextmanager
+def subject() -> Generator[Subject, None, None]:
+    """Start a cloud; end it."""
+    with SimulatedTinyCloud() as cloud:
+        yield subject_of(cloud)
+
+
+def subject_of(cloud: SimulatedTinyCloud) -> Subject:
+    """Tell the kit what this cloud can be made to do."""
+
+    def drift(_: object, provider_id: str) -> None:
+        cloud.machines[provider_id.removeprefix(PREFIX)]["image"] = "debian-v6"
+
+    return Subject(
+        name="tinycloud",
+        make=TinyCloud,
+        node_class=node_class(TinyCloudNodeClassSpec()),
+        settings={
+            "tinycloud-endpoint": cloud.endpoint,
+            "tinycloud-token": TOKEN,
+            "tinycloud-timeout": timedelta(seconds=1),
+        },
+        troubles=frozenset(Trouble),
+        trouble=lambda _, trouble: cloud.trouble(trouble.value),
+        node_manifest=lambda _, provider_id: cloud.boot(provider_id.removeprefix(PREFIX)),
+        held=lambda _: [PREFIX + machine_id for machine_id in cloud.machines],
+        foreign=lambda _: PREFIX + cloud.make_foreign(),
+        interrupt=lambda _, provider_id: cloud.announce(provider_id.removeprefix(PREFIX)),
+        drift=drift,
+        changed_node_class=node_class(TinyCloudNodeClassSpec(disk_gib=50)),
+        unusable={"no-such-image": node_class(TinyCloudNodeClassSpec(image="no-such-image"))},
+        sdk_modules=("urllib.request",),
+    )

@@ -1,0 +1,21 @@
+"""The provider keeps the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.testing.conformance import *  # noqa: F403
+from karpenter_provider_tinycloud.testing import subject as simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_core.testing.conformance import Subject
+
+
+@pytest.fixture
+def subject() -> Iterator[Subject]:
+    with simulated() as made:
+        yield made
