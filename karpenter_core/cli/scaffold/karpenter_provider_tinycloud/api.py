@@ -47,7 +47,9 @@ class TinyCloudNodeClass(NodeClass):
     )
 
     spec: TinyCloudNodeClassSpec = Field(default_factory=TinyCloudNodeClassSpec)
-    status: TinyCloudNodeClassStatus = Field(default_factory=TinyCloudNodeClassStatus)
+    status: TinyCloudNodeClassStatus = Field(  # pyright: ignore[reportIncompatibleVariableOverride] - models are frozen
+        default_factory=TinyCloudNodeClassStatus
+    )
 
 
 def static_hash(spec: TinyCloudNodeClassSpec) -> str:
