@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 BOOT_TIME: Final = timedelta(minutes=2)
-"""How long it surprises nobody that a machine is not initialised; an Event's usual window."""
+"""How long it surprises nobody that a machine is on its way up; an Event's usual window."""
 
 
 class DisruptionClass(Enum):
@@ -118,13 +118,13 @@ class Blocked:
     message: str
     subjects: tuple[str, ...] = ()
     """What the obstacle is called: the pod, the budgets, the annotation, the pool."""
-    is_booting: bool = False
-    """Whether it is only that the machine is as new as machines are before they are ready."""
+    is_beginning: bool = False
+    """Whether it is only that the machine is new, as each one is for a while."""
 
     @property
     def is_published(self) -> bool:
         """Whether users are told by Events."""
-        return self.obstacle not in _SILENT and not self.is_booting
+        return self.obstacle not in _SILENT and not self.is_beginning
 
     @property
     def is_expected(self) -> bool:
@@ -185,6 +185,8 @@ def find_candidates(
             verdict = judge.verdict(machine)
         if isinstance(verdict, Candidate):
             candidates.append(verdict)
+        elif verdict.obstacle in _OF_BEGINNING and judge.is_new(machine):
+            blocked.append(replace(verdict, is_beginning=True))
         else:
             blocked.append(verdict)
     return Candidates(
@@ -304,15 +306,10 @@ class _Judge:
             message = f"Node doesn't have required label (label={NODE_POOL})"
         if obstacle is None:
             return None
-        return Blocked(
-            machine=machine,
-            obstacle=obstacle,
-            message=message,
-            subjects=subjects,
-            is_booting=obstacle is Obstacle.UNINITIALIZED and self._is_new(machine),
-        )
+        return Blocked(machine=machine, obstacle=obstacle, message=message, subjects=subjects)
 
-    def _is_new(self, machine: StateNode) -> bool:
+    def is_new(self, machine: StateNode) -> bool:
+        """Tell whether the machine may well be booting, or its first pods on their way."""
         created = None if machine.claim is None else machine.claim.metadata.creation_timestamp
         return created is not None and self.now - created < BOOT_TIME
 
@@ -401,6 +398,7 @@ class _Judge:
 
 
 _OF_PODS: Final = frozenset({Obstacle.POD, Obstacle.POD_DISRUPTION_BUDGET})
+_OF_BEGINNING: Final = frozenset({Obstacle.NO_NODE, Obstacle.UNINITIALIZED, Obstacle.NOMINATION})
 _SILENT: Final = frozenset({Obstacle.COMMAND, Obstacle.UNMANAGED})
 """Of these the owners of the machine need not hear."""
 

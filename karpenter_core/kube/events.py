@@ -33,7 +33,7 @@ __all__ = ["BUCKETS", "COMPONENT", "EVENT_BURST", "EVENT_QPS", "Recorder"]
 COMPONENT: Final = "karpenter"
 BUCKETS: Final[Mapping[str, tuple[float, int]]] = {
     "nominated": (5.0, 10),  # upstream
-    "conditions": (5.0, 100),
+    "conditions": (5.0, 20),
 }
 """Shared rate limits by name (in lower case): events a second, and burst."""
 EVENT_QPS: Final = 50.0

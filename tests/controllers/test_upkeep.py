@@ -91,7 +91,7 @@ def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path)
     """Case 124: pods of DaemonSets do not count, and neither do those that a machine begins with."""
 
     async def story(scene):
-        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT)])
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption={**KEPT, "consolidateAfter": "1h"})])
         scene.cluster.apply([deployment("web", 1, cpu="100m", memory="10Mi")])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)

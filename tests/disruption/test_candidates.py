@@ -86,12 +86,18 @@ class TestMachines:
     def test_incomplete_machines_are_blocked(self, objects, text):
         assert message(*objects) == text
 
-    def test_of_a_machine_that_boots_nobody_is_told_unless_it_takes_long(self):
-        """Case 160: every new machine is not initialised for a while."""
-        objects = machine("web", stage="Registered")
-        for seconds, reasons in ((119, []), (120, ["DisruptionBlocked"] * 2)):
+    @pytest.mark.parametrize(
+        ("objects", "told"),
+        [
+            ((node_claim("web", stage="Initialized"),), ["NodeClaim"]),
+            (machine("web", stage="Registered"), ["Node", "NodeClaim"]),
+        ],
+    )
+    def test_of_a_machine_that_boots_nobody_is_told_unless_it_takes_long(self, objects, told):
+        """Case 160: every new machine is incomplete for a while."""
+        for seconds, kinds in ((119, []), (120, told)):
             (blocked,) = judge(*objects, now=EPOCH + timedelta(seconds=seconds)).blocked
-            assert [notice.reason for notice in blocked_notices(blocked)] == reasons
+            assert [notice.regarding.kind for notice in blocked_notices(blocked)] == kinds
 
     def test_without_a_pool_label_it_is_blocked(self):
         its_node, claim = machine("web")

@@ -171,15 +171,26 @@ class TestConsolidatable:
 def test_pod_events_are_noted_every_ten_seconds_at_most(last, now, written):
     """Case 124."""
     claim = node_claim(stage="Initialized", last_pod_event=last)
-    assert pod_event_step(claim, now=now).claim.status.last_pod_event_time == written
+    assert pod_event_step(claim, None, now=now).claim.status.last_pod_event_time == written
+
+
+@pytest.mark.parametrize(
+    ("window", "interval"), [("1s", 10), ("30s", 10), ("0s", 60), ("Never", 60)]
+)
+def test_they_are_noted_more_seldom_where_nothing_is_counted_from_them(window, interval):
+    pool = node_pool("default", disruption=Disruption(consolidate_after=NillableDuration(window)))
+    claim = node_claim(stage="Initialized", last_pod_event=EPOCH)
+    for seconds, written in ((interval - 1, EPOCH), (interval, after(seconds=interval))):
+        step = pod_event_step(claim, pool, now=after(seconds=seconds))
+        assert step.claim.status.last_pod_event_time == written
 
 
 def test_pods_that_come_with_the_initialisation_are_not_noted_beside_it():
     """Until a pod event is noted, quiet is counted from the initialisation."""
     fresh = node_claim(stage="Initialized")
-    assert pod_event_step(fresh, now=after(seconds=9)).claim is fresh
+    assert pod_event_step(fresh, None, now=after(seconds=9)).claim is fresh
     booting = node_claim(stage="Registered")
-    noted = pod_event_step(booting, now=after(seconds=9)).claim
+    noted = pod_event_step(booting, None, now=after(seconds=9)).claim
     assert noted.status.last_pod_event_time == after(seconds=9)
 
 

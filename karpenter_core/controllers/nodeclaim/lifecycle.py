@@ -221,9 +221,9 @@ class NodeClaimLifecycle:
                 registration_timeout=self._registration_timeout,
             ),
         )
-        if claim.name in self._pod_events:
-            step = followed_by(step, pod_event_step(step.claim, now=now))
         pool = snapshot.node_pools.get(claim.metadata.labels.get(NODE_POOL, ""))
+        if claim.name in self._pod_events:
+            step = followed_by(step, pod_event_step(step.claim, pool, now=now))
         step = followed_by(step, consolidatable_step(step.claim, pool, now=now))
         step = followed_by(step, consistency_step(step.claim, nodes, now=now))
         step = followed_by(step, hydration_step(step.claim, nodes))
