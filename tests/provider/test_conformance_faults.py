@@ -1,0 +1,449 @@
+"""The kit finds what is wrong: one faulty provider for each family of rules.
+
+Each is the scaffold's provider with one mistake that authors make. The rule that the mistake breaks
+must fail, in words that tell the author what to mend; the provider without it keeps every rule
+(`tests/cli/test_plugin.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from karpenter_core.api.labels import REGION
+from karpenter_core.errors import (
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    NodeClaimNotFoundError,
+)
+from karpenter_core.provider.catalogue import Overhead, Price
+from karpenter_core.provider.contract import (
+    DriftFinding,
+    Finding,
+    InstanceListing,
+    LaunchedInstance,
+    NodeClassHash,
+    NodeClassResolution,
+    PeriodicTask,
+    Severity,
+    Termination,
+)
+from karpenter_core.provider.markers import hookimpl
+from karpenter_core.testing import conformance
+
+SCAFFOLD = Path(conformance.__file__).parents[2] / "cli" / "scaffold"
+
+
+@pytest.fixture(scope="module")
+def tinycloud():
+    sys.path.insert(0, str(SCAFFOLD))
+    try:
+        from karpenter_provider_tinycloud import testing
+
+        yield testing
+    finally:
+        sys.path.remove(str(SCAFFOLD))
+        for name in [name for name in sys.modules if name.startswith("karpenter_provider_tiny")]:
+            del sys.modules[name]
+
+
+def failure_of(tinycloud, fault, rule, tmp_path, *, change=lambda good: good):
+    """Run one rule of the kit against the provider with a fault; return what it says."""
+    with tinycloud.subject() as good:
+        wrong = type("Wrong", (tinycloud.TinyCloud,), fault(tinycloud.TinyCloud, good))
+        subject = replace(change(good), make=wrong)
+        (test,) = [
+            getattr(conformance, name)
+            for name in conformance.__all__
+            if name.startswith(f"test_{rule.lower().replace('-', '_')}_")
+        ]
+        takes_folder = "tmp_path" in test.__annotations__
+        with pytest.raises((AssertionError, pytest.fail.Exception, CloudProviderError)) as error:
+            test(subject, tmp_path) if takes_folder else test(subject)
+        return str(error.value)
+
+
+def goes_out_while_loading(good, subject):
+    @hookimpl
+    def karpenter_add_settings(self):
+        subprocess.run([sys.executable, "-c", ""], check=True)
+        return good.karpenter_add_settings(self)
+
+    return {"karpenter_add_settings": karpenter_add_settings}
+
+
+def asks_the_cloud_at_start(good, subject):
+    @hookimpl
+    def karpenter_start(self, context):
+        good.karpenter_start(self, context)
+        self._refresh_catalogue()
+
+    return {"karpenter_start": karpenter_start}
+
+
+def shares_one_wish(good, subject):
+    """Keeps the request in the object while the cloud is asked."""
+
+    @hookimpl
+    def karpenter_launch_instances(self, requests):
+        self.current = requests
+        time.sleep(0.05)
+        return good.karpenter_launch_instances(self, self.current)
+
+    return {"karpenter_launch_instances": karpenter_launch_instances}
+
+
+def waits_for_ever(good, subject):
+    @hookimpl
+    def karpenter_list_instances(self):
+        time.sleep(1.5)  # past the subject's patience: the SDK's default is often a minute
+        return good.karpenter_list_instances(self)
+
+    return {"karpenter_list_instances": karpenter_list_instances}
+
+
+def is_always_ready(good, subject):
+    @hookimpl
+    def karpenter_resolve_node_class(self):
+        return NodeClassResolution.ready({"imageVersion": "x"})
+
+    return {"karpenter_resolve_node_class": karpenter_resolve_node_class}
+
+
+def takes_an_outage_for_a_finding(good, subject):
+    @hookimpl
+    def karpenter_resolve_node_class(self, node_class):
+        try:
+            return good.karpenter_resolve_node_class(self, node_class)
+        except CloudProviderError as error:
+            return NodeClassResolution.not_ready("CloudError", str(error))
+
+    return {"karpenter_resolve_node_class": karpenter_resolve_node_class}
+
+
+def hashes_with_chance(good, subject):
+    @hookimpl
+    def karpenter_hash_node_class(self):
+        return NodeClassHash(value=str(random.random()), version="v1")
+
+    return {"karpenter_hash_node_class": karpenter_hash_node_class}
+
+
+def changed_types(change):
+    def fault(good, subject):
+        @hookimpl
+        def karpenter_list_instance_types(self):
+            return [change(it) for it in good.karpenter_list_instance_types(self)]
+
+        return {"karpenter_list_instance_types": karpenter_list_instance_types}
+
+    return fault
+
+
+def changed_offerings(**fields):
+    return changed_types(
+        lambda it: replace(it, offerings=tuple(replace(o, **fields) for o in it.offerings))
+    )
+
+
+def shuffles(good, subject):
+    @hookimpl
+    def karpenter_list_instance_types(self):
+        types = list(good.karpenter_list_instance_types(self))
+        self.turn = not getattr(self, "turn", False)
+        return types[:: 1 if self.turn else -1]
+
+    return {"karpenter_list_instance_types": karpenter_list_instance_types}
+
+
+def changed_launch(change):
+    """Change requests, or what came of them."""
+
+    def fault(good, subject):
+        @hookimpl
+        def karpenter_launch_instances(self, requests):
+            return change(lambda r: good.karpenter_launch_instances(self, r), requests)
+
+        return {"karpenter_launch_instances": karpenter_launch_instances}
+
+    return fault
+
+
+def with_a_new_token(launch, requests):
+    def renamed(request):
+        uid = f"{request.token}-{random.random()}"
+        metadata = request.node_claim.metadata.model_copy(update={"uid": uid})
+        claim = request.node_claim.model_copy(update={"metadata": metadata})
+        return replace(request, node_claim=claim)
+
+    return launch([renamed(request) for request in requests])
+
+
+def whatever_is_dear(launch, requests):
+    def last(request):
+        return replace(request, instance_types=request.instance_types[-1:])
+
+    return launch([last(request) for request in requests])
+
+
+def with_its_own_error(kind, **fields):
+    def change(launch, requests):
+        return [
+            o if isinstance(o, LaunchedInstance) else kind(str(o), **fields)
+            for o in launch(requests)
+        ]
+
+    return changed_launch(change)
+
+
+def changed_listing(change):
+    def fault(good, subject):
+        @hookimpl
+        def karpenter_list_instances(self):
+            return change(good.karpenter_list_instances(self))
+
+        return {"karpenter_list_instances": karpenter_list_instances}
+
+    return fault
+
+
+def lists_every_cluster(good, subject):
+    @hookimpl
+    def karpenter_list_instances(self):
+        ours = good.karpenter_list_instances(self)
+        self._cluster = "another"
+        theirs = good.karpenter_list_instances(self)
+        return InstanceListing(instances=(*ours.instances, *theirs.instances))
+
+    return {"karpenter_list_instances": karpenter_list_instances}
+
+
+def forgets_with_the_process(good, subject):
+    def remembered(self):
+        return self.__dict__.setdefault("launched", set())
+
+    @hookimpl
+    def karpenter_launch_instances(self, requests):
+        outcomes = good.karpenter_launch_instances(self, requests)
+        remembered(self).update(o.provider_id for o in outcomes)
+        return outcomes
+
+    @hookimpl
+    def karpenter_list_instances(self):
+        found = good.karpenter_list_instances(self).instances
+        known = remembered(self)
+        return InstanceListing(instances=tuple(i for i in found if i.provider_id in known))
+
+    return {
+        "karpenter_launch_instances": karpenter_launch_instances,
+        "karpenter_list_instances": karpenter_list_instances,
+    }
+
+
+def takes_silence_for_absence(good, subject):
+    @hookimpl
+    def karpenter_fetch_instances(self, provider_ids):
+        return [
+            NodeClaimNotFoundError(str(o)) if isinstance(o, CloudProviderError) else o
+            for o in good.karpenter_fetch_instances(self, provider_ids)
+        ]
+
+    return {"karpenter_fetch_instances": karpenter_fetch_instances}
+
+
+def says_gone_at_once(good, subject):
+    @hookimpl
+    def karpenter_terminate_instances(self, provider_ids):
+        return [Termination.GONE] * len(provider_ids)
+
+    return {"karpenter_terminate_instances": karpenter_terminate_instances}
+
+
+def cleans_up_what_it_does_not_see(good, subject):
+    @hookimpl
+    def karpenter_declare_tasks(self):
+        from datetime import timedelta
+
+        from karpenter_provider_tinycloud.plugin import PREFIX
+
+        def clean():
+            seen = {i.provider_id for i in good.karpenter_list_instances(self).instances}
+            for provider_id in set(subject.held(self)) - seen:
+                self._client.delete_machine(provider_id.removeprefix(PREFIX))
+
+        return [PeriodicTask(name="clean", period=timedelta(minutes=1), run=clean)]
+
+    return {"karpenter_declare_tasks": karpenter_declare_tasks}
+
+
+def finds_drift_everywhere(good, subject):
+    @hookimpl
+    def karpenter_detect_drift(self, node_claims):
+        return [DriftFinding(reason="ImageDrift")] * len(node_claims)
+
+    return {"karpenter_detect_drift": karpenter_detect_drift}
+
+
+def finds_no_drift(good, subject):
+    @hookimpl
+    def karpenter_detect_drift(self, node_claims):
+        return [None] * len(node_claims)
+
+    return {"karpenter_detect_drift": karpenter_detect_drift}
+
+
+def acknowledges_while_polling(good, subject):
+    @hookimpl
+    def karpenter_poll_interruptions(self):
+        found = good.karpenter_poll_interruptions(self)
+        good.karpenter_acknowledge_interruptions(self, [one.id for one in found])
+        return found
+
+    return {"karpenter_poll_interruptions": karpenter_poll_interruptions}
+
+
+def names_machines_otherwise(good, subject):
+    @hookimpl
+    def karpenter_poll_interruptions(self):
+        found = good.karpenter_poll_interruptions(self)
+        return [replace(one, deadline=one.deadline.replace(tzinfo=None)) for one in found]
+
+    return {"karpenter_poll_interruptions": karpenter_poll_interruptions}
+
+
+def finds_without_remedy(good, subject):
+    @hookimpl
+    def karpenter_check(self):
+        return [Finding(severity=Severity.WARNING, message="prices are old")]
+
+    return {"karpenter_check": karpenter_check}
+
+
+FAULTS = [
+    ("PC-005", goes_out_while_loading, "loading the plug-in went out to"),
+    ("PC-007", asks_the_cloud_at_start, "while no call reaches the cloud, karpenter_start fails"),
+    ("PC-008", shares_one_wish, "claims share instances"),
+    ("PC-011", hashes_with_chance, "use hashlib over sorted JSON"),
+    ("PC-013", is_always_ready, "for no-such-image the condition Ready is True"),
+    ("PC-014", takes_an_outage_for_a_finding, "raise instead"),
+    ("PC-021", changed_types(
+        lambda it: replace(it, requirements=it.requirements.without({REGION}))
+    ), f"does not define {REGION}"),
+    ("PC-023", changed_offerings(price=Price(-1.0)), "costs -1.0"),
+    ("PC-024", changed_types(
+            lambda it: replace(it, overhead=Overhead(system_reserved={"memory": 2**40}))
+        ), "are left for pods after overhead"),
+    ("PC-026", shuffles, "listed twice, these came out differently"),
+    ("PC-027", changed_offerings(reservation_capacity=3), "is not reserved, and 3 are left"),
+    ("PC-031", changed_launch(with_a_new_token), "one token launched"),
+    ("PC-033", changed_launch(with_a_new_token), "was launched again"),
+    ("PC-034", with_its_own_error(CloudProviderError), "its launch came to CloudProviderError"),
+    ("PC-035", changed_launch(whatever_is_dear), "could be had"),
+    ("PC-040", changed_listing(lambda _: InstanceListing(instances=())), "is not listed"),
+    ("PC-043", changed_listing(lambda found: replace(found, complete=True)), "calls itself comp"),
+    ("PC-044", lists_every_cluster, "it would be deleted as leaked"),
+    ("PC-045", cleans_up_what_it_does_not_see, "while listings were partial, a task deleted"),
+    ("PC-050", says_gone_at_once, "GONE was answered, and the cloud still has"),
+    ("PC-055", finds_drift_everywhere, "nodes would be replaced for ever"),
+    ("PC-056", finds_no_drift, "the machine was changed, and karpenter_detect_drift answers None"),
+    ("PC-060", acknowledges_while_polling, "and a second poll brought []"),
+    ("PC-061", names_machines_otherwise, "deadline has no time zone"),
+    ("PC-070", forgets_with_the_process, "a new process does not list"),
+    ("PC-080", with_its_own_error(InsufficientCapacityError), "without offerings"),
+    ("PC-081", with_its_own_error(InsufficientCapacityError), "a quota reaches further"),
+    ("PC-082", with_its_own_error(LaunchFailedError), "throttling came to LaunchFailedError"),
+    ("PC-083", with_its_own_error(LaunchFailedError), "refused credentials came to LaunchFailed"),
+    ("PC-084", changed_launch(with_a_new_token), "the token has 0 instances now"),
+    ("PC-085", takes_silence_for_absence, "would forget a machine that runs"),
+    ("PC-090", finds_without_remedy, 'the finding "prices are old" has no remedy'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault", "message"), [pytest.param(*fault, id=fault[0]) for fault in FAULTS]
+)
+def test_a_fault_breaks_the_rule_against_it(tinycloud, rule, fault, message, tmp_path):
+    said = failure_of(tinycloud, fault, rule, tmp_path)
+    assert message in said.split("\nassert")[0]
+
+
+def test_every_theme_of_the_kit_has_a_fault():
+    """Rules are numbered by theme: tens of the number."""
+    tested = {name[8:10] for name in conformance.__all__ if name.startswith("test_pc_")}
+    assert {fault[0][3:5] for fault in FAULTS} == tested
+
+
+def test_a_node_without_the_taint_is_found(tinycloud, tmp_path):
+    """The mistake is in what the machine is told at its first boot."""
+
+    def untaints(good):
+        def node_manifest(plugin, provider_id):
+            manifest = good.node_manifest(plugin, provider_id)
+            return {**manifest, "spec": {**manifest["spec"], "taints": []}}
+
+        return replace(good, node_manifest=node_manifest)
+
+    said = failure_of(tinycloud, lambda *_: {}, "PC-036", tmp_path, change=untaints)
+    assert "the Node joins without" in said
+
+
+DRIFTING = """
+from contextlib import contextmanager
+from dataclasses import replace
+
+from karpenter_core.provider.contract import DriftFinding
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_tinycloud import testing
+
+
+class Drifting(testing.TinyCloud):
+    @hookimpl
+    def karpenter_detect_drift(self, node_claims):
+        return [DriftFinding(reason="ImageDrift")] * len(node_claims)
+
+
+@contextmanager
+def subject():
+    with testing.subject() as good:
+        yield replace(good, make=Drifting)
+"""
+
+
+def run_kit(folder, *arguments):
+    path = os.pathsep.join((str(folder), str(SCAFFOLD)))
+    return subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--pyargs",
+            "karpenter_core.testing.conformance", *arguments,
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )  # fmt: skip
+
+
+def test_the_report_says_which_rule_is_broken_and_what_came_instead(tmp_path):
+    (tmp_path / "drifting.py").write_text(DRIFTING)
+    done = run_kit(tmp_path, "--karpenter-subject=drifting:subject", "-k", "pc_055 or pc_056")
+    assert done.returncode == 1
+    report = done.stdout.split('the provider contract, kept by "drifting:subject"', 1)[1]
+    assert "PC-055 MUST     BROKEN         an instance that was just launched" in report
+    assert "an instance just launched is drifted: DriftFinding(reason='ImageDrift')" in report
+    assert "2 rules: 2 BROKEN" in report
+
+
+def test_a_provider_that_is_not_installed_is_named(tmp_path):
+    done = run_kit(tmp_path, "--karpenter-provider=nimbus", "-k", "pc_016")
+    assert done.returncode != 0
+    assert 'no distribution names a subject "nimbus"' in done.stdout + done.stderr
