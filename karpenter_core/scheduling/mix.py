@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from karpenter_core.scheduling.classes import PodClass
+    from karpenter_core.scheduling.classes import Ask, PodClass
     from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.scheduling.shapes import Shapes
 
-__all__ = ["Mix", "find_mix", "lower_bound"]
+__all__ = ["Mix", "Offer", "find_mix", "least_nodes", "list_offers", "stated"]
 
 _MOST_SHARES: Final = 12
 """Distinct asks with a line of their own in the LP; smaller ones go with the rest."""
@@ -49,7 +49,7 @@ _BLIND_SHARE: Final = 0.3
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Offer:
+class Offer:
     """The shapes of one pool, with the signature of each one's domain."""
 
     pool: int
@@ -65,7 +65,7 @@ class Mix:
     """The answer: what a unit of each resource is worth, and the openings for a fraction of it."""
 
     compiled: CompiledProblem
-    offers: tuple[_Offer, ...]
+    offers: tuple[Offer, ...]
     guidance: Guidance
     weights: NDArray[np.float64]
     forces_nodes: bool
@@ -113,10 +113,10 @@ def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
     demands = _new_demand(compiled, first_fit)
     if not demands:
         return None
-    offers = _offers(compiled, _first_pools(compiled, demands), robust=True)
+    offers = list_offers(compiled, _first_pools(compiled, demands), robust=True)
     if not offers:
         return None
-    problem = _problem(compiled, demands, offers, compiled.options.node_fee_per_hour)
+    problem = stated(compiled, demands, offers, compiled.options.node_fee_per_hour)
     guidance = guide(problem)
     if guidance is None:
         return None
@@ -136,27 +136,6 @@ def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
         weights=guidance.unit_price + blind,
         forces_nodes=forces_nodes,
     )
-
-
-def lower_bound(compiled: CompiledProblem, first_fit: Engine) -> float | None:
-    """Return what no plan for the same pods can be cheaper than, per hour; None: not known.
-
-    All pools count, whatever their weight, at list prices; nodes that are there are used up first.
-    """
-    left = first_fit.left
-    counts = {
-        index: len(pod_class.members) - left.get(index, 0)
-        for index, pod_class in enumerate(compiled.classes)
-    }
-    demands = {index: count for index, count in counts.items() if count}
-    pools = [n for n, signature in enumerate(compiled.pool_signatures) if signature != NO_MATCH]
-    offers = _offers(compiled, pools, robust=False)
-    if not demands or not offers or len(offers) < len(pools):
-        return None
-    there = np.maximum(compiled.node_free, 0).sum(axis=1)
-    problem = _problem(compiled, demands, offers, 0.0, there)
-    guidance = guide(problem)
-    return None if guidance is None else max(guidance.cost_bound, 0.0)
 
 
 def _new_demand(compiled: CompiledProblem, first_fit: Engine) -> dict[int, int]:
@@ -183,7 +162,9 @@ def _first_pools(compiled: CompiledProblem, demands: dict[int, int]) -> list[int
     return sorted({_first_pool(compiled, compiled.classes[index]) for index in demands} - {-1})
 
 
-def _offers(compiled: CompiledProblem, pools: Iterable[int], *, robust: bool) -> tuple[_Offer, ...]:
+def list_offers(
+    compiled: CompiledProblem, pools: Iterable[int], *, robust: bool
+) -> tuple[Offer, ...]:
     """Return the shapes of pools, by robust or by list prices."""
     offers = (_offer(compiled, pool, robust=robust) for pool in pools)
     return tuple(offer for offer in offers if offer is not None)
@@ -198,7 +179,7 @@ def _first_pool(compiled: CompiledProblem, pod_class: PodClass) -> int:
     return -1
 
 
-def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | None:
+def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> Offer | None:
     signatures, pool = compiled.signatures, compiled.pools[number]
     base = compiled.pool_signatures[number]
     if robust:  # reserved machines are taken before any are bought
@@ -236,7 +217,7 @@ def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | 
     if not len(shapes.row):
         return None
     sold = np.isfinite(prices).all(axis=0)
-    return _Offer(
+    return Offer(
         pool=number,
         shapes=shapes,
         signatures=tuple(domains),
@@ -244,15 +225,16 @@ def _offer(compiled: CompiledProblem, number: int, *, robust: bool) -> _Offer | 
     )
 
 
-def _problem(
+def stated(
     compiled: CompiledProblem,
     demands: dict[int, int],
-    offers: Sequence[_Offer],
+    offers: Sequence[Offer],
     fee_per_hour: float,
     there: Amounts | None = None,
 ) -> GuidanceProblem:
     """State the LP; with `there`, room that costs nothing, as a bound: only what surely holds."""
     is_bound = there is not None
+    rungs = slice(None) if is_bound else slice(1)
     room = np.concatenate([offer.shapes.room for offer in offers], axis=1)
     price = np.concatenate([offer.shapes.robust_price for offer in offers])
     everything = np.ones(len(price), dtype=np.bool_)
@@ -260,13 +242,11 @@ def _problem(
     counts = np.array([demands[index] for index in indices], dtype=np.int64)
     amounts = compiled.requests[:, indices] * counts
     total = amounts.sum(axis=1)
-    by_ask: dict[int, list[int]] = {}
+    by_asks: dict[tuple[Ask, ...], list[int]] = {}
     for place, index in enumerate(indices):
-        by_ask.setdefault(compiled.classes[index].rungs[0].ask.index, []).append(place)
-    shares = [
-        (_usable(compiled, offers, compiled.classes[indices[places[0]]]), places)
-        for places in by_ask.values()
-    ]
+        asks = tuple(rung.ask for rung in compiled.classes[index].rungs[rungs])
+        by_asks.setdefault(asks, []).append(place)
+    shares = [(_usable(compiled, offers, asks), places) for asks, places in by_asks.items()]
     shares = [
         (usable, amounts[:, places].sum(axis=1))
         for usable, places in shares
@@ -277,7 +257,8 @@ def _problem(
     shares.sort(key=lambda share: -float((share[1] / np.maximum(total, 1)).max()))
     shares = [(everything, total), *shares[:_MOST_SHARES]]
     nodes = np.zeros(len(shares), dtype=np.int64)
-    nodes[0] = max(_least_nodes(compiled, demands) - (len(compiled.nodes) if is_bound else 0), 0)
+    least = least_nodes(compiled, demands, surely=is_bound)
+    nodes[0] = max(least - (len(compiled.nodes) if is_bound else 0), 0)
     demand = np.stack([amount for _, amount in shares])
     if there is not None:
         demand = np.maximum(demand - there, 0)
@@ -294,26 +275,26 @@ def _problem(
 
 
 def _usable(
-    compiled: CompiledProblem, offers: Sequence[_Offer], pod_class: PodClass
+    compiled: CompiledProblem, offers: Sequence[Offer], asks: Sequence[Ask]
 ) -> NDArray[np.bool_]:
-    """Say which shapes may serve a class."""
+    """Say which shapes may serve a class that makes do with any of these asks."""
     parts: list[NDArray[np.bool_]] = []
-    ask = pod_class.rungs[0].ask
     for offer in offers:
         size = compiled.pools[offer.pool].catalogue.size
         usable = np.zeros(len(offer.shapes.row), dtype=np.bool_)
         for domain, signature in enumerate(offer.signatures):
-            met = compiled.signatures.meet(signature, ask)
-            if met != NO_MATCH:
-                those = np.flatnonzero(offer.shapes.domain == domain)
-                rows = mask_of(compiled.signatures.claim(met).bits, size)
-                usable[those] = rows[offer.shapes.row[those]]
+            those = np.flatnonzero(offer.shapes.domain == domain)
+            for ask in asks:
+                met = compiled.signatures.meet(signature, ask)
+                if met != NO_MATCH:
+                    rows = mask_of(compiled.signatures.claim(met).bits, size)
+                    usable[those] |= rows[offer.shapes.row[those]]
         parts.append(usable)
     return np.concatenate(parts)
 
 
 def _zonal(
-    compiled: CompiledProblem, offers: Sequence[_Offer], indices: Sequence[int], amounts: Amounts
+    compiled: CompiledProblem, offers: Sequence[Offer], indices: Sequence[int], amounts: Amounts
 ) -> list[tuple[NDArray[np.bool_], Amounts]]:
     """Return what classes that spread themselves over zones ask of each: equal parts."""
     axis = next((axis for axis in compiled.axes if axis.key == ZONE), None)
@@ -351,14 +332,20 @@ def _load(compiled: CompiledProblem, demands: dict[int, int], nodes: int) -> Amo
     return load // nodes
 
 
-def _least_nodes(compiled: CompiledProblem, demands: dict[int, int]) -> int:
-    """Return the fewest nodes on which pods that avoid each other can be."""
+def least_nodes(compiled: CompiledProblem, demands: dict[int, int], *, surely: bool = False) -> int:
+    """Return the fewest nodes on which pods that avoid each other can be.
+
+    Surely: those that would rather avoid each other do not count.
+    """
     members: dict[int, int] = {}
     caps: dict[int, int] = {}
     for index, count in demands.items():
         pod_class = compiled.classes[index]
         for group in pod_class.rungs[0].owned:
-            if group.is_host and group.kind is not Kind.AFFINITY and group in pod_class.counted:
-                members[group.index] = members.get(group.index, 0) + count
-                caps[group.index] = group.max_skew if group.kind is Kind.SPREAD else 1
+            if not group.is_host or group.kind is Kind.AFFINITY or group not in pod_class.counted:
+                continue
+            if surely and not all(group in rung.owned for rung in pod_class.rungs):
+                continue
+            members[group.index] = members.get(group.index, 0) + count
+            caps[group.index] = group.max_skew if group.kind is Kind.SPREAD else 1
     return max((-(-count // caps[index]) for index, count in members.items()), default=0)

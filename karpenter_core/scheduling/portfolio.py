@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from karpenter_core.scheduling.bounds import bound_of
 from karpenter_core.scheduling.emit import finish_steps
 from karpenter_core.scheduling.engine import Engine
-from karpenter_core.scheduling.mix import find_mix, lower_bound
+from karpenter_core.scheduling.mix import find_mix
 from karpenter_core.scheduling.opening import Measure, Profile
 from karpenter_core.scheduling.problem import Packing
 from karpenter_core.scheduling.tail import free_groups
@@ -59,18 +60,24 @@ class Portfolio:
 
 
 def portfolio_steps(
-    compiled: CompiledProblem, halt: Halt | None = None
+    compiled: CompiledProblem, halt: Halt | None = None, *, reported: bool = True
 ) -> Generator[int, None, Portfolio]:
-    """Make the plans of a compiled problem; yields the units of work that each step took."""
+    """Make the plans of a compiled problem; yields the units of work that each step took.
+
+    The bound is looked for thoroughly only if it is `reported`.
+    """
     first_fit = yield from first_fit_steps(compiled, halt)
     if first_fit.engine.nodes.count == len(compiled.nodes) or first_fit.engine.unreached:
         return Portfolio(best=first_fit, first_fit=first_fit)
-    bound = lower_bound(compiled, first_fit.engine)
+    bound = bound_of(compiled, first_fit.engine)
+    lower_bound = None if bound is None else bound.cost_per_hour
     yield 5
     best = first_fit
     if compiled.options.packing is Packing.VALUE:
-        best = yield from _best_steps(compiled, first_fit, bound, halt)
-    return Portfolio(best=best, first_fit=first_fit, lower_bound=bound)
+        best = yield from _best_steps(compiled, first_fit, lower_bound, halt)
+        if bound is not None and reported:
+            lower_bound = yield from bound.closer_steps(best.engine.nodes)
+    return Portfolio(best=best, first_fit=first_fit, lower_bound=lower_bound)
 
 
 def first_fit_steps(

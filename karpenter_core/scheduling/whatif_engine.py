@@ -135,7 +135,7 @@ def first_outlook(
 def plan_outlooks(base: Base, overlay: Overlay, works: Sequence[Work]) -> tuple[Outlook, ...]:
     """Place pods as the best of the solver's plans does, and as the first-fit plan."""
     question = _ask(base, overlay, works, placed=(), nodes=True)
-    plans = run(portfolio_steps(question.compiled))
+    plans = run(portfolio_steps(question.compiled, reported=False))
     if plans.best is plans.first_fit:
         return (Outlook(question, plans.best),)
     return Outlook(question, plans.best), Outlook(question, plans.first_fit)

@@ -1,0 +1,195 @@
+"""No plan is cheaper than its bound, and what a content can be worth is never judged too low."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from karpenter_core.api.labels import HOSTNAME
+from karpenter_core.api.records import AffinityTerm, LabelSelector, WeightedAffinityTerm
+from karpenter_core.scheduling import bounds
+from karpenter_core.scheduling.knapsacks import Knapsacks
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.whole_pods import WholePodsProblem, whole_pods_steps
+from karpenter_core.testing.builders import (
+    catalogue,
+    instance_type,
+    node_pool,
+    pod,
+    pod_shape,
+    problem,
+)
+from karpenter_core.testing.strategies import problems
+from tests.scheduling.plan_checks import FIRST_FIT
+from tests.verifier import violations
+
+EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "120"))
+thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+
+amounts = st.integers(0, 12)
+sizes = st.tuples(amounts, amounts).filter(any)
+rooms = st.tuples(st.integers(0, 40), st.integers(0, 40))
+prices = st.integers(1, 50).map(float)
+
+
+def bound_of(problem, contents=None, rounds=10):
+    """Run the search to its end."""
+    nothing = np.zeros((len(problem.count), 0))
+    steps = whole_pods_steps(problem, nothing if contents is None else contents, rounds=rounds)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+@st.composite
+def whole_pods(draw, most_pods=6):
+    """Few pods of two or three sizes, few shapes of which one holds every size."""
+    distinct = draw(st.lists(sizes, min_size=1, max_size=3, unique=True))
+    count = draw(st.lists(st.integers(1, 3), min_size=len(distinct), max_size=len(distinct)))
+    shapes = draw(st.lists(st.tuples(rooms, prices), min_size=0, max_size=3))
+    shapes.append(((draw(st.integers(12, 40)), draw(st.integers(12, 40))), draw(prices)))
+    count = np.array(count)
+    while count.sum() > most_pods:
+        count[count.argmax()] -= 1
+    return WholePodsProblem(
+        request=np.array(distinct).T,
+        count=count,
+        room=np.array([room for room, _ in shapes]).T,
+        price=np.array([price for _, price in shapes]),
+        nodes=draw(st.integers(0, int(count.sum()))),
+    )
+
+
+def cheapest(problem):
+    """Return what the pods cost at best on at least so many nodes, by trying all ways."""
+    request, room = problem.request.T.tolist(), problem.room.T.tolist()
+    contents = [
+        (content, min(prices))
+        for content in product(*(range(most + 1) for most in problem.count.tolist()))
+        if (
+            prices := [
+                price
+                for shape, price in zip(room, problem.price.tolist(), strict=True)
+                if all(
+                    sum(n * size[line] for n, size in zip(content, request, strict=True))
+                    <= shape[line]
+                    for line in (0, 1)
+                )
+            ]
+        )
+    ]
+
+    @cache
+    def best(left, nodes):
+        if not any(left):
+            return nodes * contents[0][1]  # nodes that stay empty
+        return min(
+            price
+            + best(tuple(a - b for a, b in zip(left, content, strict=True)), max(nodes - 1, 0))
+            for content, price in contents
+            if any(content) and all(a >= b for a, b in zip(left, content, strict=True))
+        )
+
+    return best(tuple(problem.count.tolist()), problem.nodes)
+
+
+@given(whole_pods(), st.integers(0, 12))
+@thorough
+def test_the_optimum_by_brute_force_is_never_below_the_bound(problem, rounds):
+    """After any number of rounds."""
+    assert bound_of(problem, rounds=rounds) <= cheapest(problem)
+
+
+@given(whole_pods())
+@thorough
+def test_a_bound_does_not_depend_on_the_contents_to_begin_with_for_being_one(problem):
+    """Contents of no plan, even absurd ones, prove nothing wrong."""
+    absurd = np.eye(len(problem.count)) * 3
+    assert bound_of(problem, absurd) <= cheapest(problem)
+
+
+@given(
+    st.lists(sizes, min_size=1, max_size=4, unique=True),
+    st.lists(rooms, min_size=1, max_size=4),
+    st.data(),
+)
+@thorough
+def test_no_content_is_worth_more_than_its_shape_is_judged(distinct, shapes, data):
+    """Against contents that are drawn: pod after pod until nothing fits."""
+    request, room = np.array(distinct).T, np.array(shapes).T
+    values = np.array([data.draw(st.integers(0, 30)) / 7 for _ in distinct])
+    knapsacks = Knapsacks(request, room)
+    values = values * knapsacks.is_exact_for
+    worths = knapsacks.worths(values)
+    for shape in range(len(shapes)):
+        left, worth = room[:, shape].copy(), 0.0
+        for size in data.draw(st.permutations(range(len(distinct)))):
+            fit = min(int(r // a) for r, a in zip(left, request[:, size], strict=True) if a)
+            taken = data.draw(st.integers(0, fit))
+            left -= taken * request[:, size]
+            worth += taken * float(values[size])
+        assert worth <= worths.most[shape] * (1 + 1e-12) + 1e-12
+
+
+def test_whole_pods_cost_more_than_their_shares_of_a_node():
+    """Two pods of 1.5 cores do not share a node of 2.9; divisible ones nearly would."""
+    problem = WholePodsProblem(
+        request=np.array([[1500], [100]]),
+        count=np.array([10]),
+        room=np.array([[2900], [8000]]),
+        price=np.array([1.0]),
+        nodes=0,
+    )
+    assert bound_of(problem) == pytest.approx(10.0)
+
+
+def test_nodes_that_must_be_there_are_counted():
+    """A node for each pod, although one would hold them all."""
+    problem = WholePodsProblem(
+        request=np.array([[100], [100]]),
+        count=np.array([10]),
+        room=np.array([[2000], [2000]]),
+        price=np.array([1.0]),
+        nodes=10,
+    )
+    assert bound_of(problem) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("options", [SolveOptions(), FIRST_FIT], ids=["value", "first-fit"])
+@given(asked=problems())
+@thorough
+def test_no_verified_plan_is_cheaper_than_its_bound(asked, options):
+    """For every problem and both packings, also where pods give wishes up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "_PODS_PER_ROUND", 1)
+        plan = solve(asked, options)
+    if plan.cost.lower_bound is not None and violations(asked, plan) == []:
+        assert plan.cost.lower_bound <= plan.cost.hourly + 1e-9
+
+
+def test_a_node_for_each_is_no_bound_for_pods_that_would_only_rather_be_alone():
+    """Limits leave room for one node: the wish is given up, and the plan is as cheap as it is."""
+    apart = AffinityTerm(topology_key=HOSTNAME, selector=LabelSelector(match_labels={"app": "web"}))
+    wish = WeightedAffinityTerm(weight=1, term=apart)
+    shape = replace(
+        pod_shape(labels={"app": "web"}, cpu="100m"), preferred_pod_anti_affinity=(wish,)
+    )
+    types = catalogue(instance_type("m", cpu="4", memory="16Gi", price=1.0))
+    pool = node_pool(limits={"cpu": "7"})
+    plan = solve(
+        problem([pod(f"web-{n}", shape=shape) for n in range(4)], pools=[pool], catalogue=types)
+    )
+
+    assert not plan.unschedulable
+    assert plan.cost.lower_bound is not None
+    assert plan.cost.lower_bound <= plan.cost.hourly
