@@ -9,6 +9,7 @@ from karpenter_core.controllers.provisioning.claims import DECISION
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.sim.kubelets import KubeletTimes
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 from tests.controllers.test_adversity import WITHOUT_ELECTION, At, faults_file
 
@@ -63,6 +64,11 @@ class Listener:
     def start(self, scene):
         self.running = scene.start(faults=self)
         return self.running
+
+
+def is_ready(claim):
+    conditions = claim.get("status", {}).get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
 
 
 def bound_claims(scene):
@@ -179,6 +185,26 @@ def test_a_node_that_never_comes_holds_up_nobody_for_long(tmp_path):
         assert lost
 
     play(tmp_path, story)
+
+
+def test_nodes_that_become_ready_at_the_door_are_initialised_as_they_are_let_in(tmp_path):
+    """One patch of the Node for both. Here they wait for one that never comes."""
+    lost = []
+
+    async def lose(op):
+        if (op.verb, op.kind.kind) == ("create", "Node") and op.name in (lost or [op.name]):
+            lost[:] = [op.name]
+            raise ApiError("no", status=403)
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        running = scene.start(faults=lose)
+        await scene.settle(lambda: sum(map(is_ready, scene.claims())) == 3, seconds=30)
+
+        assert len(scene.claims()) == 4
+        assert running.process.writer.counts["patch", "Node", ""] == 3
+
+    play(tmp_path, story, times=KubeletTimes(node_boot_seconds=3.5))
 
 
 def test_a_refused_nomination_stops_nobody(tmp_path):

@@ -208,7 +208,10 @@ class NodeClaimLifecycle:
                 pending, gate_error = await self._ask_gates(claim, synced_node(claim, node))
                 if not pending and gate_error is None:
                     await self._door.admit(claim, node)
-                now = self._runtime.clock.now()  # gates and door take their time
+                # Gates and door take their time, in which most nodes become Ready. One that vanishes
+                # there was registered: garbage collection then finds its claim without a Node.
+                now, snapshot = self._runtime.clock.now(), self._feed.snapshot()
+                nodes = snapshot.nodes_of(claim) or nodes
         step = followed_by(
             step,
             progress_step(
