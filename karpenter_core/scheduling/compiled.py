@@ -79,6 +79,7 @@ class CompiledProblem:
     """For every class, for every rung: the topology groups that concern it."""
     index: ClassIndex
     reader: NodeReader
+    max_new_nodes: int | None = None
     _tasks: dict[tuple[int, int], Task] = field(
         init=False, default_factory=dict["tuple[int, int]", Task]
     )
@@ -149,6 +150,7 @@ def compile_steps(
         ties=_all_ties(classes, axes),
         index=index,
         reader=reader,
+        max_new_nodes=problem.max_new_nodes,
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW, OpenNodes
 from karpenter_core.scheduling.counts import Counts
 from karpenter_core.scheduling.growing import Grower
@@ -81,7 +82,11 @@ class Engine:
         )
         self.counts: Final = Counts(compiled)
         self.remaining: Final = tuple(dict(pool.remaining) for pool in compiled.pools)
-        """What is left of each pool's limits."""
+        """What is left of each pool's limits; of nodes, also of what all pools may have together."""
+        self._own_nodes: Final = [pool.get(NODES) for pool in self.remaining]
+        self.nodes_left = compiled.max_new_nodes
+        """How many nodes all pools may get together; None is any number."""
+        self._level_nodes(range(len(self.remaining)))
         self.left: Final = dict[int, int]()
         """Pods that found no place, by class."""
         self.holdings: Final = Holdings(
@@ -96,6 +101,21 @@ class Engine:
         self.rooms: Final = Rooms(compiled, self.nodes, self._volumes, tight=profile.tight)
         self._soft: Final = dict[tuple[int, ...], tuple[Pin, ...]]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
+
+    def count_nodes(self, pool: int, count: int) -> None:
+        """Count new nodes against what their pool may have, and what all may have together."""
+        own = self._own_nodes[pool]
+        if own is not None:
+            self._own_nodes[pool] = own - count
+        if self.nodes_left is not None:
+            self.nodes_left -= count
+        self._level_nodes((pool,) if self.nodes_left is None else range(len(self.remaining)))
+
+    def _level_nodes(self, pools: Iterable[int]) -> None:
+        for number in pools:
+            bounds = [n for n in (self._own_nodes[number], self.nodes_left) if n is not None]
+            if bounds:
+                self.remaining[number][NODES] = min(bounds)
 
     def _weights(self, profile: Profile) -> NDArray[np.float64]:
         if profile.weights is not None:

@@ -199,6 +199,15 @@ def _places(alternatives: tuple[Requirements, ...]) -> str:
 def narrow_by_limits(question: Question, options: tuple[Option, ...]) -> Answer:
     """Keep the rows that what is left of the pool's limits allows."""
     pool, remaining, catalogue = question.pool, question.remaining, question.pool.catalogue
+    nodes_left = question.engine.nodes_left
+    if nodes_left is not None and nodes_left <= 0:
+        return PoolRejection(
+            constraint=Constraint.LIMIT,
+            detail="the cluster may have no more nodes than it has and this plan launches "
+            "(--max-nodes-total)",
+            closest=question.cheapest(options),
+            remedy="raise --max-nodes-total",
+        )
     if remaining.get(NODES, 1) <= 0:
         return PoolRejection(
             constraint=Constraint.LIMIT,

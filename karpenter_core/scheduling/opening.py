@@ -142,8 +142,9 @@ class Opener:
     def charge(self, opening: Opening, count: int) -> None:
         """Count claims against the limits of their pool; fewer than none gives back."""
         remaining = self._engine.remaining[opening.pool]
-        for name in remaining:
-            remaining[name] -= (1 if name == NODES else opening.charge[name]) * count
+        for name in self._compiled.pools[opening.pool].limited:
+            remaining[name] -= opening.charge[name] * count
+        self._engine.count_nodes(opening.pool, count)
 
     def close_empty(self) -> bool:
         """Give up claims on which nothing is yet; return whether limits have more left by that."""

@@ -192,6 +192,8 @@ class Problem:
         default_factory=dict[str, "Mapping[str, str]"]
     )
     """Labels of every namespace, for the namespace selectors of pod (anti-)affinity."""
+    max_new_nodes: int | None = None
+    """How many nodes may be launched in all, from whichever pools; None is any number."""
 
 
 class Constraint(StrEnum):

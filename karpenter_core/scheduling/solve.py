@@ -11,8 +11,10 @@ never dearer than first-fit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from karpenter_core.scheduling.bounded import bounded_steps
 from karpenter_core.scheduling.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled import compile_steps
 from karpenter_core.scheduling.effective_zone import pending_pods_by_zone
@@ -63,8 +65,22 @@ def solve_steps(
     wants nothing any more drops the generator; nothing outside of it has changed (but `cache`,
     which holds nothing that depends on the pods).
     """
-    options = options or SolveOptions()
-    compiled = yield from compile_steps(problem, options, cache or CatalogueCache())
+    options, cache = options or SolveOptions(), cache or CatalogueCache()
+
+    def steps(asked: Problem) -> Generator[int, None, SchedulingPlan]:
+        return _plan_steps(asked, options, cache, halt)
+
+    most = problem.max_new_nodes
+    plan = yield from steps(replace(problem, max_new_nodes=None))
+    if most is None or len(plan.claims) <= most or plan.partial:
+        return plan
+    return (yield from bounded_steps(problem, plan, steps))
+
+
+def _plan_steps(
+    problem: Problem, options: SolveOptions, cache: CatalogueCache, halt: Halt | None
+) -> Generator[int, None, SchedulingPlan]:
+    compiled = yield from compile_steps(problem, options, cache)
     pending_by_zone = pending_pods_by_zone(problem, compiled)
     yield 5
     plans = yield from portfolio_steps(compiled, halt)

@@ -311,7 +311,8 @@ class Base:
         if signature == NO_MATCH or made.reservations:
             return False
         made = made.with_more(self.freed.get(made.name, {}))
-        if not made.is_ample(made.remaining, _AMPLE):
+        most = compiled.max_new_nodes
+        if not made.is_ample(made.remaining, _AMPLE) or (most is not None and most < _AMPLE):
             return False
         ask = compiled.classes[number].rungs[0].ask
         met = compiled.signatures.meet(signature, ask, (pin,))

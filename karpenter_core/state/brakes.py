@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.launch_pauses import LaunchPause
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["Allowance", "Brake", "Brakes", "Refusal", "held_pools", "nodes_total"]
+__all__ = ["Allowance", "Brake", "Brakes", "Refusal", "held_pools", "nodes_to_spare", "nodes_total"]
 
 
 class Brake(StrEnum):
@@ -64,6 +64,12 @@ def nodes_total(snapshot: Snapshot) -> int:
     return len(snapshot.nodes) + sum(
         not snapshot.nodes_of(claim) and not is_only_held(claim) for claim in claims
     )
+
+
+def nodes_to_spare(snapshot: Snapshot, brakes: Brakes | None) -> int | None:
+    """Return how many nodes more the cluster may have; None is any number."""
+    most = 0 if brakes is None else brakes.max_nodes_total
+    return max(most - nodes_total(snapshot), 0) if most else None
 
 
 def held_pools(

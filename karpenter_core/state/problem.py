@@ -9,7 +9,7 @@ from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
-from karpenter_core.state.brakes import Brakes, held_pools
+from karpenter_core.state.brakes import Brakes, held_pools, nodes_to_spare
 from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.interrupted import is_taken_soon
@@ -134,6 +134,7 @@ def scheduling_problem(
         aliases=aliases,
         volumes={pod.uid: asked for pod in homeless if (asked := volumes.of(pod)) is not None},
         namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
+        max_new_nodes=nodes_to_spare(snapshot, framing.brakes),
     )
     return ProvisioningInput(
         problem=problem,

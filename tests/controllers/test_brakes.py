@@ -96,6 +96,19 @@ def test_one_wave_does_not_overshoot_the_limit(tmp_path):
     play(tmp_path, story)
 
 
+def test_what_fits_on_one_larger_node_is_placed_there(tmp_path):
+    """Where more nodes may not be launched; the cheapest plan would have had several."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
+        scene.start(WITHOUT_ELECTION, "--max-nodes-total=1")
+        scene.cluster.apply([deployment("web", 150, cpu="1700m", memory="3Gi")])
+        assert await most(scene, 60) == 1
+        assert len(scene.pods("Running")) > 40
+
+    play(tmp_path, story)
+
+
 def test_a_replacement_beyond_the_limit_is_not_ordered(tmp_path):
     """Drift replaces first and removes then, so it needs a node to spare; without one it waits."""
 

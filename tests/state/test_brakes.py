@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.state.brakes import Allowance, Brake, Brakes, held_pools, nodes_total
+from karpenter_core.state.brakes import (
+    Allowance,
+    Brake,
+    Brakes,
+    held_pools,
+    nodes_to_spare,
+    nodes_total,
+)
 from karpenter_core.state.events import RegistrationSettled, Tick
+from karpenter_core.state.leaving import leaving_problem
+from karpenter_core.state.problem import Framing, scheduling_problem
 from karpenter_core.testing.builders import EPOCH, node_pool
 from karpenter_core.testing.machines import machine, node, node_claim, state
 
@@ -65,6 +74,18 @@ def test_the_cluster_grows_to_its_limit_and_not_beyond():
     assert granted(allowance(*nodes, max_nodes_total=5)) == 3
     assert granted(allowance(*nodes, max_nodes_total=5, in_flight={"other": 2})) == 1
     assert granted(allowance(*nodes, max_nodes_total=1)) == 0
+
+
+def test_a_plan_is_asked_for_no_more_nodes_than_there_is_room_for():
+    """Never for less than none; for any number where nothing bounds them."""
+    snapshot = state(*machine("a"), *machine("b")).snapshot()
+    room = [nodes_to_spare(snapshot, Brakes(max_nodes_total=most)) for most in (5, 2, 1, 0)]
+
+    assert room == [3, 0, 0, None]
+    assert nodes_to_spare(snapshot, None) is None
+    framing = Framing(brakes=Brakes(max_nodes_total=5))
+    assert scheduling_problem(snapshot, now=EPOCH, framing=framing).problem.max_new_nodes == 3
+    assert leaving_problem(snapshot, now=EPOCH, framing=framing)[0].max_new_nodes == 3
 
 
 def test_a_refusal_names_the_brake_and_the_setting():
