@@ -11,8 +11,11 @@ from karpenter_core.api.labels import DO_NOT_DISRUPT, DRIFT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.nodepool import Budget
 from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.disruption.resting import Resting, rest_for
+from karpenter_core.state.brakes import Brakes
 from karpenter_core.state.events import DeletionMarked
+from karpenter_core.state.problem import Framing
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.machines import disruption_budget, with_claim_conditions
 from tests.disruption.scene import (
@@ -82,6 +85,18 @@ class TestWhatComes:
         )
         outcome = drift(builder)
         assert bought(outcome) == [["three"]] * 3
+
+    @pytest.mark.parametrize(("most", "goes"), [(2, []), (3, ["web"])])
+    def test_no_more_replacements_than_the_cluster_may_have(self, most, goes):
+        """The old node counts until it is gone, which is after they have come."""
+        builder = cluster(
+            drifted("web", EIGHT),
+            runs("a", "web", cpu="3"),
+            runs("b", "web", cpu="3"),
+            market=(FOUR,),
+        )
+        options = DisruptionOptions(framing=Framing(brakes=Brakes(max_nodes_total=most)))
+        assert gone(drift(builder, options=options)) == goes
 
     @pytest.mark.parametrize("hold", [{"annotations": KEPT}, {"labels": {"app": "held"}}])
     def test_who_may_not_leave_gets_no_place_elsewhere(self, hold):

@@ -219,8 +219,11 @@ def _volumes_mountable(problem, pods, labels):
 def limits(problem, plan, by_claim):
     """Check that no pool exceeds its limits, even if the largest machine of each claim launches.
 
-    `by_claim` lists the machines of each claim.
+    `by_claim` lists the machines of each claim. Nor may there be more of them than in all.
     """
+    most = problem.max_new_nodes
+    if most is not None and len(plan.claims) > most:
+        yield f"{len(plan.claims)} claims exceed the {most} that there may be in all"
     for pool in problem.pools:
         limited = quantities(pool.spec.limits)
         used = pool_use(problem, plan, pool, by_claim)
