@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.notices import Notice
+from karpenter_core.disruption.queue import stale_mark
 from karpenter_core.disruption.schedule import CronSchedule
 from karpenter_core.errors import BadInputError
 from karpenter_core.state.machines import is_instance_terminating
@@ -182,4 +183,5 @@ def _is_counted(machine: StateNode) -> bool:
 
 def _is_consuming(machine: StateNode) -> bool:
     ready = machine.node is not None and machine.node.ready == "True"
-    return not ready or machine.marked_for_deletion
+    # What a failed command could not unmark yet takes no pods: it is as good as disrupted.
+    return not ready or machine.marked_for_deletion or stale_mark(machine) is not None

@@ -11,9 +11,9 @@ from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 
 if TYPE_CHECKING:
-    from karpenter_core.state.snapshot import Snapshot
+    from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["StaleMark", "command_timeout", "stale_marks"]
+__all__ = ["StaleMark", "command_timeout", "stale_mark", "stale_marks"]
 
 _PER_NODE: Final = timedelta(milliseconds=80)  # upstream's numbers
 _SHORTEST: Final = timedelta(minutes=10)
@@ -42,22 +42,27 @@ def stale_marks(
 
     Machines in the queue, or on their way out for whatever reason, keep their marks.
     """
-    marks: list[StaleMark] = []
-    for machine in snapshot.state_nodes:
-        claim, node = machine.claim, machine.node
-        if claim is None or machine.marked_for_deletion or machine.provider_id in queued:
-            continue
-        is_tainted = (
-            node is not None
-            and not node.is_deleting
-            and any(taint.key == DISRUPTED_TAINT for taint in node.taints)
-        )
-        has_reason = find(claim.status.conditions, DISRUPTION_REASON) is not None
-        if is_tainted or has_reason:
-            marks.append(
-                StaleMark(
-                    node=node.name if is_tainted and node is not None else "",
-                    claim=claim.name if has_reason else "",
-                )
-            )
-    return tuple(marks)
+    return tuple(
+        mark
+        for machine in snapshot.state_nodes
+        if machine.provider_id not in queued and (mark := stale_mark(machine)) is not None
+    )
+
+
+def stale_mark(machine: StateNode) -> StaleMark | None:
+    """Return the marks of a machine that stays, so that no command in the queue put them there."""
+    claim, node = machine.claim, machine.node
+    if claim is None or machine.marked_for_deletion:
+        return None
+    is_tainted = (
+        node is not None
+        and not node.is_deleting
+        and any(taint.key == DISRUPTED_TAINT for taint in node.taints)
+    )
+    has_reason = find(claim.status.conditions, DISRUPTION_REASON) is not None
+    if not is_tainted and not has_reason:
+        return None
+    return StaleMark(
+        node=node.name if is_tainted and node is not None else "",
+        claim=claim.name if has_reason else "",
+    )

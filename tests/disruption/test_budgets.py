@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.durations import Duration
-from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INSTANCE_TERMINATING
 from karpenter_core.api.nodepool import Budget, Disruption
 from karpenter_core.disruption.budgets import (
     UNLIMITED,
@@ -206,6 +206,13 @@ class TestCounting:
         """Case 27."""
         deleting = node_claim("n0", stage="Initialized", deleted=NOW)
         assert self.count(*self.ten(), deleting, marked=("n1",)).remaining == 8
+
+    def test_what_still_bears_the_marks_of_a_failed_command_counts(self):
+        """It takes no pods until it is unmarked, which a failing API server may delay."""
+        tainted, _ = machine("n0", taints=("karpenter.sh/disrupted:NoSchedule",))
+        _, claim = machine("n1")
+        reasoned = with_claim_conditions(claim, DISRUPTION_REASON, now=NOW)
+        assert self.count(*self.ten(), tainted, reasoned, nodes="3").remaining == 1
 
     def test_nodes_that_are_not_ready_count(self):
         """Case 28."""
