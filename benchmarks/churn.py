@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 HOUR = timedelta(hours=1)
 SAMPLE_SECONDS = 30.0
 NEGLIGIBLE = 1e-6
+REST_SHARE = 0.5
 
 
 # -- what is counted -------------------------------------------------------------------------------
@@ -69,7 +70,9 @@ class Outcome:
     moved_pods: int = 0
     """Pods that were evicted from machines that a command took."""
     below_floor: int = 0
-    """Moves that saved less than their floor, or nothing, at the price that was really paid."""
+    """Moves that saved less than their floor, or nothing, at the price that was really paid.
+
+    The floor is at least half the price of what consolidation has launched within the hour."""
     moved_again: int = 0
     """Pods moved a second time within an hour, the load being the same."""
     replaced_again: int = 0
@@ -196,7 +199,11 @@ def judge(
     floor: SavingsFloor,
 ) -> None:
     """Count moves and what was wrong with them; `changes` are the times at which the load changed."""
-    commands = {item.id: item for item in decisions if item.kind == DISRUPT and not item.rejection}
+    commands = {
+        item.id: item
+        for item in decisions
+        if item.kind == DISRUPT and not item.rejection and not item.failure
+    }
     made_by: dict[str, list[Claim]] = {}
     for claim in claims.values():
         if claim.decision in commands:
@@ -208,7 +215,15 @@ def judge(
             continue
         before = command.price_per_hour_before.amount
         paid = sum(claim.price_per_hour or 0.0 for claim in made_by.get(command.id, ()))
-        least = max(floor.share * before, floor.amount_per_hour)
+        resting = sum(
+            candidate.price_per_hour.amount
+            for candidate in command.candidates
+            if (claim := claims.get(candidate.node_claim)) is not None
+            and (maker := commands.get(claim.decision)) is not None
+            and maker.reason == "Underutilized"
+            and command.at - claim.created < HOUR
+        )
+        least = max(floor.share * before, floor.amount_per_hour, REST_SHARE * resting)
         if before - paid <= 0 or before - paid < least - NEGLIGIBLE:
             outcome.below_floor += 1
             outcome.details.append(

@@ -108,6 +108,17 @@ def test_a_move_is_judged_by_what_was_really_paid(paid, floor, count):
     assert judged(moved(1, at=NOON), claims=claims, floor=floor).below_floor == count
 
 
+@pytest.mark.parametrize(("minutes", "paid", "count"), [(20, 0.6, 1), (20, 0.5, 0), (70, 0.6, 0)])
+def test_what_consolidation_has_launched_is_replaced_for_half_its_price(minutes, paid, count):
+    """Within the hour, though the load has changed: each change would be a reason otherwise."""
+    first, at = moved(1, at=NOON, before=2.0), NOON + minutes * MINUTE
+    again = moved(2, at=at, gone="new", before=1.0)
+    claims = [("new", "id-1", NOON, 1.0), ("newer", "id-2", at, paid)]
+
+    found = judged(first, again, claims=claims, changes=[NOON + 10 * MINUTE])
+    assert (found.below_floor, found.replaced_again) == (count, 0)
+
+
 def test_a_replacement_that_is_replaced_within_the_hour_is_a_fault():
     """Unless the load has changed, or nothing comes in its place."""
     first, claims = moved(1, at=NOON), [("new", "id-1", NOON, 0.5), ("newer", "id-2", NOON, 0.1)]
