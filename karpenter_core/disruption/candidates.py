@@ -35,6 +35,7 @@ __all__ = [
     "Obstacle",
     "blocked_notices",
     "find_candidates",
+    "is_new",
 ]
 
 BOOT_TIME: Final = timedelta(minutes=2)
@@ -185,13 +186,19 @@ def find_candidates(
             verdict = judge.verdict(machine)
         if isinstance(verdict, Candidate):
             candidates.append(verdict)
-        elif verdict.obstacle in _OF_BEGINNING and judge.is_new(machine):
+        elif verdict.obstacle in _OF_BEGINNING and is_new(machine, now):
             blocked.append(replace(verdict, is_beginning=True))
         else:
             blocked.append(verdict)
     return Candidates(
         candidates=tuple(candidates), blocked=tuple(blocked), notices=tuple(judge.notices)
     )
+
+
+def is_new(machine: StateNode, now: datetime) -> bool:
+    """Tell whether a machine may well be booting, or its first pods on their way."""
+    created = None if machine.claim is None else machine.claim.metadata.creation_timestamp
+    return created is not None and now - created < BOOT_TIME
 
 
 def blocked_notices(blocked: Blocked, *, reason: str = "DisruptionBlocked") -> tuple[Notice, ...]:
@@ -307,11 +314,6 @@ class _Judge:
         if obstacle is None:
             return None
         return Blocked(machine=machine, obstacle=obstacle, message=message, subjects=subjects)
-
-    def is_new(self, machine: StateNode) -> bool:
-        """Tell whether the machine may well be booting, or its first pods on their way."""
-        created = None if machine.claim is None else machine.claim.metadata.creation_timestamp
-        return created is not None and self.now - created < BOOT_TIME
 
     def _pods_problem(self, machine: StateNode, claim: NodeClaim) -> Blocked | None:
         """Return what the pods forbid; a grace period of the claim outweighs it, eventually."""

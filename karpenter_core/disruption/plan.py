@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.budgets import blocking_notice
-from karpenter_core.disruption.candidates import blocked_notices
+from karpenter_core.disruption.candidates import blocked_notices, is_new
 from karpenter_core.disruption.drift import Drift
 from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.method import MethodPlan
@@ -90,7 +90,12 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
                 notices.extend(blocked_notices(blocked))
         yield 5
         verdicts = [(candidate, method.accept(candidate, look)) for candidate in found.candidates]
-        notices.extend(notice for _, verdict in verdicts for notice in verdict.notices)
+        notices.extend(
+            notice
+            for candidate, verdict in verdicts
+            if not is_new(candidate.machine, look.now)  # as every machine of its pool is at first
+            for notice in verdict.notices
+        )
         accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
         budgets = look.budgets(method.reason)
         if method.reason not in told:

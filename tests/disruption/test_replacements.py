@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -18,7 +19,7 @@ from karpenter_core.api.labels import (
 from karpenter_core.disruption.command import Decision
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.scheduling.problem import MinValuesPolicy, SolveOptions
-from karpenter_core.testing.builders import catalogue, offering, requirement_spec
+from karpenter_core.testing.builders import EPOCH, catalogue, offering, requirement_spec
 from tests.disruption.scene import (
     EIGHT,
     FOUR,
@@ -79,6 +80,12 @@ class TestWhichNodes:
         assert {n.message for n in told} == {
             'NodePool "default" has consolidation policy WhenEmpty, but node is not empty'
         }
+
+    def test_of_new_machines_it_is_not_said(self):
+        """Whoever has just got a machine has not asked why it stays."""
+        new = cluster(pool(policy="WhenEmpty"), box("web"), runs("a", "web", cpu="4"))
+        for seconds, count in ((119, 0), (120, 2)):
+            assert len(said(found(new, now=EPOCH + timedelta(seconds=seconds)))) == count
 
     def test_a_pool_that_consolidates_nothing(self):
         told = self.told(pool(window="Never"), box("web"))
