@@ -7,7 +7,7 @@ asked, and what they say of the pod or the node is shown.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,8 @@ from karpenter_core.cli.source import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from karpenter_core.cli.source import Question
 
 __all__ = ["register"]
@@ -93,17 +95,10 @@ def pod(
         scheduler_config=scheduler_config,
     )
     question = asyncio.run(source.read())
-    document = _answer(question, name if "/" in name else f"default/{name}")
-    if output is Output.JSON:
-        from karpenter_core.cli.document import json_text
-
-        print(json_text(document))
-        return
-    from karpenter_core.cli.plan import print_notes
     from karpenter_core.cli.tables import print_explanation
 
-    print_notes(question.cluster.notes)
-    print_explanation(document)
+    document = _answer(question, name if "/" in name else f"default/{name}")
+    _show(question, document, output, print_explanation)
 
 
 def node(
@@ -140,18 +135,10 @@ def node(
     )
     question = asyncio.run(source.read())
     from karpenter_core.cli.explain_node import find_machine, node_explanation
-
-    document = node_explanation(question, find_machine(question.cluster, name))
-    if output is Output.JSON:
-        from karpenter_core.cli.document import json_text
-
-        print(json_text(document))
-        return
-    from karpenter_core.cli.plan import print_notes
     from karpenter_core.cli.tables import print_node_explanation
 
-    print_notes(question.cluster.notes)
-    print_node_explanation(document)
+    document = node_explanation(question, find_machine(question.cluster, name))
+    _show(question, document, output, print_node_explanation)
 
 
 def _answer(question: Question, key: str) -> dict[str, object]:
@@ -161,3 +148,20 @@ def _answer(question: Question, key: str) -> dict[str, object]:
     cluster = question.cluster
     found = find_pod(cluster, key)
     return explanation(cluster, found, solved(cluster), is_live=question.is_live)
+
+
+def _show(
+    question: Question,
+    document: Mapping[str, Any],
+    output: Output,
+    print_table: Callable[[Mapping[str, Any]], None],
+) -> None:
+    if output is Output.JSON:
+        from karpenter_core.cli.document import json_text
+
+        print(json_text(document))
+        return
+    from karpenter_core.cli.plan import print_notes
+
+    print_notes(question.cluster.notes)
+    print_table(document)
