@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from karpenter_core.cli import crds, demo, explain, plan, plugin, run
+from karpenter_core.cli import crds, demo, doctor, explain, plan, plugin, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,7 @@ def build_app() -> typer.Typer:
     plan.register(app)
     explain.register(app)
     plugin.register(app)
+    doctor.register(app)
     _add_plugin_commands(app)
     return app
 

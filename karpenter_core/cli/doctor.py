@@ -1,0 +1,173 @@
+"""`karpenter doctor`: what would go wrong, found before it does.
+
+Takes the options and variables of `karpenter run`, so that what it finds is about that process. Each
+finding is one line that says what is wrong, and one that says what to do; the exit code is 1 when
+something would keep the process from working.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from karpenter_core.cli.source import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.kube.client import HttpTransport
+    from karpenter_core.operator.settings import Settings
+    from karpenter_core.provider.contract import Finding
+    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.manager import Plugins
+
+__all__ = ["register"]
+
+_CONTEXT_SETTINGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+_MARKS: Final = {"ok": "ok     ", "warning": "WARNING", "error": "ERROR  "}
+
+
+class _Told(NamedTuple):
+    """A finding, and what it is about."""
+
+    about: str
+    finding: Finding
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("doctor", context_settings=_CONTEXT_SETTINGS)(_doctor)
+
+
+def _doctor(
+    context: typer.Context,
+    output: Annotated[Output, typer.Option(help="How to show it.")] = Output.TABLE,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask no cluster: plug-ins and their clouds only.")
+    ] = False,
+) -> None:
+    """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
+    found = asyncio.run(_examine(context.args, offline=offline))
+    if output is Output.JSON:
+        print(json.dumps([_as_json(told) for told in found], indent=2))
+    else:
+        _print(found)
+    if any(told.finding.severity.value == "error" for told in found):
+        raise typer.Exit(1)
+
+
+async def _examine(arguments: Sequence[str], *, offline: bool) -> list[_Told]:
+    from karpenter_core.errors import KarpenterError
+    from karpenter_core.operator.settings import load_settings, selected_plugins
+    from karpenter_core.provider.manager import load_plugins
+
+    try:
+        selected = selected_plugins(arguments, os.environ)
+        plugins = load_plugins(selected=selected)
+        specs = [spec for specs in plugins.settings().values() for spec in specs]
+        settings = load_settings(arguments, os.environ, plugin_options=specs)
+    except KarpenterError as error:
+        return [_Told("start", _error(str(error), "see `karpenter plugin list` and `run --help`"))]
+    found = [*_loaded(plugins), *await _clouds(plugins, settings)]
+    if not offline:
+        found += await _cluster(plugins, settings)
+    return found
+
+
+def _loaded(plugins: Plugins) -> list[_Told]:
+    from karpenter_core.provider.contract import Finding, Severity
+
+    if not plugins.providers:
+        remedy = "install one, such as karpenter-core[kwok]; `karpenter plugin new` begins another"
+        return [_Told("plug-ins", _error("no provider is installed", remedy))]
+    names = ", ".join(f"{p.name} ({p.origin})" for p in plugins.providers.values())
+    message = f"loaded: {names}"
+    return [_Told("plug-ins", Finding(severity=Severity.OK, message=message))]
+
+
+async def _clouds(plugins: Plugins, settings: Settings) -> list[_Told]:
+    """Start each provider, and have it check its cloud."""
+    from karpenter_core.cli.catalogues import open_providers
+    from karpenter_core.errors import KarpenterError
+
+    try:
+        opening = open_providers(plugins, settings=settings.plugins, instance_types_file=None)
+        async with opening as providers:
+            return await _checked(providers)
+    except KarpenterError as error:
+        return [_Told("start", _error(str(error), "mend the setting that is named"))]
+
+
+async def _checked(providers: Providers) -> list[_Told]:
+    checks = await providers.check()
+    return [_Told(name, finding) for name, found in checks.items() for finding in found]
+
+
+async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
+    from karpenter_core.cli.doctor_cluster import (
+        check_definitions,
+        check_permissions,
+        needed_permissions,
+    )
+    from karpenter_core.errors import KarpenterError
+    from karpenter_core.kube.api import Apis, KubeApi
+    from karpenter_core.kube.client import connect
+    from karpenter_core.kube.wire.codecs import Codecs
+    from karpenter_core.operator.clock import SystemClock
+
+    clock = SystemClock()
+    models = {name: found.info.node_classes for name, found in plugins.providers.items()}
+    every_model = [model for found in models.values() for model in found]
+    codecs = Codecs(every_model, with_selectors=bool(settings.scheduler_config))
+    namespace = settings.leader_election_namespace or os.environ.get("SYSTEM_NAMESPACE", "")
+    needed = needed_permissions(
+        codecs.kinds,
+        every_model,
+        lease_namespace=None if settings.disable_leader_election else namespace,
+    )
+    transports: list[HttpTransport] = []
+    try:
+        objects = await connect(
+            kubeconfig=settings.kubeconfig or None, context=settings.context or None, clock=clock
+        )
+        transports.append(objects)
+        if settings.workload_kubeconfig:
+            transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
+        groups = frozenset(model.resource.group for model in every_model)
+        apis = Apis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
+        found = [_Told("CRDs", f) for f in await check_definitions(apis, models)]
+        return found + [_Told("permissions", f) for f in await check_permissions(apis, needed)]
+    except KarpenterError as error:
+        remedy = "see --kubeconfig and --context, and whether the API server answers"
+        return [_Told("cluster", _error(str(error), remedy))]
+    finally:
+        for transport in transports:
+            await transport.close()
+
+
+def _error(message: str, remedy: str) -> Finding:
+    from karpenter_core.provider.contract import Finding, Severity
+
+    return Finding(severity=Severity.ERROR, message=message, remedy=remedy)
+
+
+def _as_json(told: _Told) -> dict[str, str]:
+    about, finding = told
+    return {
+        "about": about,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "remedy": finding.remedy,
+    }
+
+
+def _print(found: Sequence[_Told]) -> None:
+    width = max(len(told.about) for told in found)
+    for about, finding in found:
+        print(f"{_MARKS[finding.severity.value]}  {about:{width}}  {finding.message}")
+        if finding.remedy:
+            print(f"{'':{width + 11}}remedy: {finding.remedy}")

@@ -1,0 +1,212 @@
+"""What `karpenter doctor` asks a cluster: whether it knows our kinds, and lets us do our work.
+
+Nothing is changed. Permissions are asked for one by one (SelfSubjectAccessReview, which every
+authenticated user may create), so the answer is that of the cluster's own authorizers, whatever they
+are, and not a reading of roles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from karpenter_core.api.crd import core_models, crd_name, render_crd
+from karpenter_core.errors import ApiError, NotFoundError
+from karpenter_core.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    ResourceKind,
+    custom,
+)
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.provider.contract import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.kube.api import Apis
+
+__all__ = ["Permission", "check_definitions", "check_permissions", "needed_permissions"]
+
+APPLY: Final = "karpenter crds --provider {} | kubectl apply --server-side -f -"
+_ACCESS_REVIEWS: Final = ResourceKind(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
+_READ: Final = ("list", "watch")
+_AT_ONCE: Final = 8
+_FORBIDDEN: Final = 403
+
+
+class Permission(NamedTuple):
+    """Something that `karpenter run` does to a kind."""
+
+    verb: str
+    kind: ResourceKind
+    subresource: str = ""
+    namespace: str = ""
+
+    @property
+    def what(self) -> str:
+        """The resource, as `kubectl auth can-i` takes it."""
+        name = self.kind.plural + (f".{self.kind.group}" if self.kind.group else "")
+        where = f" in the namespace {self.namespace}" if self.namespace else ""
+        return f"{name}{'/' if self.subresource else ''}{self.subresource}{where}"
+
+
+def needed_permissions(
+    kinds: Iterable[ResourceKind],
+    node_classes: Iterable[type[NodeClass]],
+    *,
+    lease_namespace: str | None,
+) -> tuple[Permission, ...]:
+    """Return what `karpenter run` needs: `kinds` are those it watches.
+
+    Without a `lease_namespace` there is no leader election.
+    """
+    needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
+    needed += [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
+    needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
+    needed += [Permission("patch", NODE_POOLS, "status")]
+    for model in node_classes:
+        kind = custom(model.resource)
+        needed += [Permission("patch", kind), Permission("patch", kind, "status")]
+    needed += [Permission("patch", NODES), Permission("delete", NODES)]
+    needed += [Permission("delete", PODS), Permission("create", PODS, "eviction")]
+    needed += [Permission("patch", PODS, "status")]
+    needed += [Permission("create", EVENTS), Permission("patch", EVENTS)]
+    if lease_namespace is not None:
+        needed += [
+            Permission(verb, LEASES, namespace=lease_namespace)
+            for verb in ("get", "create", "patch")
+        ]
+    return tuple(dict.fromkeys(needed))
+
+
+async def check_permissions(apis: Apis, needed: Sequence[Permission]) -> list[Finding]:
+    """Ask whether each of these is allowed.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(permission: Permission) -> bool:
+        async with slots:
+            return await _is_allowed(apis, permission)
+
+    try:
+        allowed = await asyncio.gather(*(one(permission) for permission in needed))
+    except NotFoundError:
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                message="the cluster does not answer questions about permissions",
+                remedy="see that the API group authorization.k8s.io is served",
+            )
+        ]
+    refused: dict[str, list[str]] = {}
+    for permission, is_allowed in zip(needed, allowed, strict=True):
+        if not is_allowed:
+            refused.setdefault(permission.what, []).append(permission.verb)
+    if not refused:
+        return [_ok(f"all {len(needed)} permissions that are needed are granted")]
+    return [
+        _error(
+            f"not permitted: {', '.join(verbs)} {what}",
+            "grant it to karpenter's service account in its ClusterRole",
+        )
+        for what, verbs in refused.items()
+    ]
+
+
+async def _is_allowed(apis: Apis, permission: Permission) -> bool:
+    kind = permission.kind
+    attributes = {
+        "verb": permission.verb,
+        "group": kind.group,
+        "resource": kind.plural,
+        "subresource": permission.subresource,
+        "namespace": permission.namespace,
+    }
+    review = {
+        "apiVersion": _ACCESS_REVIEWS.api_version,
+        "kind": _ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
+    }
+    answer = json.loads(await apis.api_for(kind).create(_ACCESS_REVIEWS, review))
+    return bool(answer["status"]["allowed"])
+
+
+async def check_definitions(
+    apis: Apis, providers: dict[str, tuple[type[NodeClass], ...]]
+) -> list[Finding]:
+    """Compare the CustomResourceDefinitions of the core and of these providers with the models.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    names = " --provider ".join(sorted(providers)) or "NAME"
+    remedy = APPLY.format(names)
+    models = [*core_models(), *(model for found in providers.values() for model in found)]
+    findings: list[Finding] = []
+    for model in models:
+        name = crd_name(model.resource)
+        try:
+            body = await apis.objects.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+        except NotFoundError:
+            findings.append(_error(f"the CustomResourceDefinition {name} is not installed", remedy))
+        except ApiError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            return [
+                Finding(
+                    severity=Severity.WARNING,
+                    message=f"CustomResourceDefinitions cannot be read: {error}",
+                    remedy="permit `get customresourcedefinitions` to have them compared",
+                )
+            ]
+        else:
+            findings += _compared(name, json.loads(body), render_crd(model), remedy)
+    return findings or [_ok(f"{len(models)} CustomResourceDefinitions are as this version's")]
+
+
+def _compared(
+    name: str, stored: dict[str, Any], wanted: dict[str, Any], remedy: str
+) -> list[Finding]:
+    """Return what is wrong with a definition that is there."""
+    conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
+    established = conditions.get("Established", {}).get("status")
+    if established != "True":
+        return [_error(f"the CustomResourceDefinition {name} is not established", remedy)]
+    served = {v["name"]: v for v in stored["spec"]["versions"] if v.get("served")}
+    for version in wanted["spec"]["versions"]:
+        found = served.get(version["name"])
+        if found is None:
+            versions = ", ".join(sorted(served))
+            return [_error(f"{name} serves {versions}, not {version['name']}", remedy)]
+        if found.get("schema") != version["schema"]:
+            return [
+                Finding(
+                    severity=Severity.WARNING,
+                    message=f"the schema of {name} {version['name']} is not this version's",
+                    remedy=remedy,
+                )
+            ]
+    return []
+
+
+def _error(message: str, remedy: str) -> Finding:
+    return Finding(severity=Severity.ERROR, message=message, remedy=remedy)
+
+
+def _ok(message: str) -> Finding:
+    return Finding(severity=Severity.OK, message=message)

@@ -1,0 +1,188 @@
+"""`karpenter doctor`: what would go wrong is found, named, and has a remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from karpenter_core.api.crd import core_models, crd_name, render_crd
+from karpenter_core.cli.doctor_cluster import (
+    check_definitions,
+    check_permissions,
+    needed_permissions,
+)
+from karpenter_core.cli.main import build_app
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.kube.transport import Response
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.provider.contract import Severity
+from karpenter_provider_kwok.api import KWOKNodeClass
+
+KWOK = {"kwok": (KWOKNodeClass,)}
+MODELS = (*core_models(), KWOKNodeClass)
+
+
+class Server:
+    """An API server with definitions, which forbids some things."""
+
+    def __init__(self, definitions=(), forbidden=()):
+        self.definitions = {d["metadata"]["name"]: d for d in definitions}
+        self.forbidden = forbidden
+        self.asked = []
+
+    async def request(self, request):
+        if request.path.endswith("selfsubjectaccessreviews"):
+            asked = json.loads(request.body)["spec"]["resourceAttributes"]
+            self.asked.append(asked)
+            allowed = (asked["verb"], asked["resource"]) not in self.forbidden
+            return Response(status=201, body=json.dumps({"status": {"allowed": allowed}}).encode())
+        name = request.path.rsplit("/", 1)[1]
+        if "get" in self.forbidden:
+            return Response(status=403, body=b'{"message": "no"}')
+        if name not in self.definitions:
+            return Response(status=404, body=b'{"message": "not found"}')
+        return Response(status=200, body=json.dumps(self.definitions[name]).encode())
+
+
+def stored(model):
+    """Return a definition as an API server answers it."""
+    definition = copy.deepcopy(render_crd(model))
+    definition["spec"]["conversion"] = {"strategy": "None"}
+    definition["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+    return definition
+
+
+def ask(check, server, *arguments):
+    apis = Apis(KubeApi(server, clock=SystemClock()))
+    findings = asyncio.run(check(apis, *arguments))
+    return [(finding.severity, finding.message) for finding in findings]
+
+
+def test_definitions_of_this_version_are_fine():
+    server = Server([stored(model) for model in MODELS])
+    assert ask(check_definitions, server, KWOK) == [
+        (Severity.OK, "3 CustomResourceDefinitions are as this version's")
+    ]
+
+
+def test_what_is_not_installed_is_an_error_with_the_command_to_run():
+    server = Server([stored(model) for model in MODELS[:2]])
+    apis = Apis(KubeApi(server, clock=SystemClock()))
+    (finding,) = asyncio.run(check_definitions(apis, KWOK))
+    name = crd_name(KWOKNodeClass.resource)
+    assert finding.message == f"the CustomResourceDefinition {name} is not installed"
+    assert finding.remedy == "karpenter crds --provider kwok | kubectl apply --server-side -f -"
+
+
+def changed(change):
+    definitions = [stored(model) for model in MODELS]
+    change(definitions[0])
+    return Server(definitions)
+
+
+def with_an_old_schema(definition):
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["spec"]["properties"]["weight"]
+
+
+def with_an_old_version(definition):
+    definition["spec"]["versions"][0]["name"] = "v1beta1"
+
+
+def not_established(definition):
+    definition["status"]["conditions"][0]["status"] = "False"
+
+
+@pytest.mark.parametrize(
+    ("change", "severity", "message"),
+    [
+        (
+            with_an_old_schema,
+            Severity.WARNING,
+            "the schema of nodepools.karpenter.sh v1 is not this version's",
+        ),
+        (with_an_old_version, Severity.ERROR, "nodepools.karpenter.sh serves v1beta1, not v1"),
+        (
+            not_established,
+            Severity.ERROR,
+            "the CustomResourceDefinition nodepools.karpenter.sh is not established",
+        ),
+    ],
+)
+def test_definitions_of_another_version_are_named(change, severity, message):
+    assert ask(check_definitions, changed(change), KWOK) == [(severity, message)]
+
+
+def test_definitions_that_may_not_be_read_are_one_warning():
+    (found,) = ask(check_definitions, Server(forbidden=["get"]), KWOK)
+    assert found[0] is Severity.WARNING
+    assert found[1].startswith("CustomResourceDefinitions cannot be read: ")
+
+
+def test_missing_permissions_are_told_together_by_kind():
+    needed = needed_permissions((PODS, NODES), (KWOKNodeClass,), lease_namespace="system")
+    server = Server(forbidden=[("list", "pods"), ("watch", "pods"), ("patch", "kwoknodeclasses")])
+    assert ask(check_permissions, server, needed) == [
+        (Severity.ERROR, "not permitted: list, watch pods"),
+        (Severity.ERROR, "not permitted: patch kwoknodeclasses.karpenter.kwok.sh"),
+        (Severity.ERROR, "not permitted: patch kwoknodeclasses.karpenter.kwok.sh/status"),
+    ]
+
+
+def test_the_lease_is_asked_about_in_its_namespace():
+    """And not at all where there is no election."""
+    with_election = needed_permissions((), (), lease_namespace="system")
+    server = Server()
+    ask(check_permissions, server, with_election)
+    leases = [asked for asked in server.asked if asked["resource"] == "leases"]
+    assert {asked["namespace"] for asked in leases} == {"system"}
+    without = needed_permissions((), (), lease_namespace=None)
+    assert "leases" not in {permission.kind.plural for permission in without}
+
+
+def test_a_server_that_fails_is_not_taken_for_one_that_forbids():
+    class Failing(Server):
+        async def request(self, request):
+            raise ApiError("connection refused", status=0)
+
+    with pytest.raises(ApiError, match="connection refused"):
+        ask(check_definitions, Failing(), KWOK)
+
+
+def doctor(*arguments, **environment):
+    return CliRunner().invoke(build_app(), ["doctor", *arguments], env=environment)
+
+
+def test_without_a_cluster_the_clouds_are_checked():
+    result = doctor("--offline")
+    assert result.exit_code == 0, result.output
+    assert "loaded: kwok (karpenter-provider-kwok" in result.output
+    assert "the simulated cloud sells" in result.output
+
+
+def test_a_cluster_that_cannot_be_found_is_an_error():
+    result = doctor("--output=json", "--kubeconfig=/nonexistent")
+    assert result.exit_code == 1
+    last = json.loads(result.output)[-1]
+    assert (last["about"], last["severity"]) == ("cluster", "error")
+    assert last["message"] == "kubeconfig /nonexistent: no such file"
+    assert last["remedy"]
+
+
+def test_a_setting_that_cannot_be_used_is_an_error():
+    result = doctor("--offline", "--kwok-launch-latency=soon")
+    assert result.exit_code == 1
+    assert 'invalid value "soon" for --kwok-launch-latency' in result.output
+
+
+def test_a_cloud_s_warning_does_not_fail():
+    result = doctor("--offline", "--kwok-state-file=:memory:")
+    assert result.exit_code == 0
+    assert "WARNING  kwok" in result.output
+    assert "remedy: name a file with --kwok-state-file" in result.output
