@@ -207,7 +207,7 @@ async def unlucky(scene, tmp_path):
     await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
 
 
-LIVES = {"drained": (drained, 38), "forced": (forced, 39), "unlucky": (unlucky, 36)}
+LIVES = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 31)}
 """Each with the number of writes that it has had; fewer would mean that some are not seen."""
 
 
