@@ -46,6 +46,7 @@ def inputs_digest(problem: Problem) -> str:
             (node.name, node.closed, node.initialized, sum(node.available.values()))
             for node in problem.nodes
         ),
+        [problem.max_new_nodes],
     ]
     digest = blake2b(digest_size=8)
     for part in parts:
