@@ -1,0 +1,57 @@
+"""Clean up what a provider made beside machines, without ever deleting what is in use.
+
+Launch templates, network interfaces, profiles: they are left behind when a process dies between two
+calls. Instances themselves are the core's affair. Deleting on the word of listings needs care: one
+may be partial, another older, and a mistake in a filter makes everything look unused at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+__all__ = ["OrphanWatch"]
+
+
+@final
+class OrphanWatch:
+    """Says which things may go: unused in every look for a while, and not suspiciously many.
+
+    Nothing is said after an incomplete look. When more than `floor`, and more than `share` of all,
+    would go at once, none goes. Callable from any thread; it forgets with the process, which only
+    makes it wait anew.
+    """
+
+    def __init__(
+        self, *, grace: timedelta = timedelta(minutes=5), share: float = 0.5, floor: int = 10
+    ) -> None:
+        self._grace: Final = grace
+        self._share: Final = share
+        self._floor: Final = floor
+        self._lock: Final = threading.Lock()
+        self._unused_since: Final[dict[str, datetime]] = {}
+
+    def look(
+        self, existing: Collection[str], used: Collection[str], *, complete: bool, now: datetime
+    ) -> tuple[str, ...]:
+        """Return what may be deleted now, sorted.
+
+        `complete` is False when any part of either listing could not be read.
+        """
+        with self._lock:
+            if not complete:
+                return ()
+            unused = set(existing) - set(used)
+            for thing in [thing for thing in self._unused_since if thing not in unused]:
+                del self._unused_since[thing]
+            for thing in unused:
+                self._unused_since.setdefault(thing, now)
+            ripe = sorted(t for t in unused if now - self._unused_since[t] >= self._grace)
+            if len(ripe) > self._floor and len(ripe) > self._share * len(existing):
+                return ()
+            return tuple(ripe)

@@ -1,0 +1,81 @@
+"""Merge what users want run at a machine's first boot with what makes it join.
+
+cloud-init takes a MIME archive whose parts it runs in their order. Users give a script, or such an
+archive of their own; the same inputs always give the same text, since a changed text is drift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from email import message_from_string
+from email.message import Message
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["SHELL_SCRIPT", "UserDataPart", "mime_archive", "user_data_parts"]
+
+SHELL_SCRIPT: Final = 'text/x-shellscript; charset="us-ascii"'
+_BOUNDARY: Final = "//"
+_PLAIN: Final = frozenset({"7bit", "8bit", "binary"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserDataPart:
+    """One part of an archive."""
+
+    content_type: str
+    content: str
+
+
+def user_data_parts(
+    text: str, *, content_type: str = SHELL_SCRIPT, where: str = "spec.userData"
+) -> tuple[UserDataPart, ...]:
+    """Return the parts of an archive, or what is none as one part of `content_type`.
+
+    Carriage returns are dropped, and nothing becomes no part.
+
+    Raises:
+        BadInputError: it begins like an archive and cannot be read; `where` names the field.
+    """
+    text = text.replace("\r", "")
+    if not text.strip():
+        return ()
+    if not text.lstrip().startswith(("MIME-Version:", "Content-Type:")):
+        return (UserDataPart(content_type=content_type, content=text),)
+    message = message_from_string(text.lstrip())
+    if message.defects:
+        raise BadInputError(f"{where} is no MIME archive: {_defect(message)}")
+    if not message.is_multipart():
+        return (_part(message, where),)
+    parts = cast("list[Message[str, str]]", message.get_payload())
+    return tuple(_part(part, where) for part in parts)
+
+
+def mime_archive(parts: Iterable[UserDataPart]) -> str:
+    """Return the archive of these parts, in their order."""
+    body = "".join(
+        f"\n--{_BOUNDARY}\nContent-Type: {part.content_type}\n\n{part.content}" for part in parts
+    )
+    head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{_BOUNDARY}"\n'
+    return f"{head}{body}\n--{_BOUNDARY}--\n"
+
+
+def _part(part: Message[str, str], where: str) -> UserDataPart:
+    if part.defects or part.is_multipart():
+        problem = "archives within archives" if part.is_multipart() else _defect(part)
+        raise BadInputError(f"{where} is no MIME archive that can be merged: {problem}")
+    encoding = str(part["Content-Transfer-Encoding"] or "7bit").strip().lower()
+    payload = part.get_payload(decode=encoding not in _PLAIN)
+    try:
+        content = payload.decode("utf-8") if isinstance(payload, bytes) else str(payload)
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{where}: a part of the MIME archive is not UTF-8: {error}") from error
+    return UserDataPart(content_type=str(part["Content-Type"] or SHELL_SCRIPT), content=content)
+
+
+def _defect(message: Message[str, str]) -> str:
+    return type(message.defects[0]).__name__
