@@ -9,6 +9,12 @@ ask "is this mine?". Those below "Open to any plug-in" reach every plug-in, prov
 that is no provider may also have `karpenter_start`, `karpenter_stop`, `karpenter_declare_tasks` and
 `karpenter_check`.
 
+Any two calls may overlap, in different threads; equal calls (the same hook with the same arguments)
+share one. A call past its limit (`BatchLimits.timeout`, two minutes by default) goes on, and what it
+returns is still used. Amounts are in milli-cores, bytes and pieces, prices per hour, durations
+`timedelta`, instants `datetime` with a time zone. How often each hook is called is a table in
+`docs/provider-contract.md`.
+
 Plural hooks answer with one outcome for each item, in the order of the items; an error for one item
 is returned as a value (`karpenter_core.errors`), never raised. What is raised counts for all items.
 """
@@ -146,7 +152,8 @@ def karpenter_list_instance_types(
 ) -> Sequence[InstanceType]:
     """List every instance type that nodes of this NodeClass could have, available or not.
 
-    `capacity` and `overhead` are those of a node of this NodeClass. Each offering has a zone, a
+    `capacity` (what the kubelet will report) and `overhead` (what it keeps from pods) are those of a
+    node of this NodeClass, in milli-cores, bytes and pieces. Each offering has a zone, a
     capacity type and a price; `available` is False for what cannot be had now. Names are unique.
     Called on changes and every few minutes; answer from a cache where the cloud is slow.
     """

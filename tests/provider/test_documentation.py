@@ -32,6 +32,11 @@ def test_page_has_no_hook_that_does_not_exist():
     assert re.findall(r"^### `(\w+)\(", PAGE, re.MULTILINE) == HOOKS
 
 
+def test_page_says_of_each_hook_when_it_is_called():
+    table = PAGE.split("| hook | called | thread | limit |", 1)[1].split("\n\n", 1)[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == HOOKS
+
+
 def test_page_says_which_hooks_are_mandatory():
     sections = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
     mandatory = {re.match(r"`(\w+)", s)[1] for s in sections if "Mandatory." in s}
