@@ -118,3 +118,12 @@ def test_wheel_holds_the_package_and_nothing_else(wheels: Path, package: str):
     source = ROOT / ("." if package == "karpenter_core" else "providers/kwok") / package
     modules = {str(path.relative_to(source.parent)) for path in source.rglob("*.py")}
     assert modules <= set(names)
+
+
+def test_wheel_holds_what_a_new_provider_begins_with(wheels: Path):
+    """Every file of the scaffold that is committed, whatever its name."""
+    (wheel,) = wheels.glob("karpenter_core-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    committed = run("git", "ls-files", "karpenter_core/cli/scaffold").split()
+    assert len(committed) > 10
+    assert set(committed) <= names
