@@ -118,12 +118,13 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
     from karpenter_core.kube.client import connect
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.operator.clock import SystemClock
+    from karpenter_core.operator.launcher import own_namespace
 
     clock = SystemClock()
     models = {name: found.info.node_classes for name, found in plugins.providers.items()}
     every_model = [model for found in models.values() for model in found]
     codecs = Codecs(every_model, with_selectors=bool(settings.scheduler_config))
-    namespace = settings.leader_election_namespace or os.environ.get("SYSTEM_NAMESPACE", "")
+    namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
         codecs.kinds,
         every_model,

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from karpenter_core.kube.client import HttpTransport
     from karpenter_core.provider.manager import Plugins
 
-__all__ = ["load_process", "run_from_command_line", "run_process", "stop_on_signals"]
+__all__ = [
+    "load_process",
+    "own_namespace",
+    "run_from_command_line",
+    "run_process",
+    "stop_on_signals",
+]
 
 DEFAULT_CACHE: Final = "~/.cache/karpenter"
 DEFAULT_NAMESPACE: Final = "kube-system"
@@ -124,7 +130,7 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
         lease=lease,
         workload=workload,
         identity=default_identity(),
-        namespace=_own_namespace(environment),
+        namespace=own_namespace(environment),
         cache_folder=_cache_folder(settings),
         cluster=await _cluster_facts(workload or objects, environment),
     )
@@ -162,7 +168,8 @@ def _cache_folder(settings: Settings) -> Path:
     return folder
 
 
-def _own_namespace(environment: Mapping[str, str]) -> str:
+def own_namespace(environment: Mapping[str, str]) -> str:
+    """Return the namespace that the process runs in, where its lease is kept."""
     if namespace := environment.get("SYSTEM_NAMESPACE", ""):
         return namespace
     try:
