@@ -110,6 +110,7 @@ async def _checked(providers: Providers) -> list[_Told]:
 async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
     from karpenter_core.cli.doctor_cluster import (
         check_definitions,
+        check_objects,
         check_permissions,
         needed_permissions,
     )
@@ -141,6 +142,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
         groups = frozenset(model.resource.group for model in every_model)
         apis = Apis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
         found = [_Told("CRDs", f) for f in await check_definitions(apis, models)]
+        found += [_Told("objects", f) for f in await check_objects(apis, every_model)]
         return found + [_Told("permissions", f) for f in await check_permissions(apis, needed)]
     except KarpenterError as error:
         remedy = "see --kubeconfig and --context, and whether the API server answers"

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.kube.api import Apis
 
-__all__ = ["Permission", "check_definitions", "check_permissions", "needed_permissions"]
+__all__ = [
+    "Permission",
+    "check_definitions",
+    "check_objects",
+    "check_permissions",
+    "needed_permissions",
+]
 
 APPLY: Final = "karpenter crds --provider {} | kubectl apply --server-side -f -"
 _ACCESS_REVIEWS: Final = ResourceKind(
@@ -202,6 +208,70 @@ def _compared(
                 )
             ]
     return []
+
+
+async def check_objects(apis: Apis, node_classes: Sequence[type[NodeClass]]) -> list[Finding]:
+    """Look whether the NodePools and NodeClasses that are there can be used.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    findings: list[Finding] = []
+    kinds = [NODE_POOLS, *(custom(model.resource) for model in node_classes)]
+    served = {(kind.group, kind.kind) for kind in kinds[1:]}
+    count = 0
+    for kind in kinds:
+        try:
+            pages = [json.loads(page) async for page in apis.objects.list_pages(kind)]
+        except NotFoundError:  # its definition is not installed: said elsewhere
+            continue
+        except ApiError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            continue  # said elsewhere too
+        for item in (item for page in pages for item in page["items"]):
+            count += 1
+            findings += _usable(kind, item)
+            if kind is NODE_POOLS:
+                findings += _served(item, served)
+    return findings or [_ok(f"{count} NodePools and NodeClasses, all of them ready")]
+
+
+def _usable(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
+    """Return what its condition Ready says, unless that is True."""
+    what = f'{kind.kind} "{item["metadata"]["name"]}"'
+    conditions: list[dict[str, Any]] = item.get("status", {}).get("conditions", [])
+    ready = next((c for c in conditions if c["type"] == "Ready"), None)
+    if ready is None or ready["status"] == "Unknown":
+        message = f"{what} has not been looked at yet"
+        remedy = "see that the controller runs, and that its provider is loaded there"
+        return [Finding(severity=Severity.WARNING, message=message, remedy=remedy)]
+    if ready["status"] == "True":
+        return []
+    causes = [c for c in conditions if c["status"] == "False" and c["type"] != "Ready"] or [ready]
+    return [
+        _error(
+            f"{what} is not ready: {cause['type']}: {cause.get('message') or cause.get('reason')}",
+            "mend what the message names; no node is launched from it until then",
+        )
+        for cause in causes
+    ]
+
+
+def _served(pool: dict[str, Any], served: set[tuple[str, str]]) -> list[Finding]:
+    """Return that no loaded provider serves a pool's NodeClass, if none does."""
+    ref = pool["spec"]["template"]["spec"]["nodeClassRef"]
+    if (ref["group"], ref["kind"]) in served:
+        return []
+    name = pool["metadata"]["name"]
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            message=f'NodePool "{name}" refers to a {ref["kind"]}.{ref["group"]}, '
+            "which no loaded provider serves",
+            remedy="install its provider, or see --providers; another controller may serve it",
+        )
+    ]
 
 
 def _error(message: str, remedy: str) -> Finding:

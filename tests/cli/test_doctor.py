@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.cli.doctor_cluster import (
     check_definitions,
+    check_objects,
     check_permissions,
     needed_permissions,
 )
@@ -153,6 +154,63 @@ def test_a_server_that_fails_is_not_taken_for_one_that_forbids():
 
     with pytest.raises(ApiError, match="connection refused"):
         ask(check_definitions, Failing(), KWOK)
+
+
+class Lister:
+    """An API server that lists objects by their plural; others it does not know."""
+
+    def __init__(self, **objects):
+        self.objects = objects
+
+    async def request(self, request):
+        plural = request.path.rsplit("/", 1)[1]
+        if plural not in self.objects:
+            return Response(status=404, body=b"{}")
+        page = {"metadata": {}, "items": self.objects[plural]}
+        return Response(status=200, body=json.dumps(page).encode())
+
+
+def an_object(name, *conditions, kind="KWOKNodeClass", group="karpenter.kwok.sh"):
+    """Return a NodePool or NodeClass with these conditions: type, status, message."""
+    return {
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"nodeClassRef": {"group": group, "kind": kind}}}},
+        "status": {
+            "conditions": [{"type": t, "status": s, "message": m} for t, s, m in conditions]
+        },
+    }
+
+
+READY = ("Ready", "True", "")
+
+
+def test_ready_pools_and_classes_are_fine():
+    server = Lister(nodepools=[an_object("web", READY)], kwoknodeclasses=[an_object("a", READY)])
+    assert ask(check_objects, server, [KWOKNodeClass]) == [
+        (Severity.OK, "2 NodePools and NodeClasses, all of them ready")
+    ]
+
+
+def test_a_class_that_is_not_ready_says_which_condition_is_false_and_why():
+    conditions = (
+        ("Ready", "False", ""),
+        ("SubnetsReady", "False", "spec.subnets: none matches"),
+    )
+    server = Lister(nodepools=[an_object("web")], kwoknodeclasses=[an_object("a", *conditions)])
+    assert ask(check_objects, server, [KWOKNodeClass]) == [
+        (Severity.WARNING, 'NodePool "web" has not been looked at yet'),
+        (
+            Severity.ERROR,
+            'KWOKNodeClass "a" is not ready: SubnetsReady: spec.subnets: none matches',
+        ),
+    ]
+
+
+def test_a_pool_of_a_kind_that_nobody_serves_is_named():
+    pool = an_object("web", READY, kind="EC2NodeClass", group="karpenter.k8s.aws")
+    ((severity, message),) = ask(check_objects, Lister(nodepools=[pool]), [KWOKNodeClass])
+    assert severity is Severity.WARNING
+    assert message.startswith('NodePool "web" refers to a EC2NodeClass.karpenter.k8s.aws, which no')
 
 
 def doctor(*arguments, **environment):
