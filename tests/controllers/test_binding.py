@@ -167,6 +167,35 @@ def test_nodes_of_one_plan_are_let_in_together(tmp_path):
     play(tmp_path, story, arguments=[option])
 
 
+def test_a_node_that_somebody_else_writes_to_is_let_in_with_the_others_all_the_same(tmp_path):
+    """Its pods have been told: they would find it closed."""
+    struck = []
+
+    async def meddle(op):
+        if (op.verb, op.kind.kind, op.stage) == ("patch", "Node", "request") and not struck:
+            struck.append(op.name)
+            raise ConflictError("the object has been modified", status=409)
+
+    async def story(scene):
+        scene.cluster.apply(mixed())
+        opened = {}
+
+        def note(change):
+            node = change.stored.obj
+            if "karpenter.sh/registered" in node["metadata"]["labels"]:
+                opened.setdefault(node["metadata"]["name"], scene.cluster.clock.monotonic())
+
+        scene.cluster.server.registry.store.listen(NODES, note)
+        scene.start(faults=meddle)
+        await all_run(scene)
+
+        assert len(opened) > 2
+        assert struck[0] in opened
+        assert max(opened.values()) - min(opened.values()) < 0.5
+
+    play(tmp_path, story)
+
+
 def test_a_node_that_never_comes_holds_up_nobody_for_long(tmp_path):
     """The pods of the others run long before it is given up."""
     lost = []

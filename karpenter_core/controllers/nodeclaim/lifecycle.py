@@ -23,7 +23,7 @@ from karpenter_core.controllers.nodeclaim.door import Door
 from karpenter_core.controllers.nodeclaim.launching import Launcher
 from karpenter_core.controllers.nodeclaim.termination import Terminator
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
-from karpenter_core.errors import ApiError, CloudProviderError
+from karpenter_core.errors import ApiError, CloudProviderError, ConflictError
 from karpenter_core.lifecycle.changes import Step, followed_by, soonest
 from karpenter_core.lifecycle.claim_status import initialise
 from karpenter_core.lifecycle.consistency import consistency_step
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.lifecycle.changes import NodePatch
     from karpenter_core.provider.contract import RegistrationGate
     from karpenter_core.provider.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
@@ -88,6 +89,8 @@ _ENDS: Final = {
     NODE_CLASS_NOT_READY: ("launch", "NodeClassNotReady", "its NodeClass is not usable"),
 }
 """What the journal says of a claim that is deleted, by the step's reason: method, reason, cause."""
+CONFLICT_PAUSES: Final = (0.05, 0.2)
+"""How long the watch is given to show what somebody else wrote to a Node."""
 
 
 @final
@@ -262,7 +265,7 @@ class NodeClaimLifecycle:
         if step.node is not None:
             try:
                 for node in self._feed.snapshot().nodes_of(step.claim):
-                    await self._hands.write_node(node, step.node)
+                    await self._write_node(node, step.node)
             except ApiError:
                 # The step counts the node as let in. It is not, and if it never can be (somebody's
                 # webhook forbids it) the claim must not wait for ever.
@@ -289,6 +292,23 @@ class NodeClaimLifecycle:
             raise step.error
         wait = soonest(step.requeue_after)
         return DONE if wait is None else Outcome(requeue_after=max(wait.total_seconds(), 0.0))
+
+    async def _write_node(self, node: NodeView, wanted: NodePatch) -> None:
+        """Write a Node, and soon again where somebody else wrote first.
+
+        Half a dozen others write to a Node that comes up, and the pods that are meant for it have
+        been told: those that find it closed a second later go elsewhere.
+        """
+        for pause in CONFLICT_PAUSES:
+            try:
+                await self._hands.write_node(node, wanted)
+            except ConflictError:
+                await self._runtime.clock.sleep(pause)
+                newer = self._feed.snapshot().nodes.get(node.name)
+                node = newer if newer is not None and newer.uid == node.uid else node
+            else:
+                return
+        await self._hands.write_node(node, wanted)
 
     async def _delete(self, claim: NodeClaim, step: Step, provider: str) -> Outcome:
         """Delete a claim that has come to its end.
