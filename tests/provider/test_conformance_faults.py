@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -270,8 +271,6 @@ def says_gone_at_once(good, subject):
 def cleans_up_what_it_does_not_see(good, subject):
     @hookimpl
     def karpenter_declare_tasks(self):
-        from datetime import timedelta
-
         from karpenter_provider_tinycloud.plugin import PREFIX
 
         def clean():
@@ -282,6 +281,30 @@ def cleans_up_what_it_does_not_see(good, subject):
         return [PeriodicTask(name="clean", period=timedelta(minutes=1), run=clean)]
 
     return {"karpenter_declare_tasks": karpenter_declare_tasks}
+
+
+def cleans_up_what_has_no_node(good, subject):
+    """A machine that boots has none yet."""
+
+    @hookimpl
+    def karpenter_start(self, context):
+        self.read_nodes = context.read_nodes
+        good.karpenter_start(self, context)
+
+    @hookimpl
+    def karpenter_declare_tasks(self):
+        def clean():
+            nodes = {node.provider_id for node in self.read_nodes().values()}
+            for instance in good.karpenter_list_instances(self).instances:
+                if instance.provider_id not in nodes:
+                    good.karpenter_terminate_instances(self, [instance.provider_id])
+
+        return [PeriodicTask(name="clean", period=timedelta(minutes=1), run=clean)]
+
+    return {
+        "karpenter_start": karpenter_start,
+        "karpenter_declare_tasks": karpenter_declare_tasks,
+    }
 
 
 def finds_drift_everywhere(good, subject):
@@ -351,6 +374,7 @@ FAULTS = [
     ("PC-043", changed_listing(lambda found: replace(found, complete=True)), "calls itself comp"),
     ("PC-044", lists_every_cluster, "it would be deleted as leaked"),
     ("PC-045", cleans_up_what_it_does_not_see, "while listings were partial, a task deleted"),
+    ("PC-047", cleans_up_what_has_no_node, "with nothing wrong, a task deleted"),
     ("PC-050", says_gone_at_once, "GONE was answered, and the cloud still has"),
     ("PC-055", finds_drift_everywhere, "nodes would be replaced for ever"),
     ("PC-056", finds_no_drift, "the machine was changed, and karpenter_detect_drift answers None"),

@@ -15,6 +15,7 @@ from karpenter_core.testing.subject import Trouble
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
     from karpenter_core.testing.provider_world import ProviderWorld
     from karpenter_core.testing.subject import Subject
 
@@ -28,6 +29,7 @@ __all__ = [
     "test_pc_044_instances_of_other_clusters_are_not_listed",
     "test_pc_045_tasks_keep_what_they_cannot_see",
     "test_pc_046_syncing_may_be_repeated",
+    "test_pc_047_tasks_leave_instances_to_the_core",
     "test_pc_050_termination_ends_in_gone",
     "test_pc_051_terminating_what_never_was_is_gone",
     "test_pc_052_a_gone_instance_is_listed_no_more",
@@ -129,21 +131,35 @@ def test_pc_045_tasks_keep_what_they_cannot_see(subject: Subject, tmp_path: Path
     """MUST NOT: periodic tasks delete instances on the word of a partial listing."""
 
     async def scenario(world: ProviderWorld) -> None:
-        if not world.providers.tasks():
-            pytest.skip("does not apply: karpenter_declare_tasks is not implemented")
+        _has_tasks(world)
         pairs = [await stage.launched(world, subject, f"kept-{n}") for n in range(3)]
         with stage.trouble(subject, world, Trouble.PARTIAL_LISTING):
-            for task in world.providers.tasks():
-                await world.run_task(task.plugin, task.name)
+            await _run_tasks(world)
         for request, outcome in pairs:
-            ref = request.node_claim.spec.node_class_ref
-            found = await world.providers.fetch(ref, outcome.provider_id)
-            assert isinstance(found, Instance) and not found.terminating, (  # noqa: PT018
-                f"while listings were partial, a task deleted {outcome.provider_id}: {found!r}"
-            )
+            await _still_there(world, request, outcome, when="while listings were partial")
             await stage.gone(world, request, outcome.provider_id)
 
     stage.run(subject, tmp_path, scenario)
+
+
+def _has_tasks(world: ProviderWorld) -> None:
+    if not world.providers.tasks():
+        pytest.skip("does not apply: karpenter_declare_tasks is not implemented")
+
+
+async def _run_tasks(world: ProviderWorld) -> None:
+    for task in world.providers.tasks():
+        await world.run_task(task.plugin, task.name)
+
+
+async def _still_there(
+    world: ProviderWorld, request: LaunchRequest, outcome: LaunchedInstance, *, when: str
+) -> None:
+    ref = request.node_claim.spec.node_class_ref
+    found = await world.providers.fetch(ref, outcome.provider_id)
+    assert isinstance(found, Instance) and not found.terminating, (  # noqa: PT018
+        f"{when}, a task deleted {outcome.provider_id}: {found!r}"
+    )
 
 
 def test_pc_046_syncing_may_be_repeated(subject: Subject, tmp_path: Path) -> None:
@@ -165,6 +181,20 @@ def test_pc_046_syncing_may_be_repeated(subject: Subject, tmp_path: Path) -> Non
             )
         finally:
             await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_047_tasks_leave_instances_to_the_core(subject: Subject, tmp_path: Path) -> None:
+    """MUST NOT: periodic tasks delete instances; which of them are leaked the core knows."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        _has_tasks(world)
+        request, outcome = await stage.launched(world, subject, "unattended")
+        for _ in range(3):
+            await _run_tasks(world)
+        await _still_there(world, request, outcome, when="with nothing wrong")
+        await stage.gone(world, request, outcome.provider_id)
 
     stage.run(subject, tmp_path, scenario)
 
