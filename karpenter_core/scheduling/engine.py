@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "Halt"]
 
-_LIKELY_FILLED: Final = 0.9
+_LIKELY_FILLED: Final = 0.95
 """The part of the room on open claims that later pods will find use for."""
 
 _MOST_ROUNDS: Final = 20

@@ -43,6 +43,11 @@ _MOST_SHARES: Final = 12
 _NEARLY: Final = 1.05
 """When no more nodes are bought than pods that avoid each other need, each carries some of these."""
 
+_UNFILLED: Final = 1.01
+_MANY_NODES: Final = 150
+"""Whole pods leave some room on every node: of many nodes, what is bought has a hundredth more. Of
+few, there is as much too much by buying whole ones."""
+
 _BLIND_SHARE: Final = 0.3
 """What a resource in surplus still weighs: its dual is 0, but it would become scarce unheeded."""
 
@@ -120,6 +125,9 @@ def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
     guidance = guide(problem)
     if guidance is None:
         return None
+    if guidance.counts.sum() >= _MANY_NODES:
+        problem = replace(problem, demand=(problem.demand * _UNFILLED).astype(np.int64))
+        guidance = guide(problem) or guidance
     forces_nodes = bool(guidance.counts.sum() < problem.nodes[0] * _NEARLY)
     if forces_nodes:
         load = problem.load.copy()
