@@ -57,9 +57,9 @@ def tail_steps(engine: Engine, group: Sequence[int]) -> Generator[int, None, Non
     left = int(counts[waiting].sum()) if waiting else 0
     if left <= _FEW_PODS:
         return
-    task = compiled.task(waiting[0], 0)
-    offer = _offer(engine, task)
-    if offer is None:
+    tasks = (compiled.task(index, 0) for index in waiting)  # the first may be too large for all
+    task, offer = next(((t, o) for t in tasks if (o := _offer(engine, t))), (None, None))
+    if task is None or offer is None:
         return
     claim = compiled.signatures.claim(offer.asked)
     sizes: dict[bytes, list[int]] = {}

@@ -98,3 +98,15 @@ def test_more_work_never_makes_a_plan_dearer():
     costs = [plan.cost.hourly + fee * len(plan.claims) for plan in (few, many)]
     assert costs[1] <= costs[0] + 1e-9
     assert many.cost.hourly <= solve(asked, SolveOptions(packing=Packing.FIRST_FIT)).cost.hourly
+
+
+def test_a_pod_that_fits_no_machine_does_not_spoil_the_plan_of_the_others():
+    """The others cost what they cost without it; they are still bought as whole nodes."""
+    pods = free_pods(300)
+    giant = pod("giant", cpu="1000", memory="1Gi")
+    alone = solve(problem(pods, catalogue=UNEVEN))
+    beside = solve(problem([giant, *pods], catalogue=UNEVEN))
+
+    assert list(beside.unschedulable) == [giant.uid]
+    assert beside.cost.hourly <= alone.cost.hourly * 1.01
+    assert beside.cost.hourly < beside.cost.first_fit * 0.95
