@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,17 @@ from karpenter_core.testing.conformance import *  # noqa: F403
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 SCAFFOLD = Path(conformance.__file__).parents[2] / "cli" / "scaffold"
-BLOCK = re.compile(r"<!-- tinycloud\.py -->\n```python\n(.*?)```\n", re.DOTALL)
+BLOCK = re.compile(
+    r"<!-- tinycloud\.py(: in class TinyCloud)? -->\n```python\n(.*?)```\n", re.DOTALL
+)
 
 
 def module_text():
-    return "\n".join(BLOCK.findall(PAGE.read_text()))
+    """Put the page's blocks together; methods stand there without their indentation."""
+    blocks = BLOCK.findall(PAGE.read_text())
+    return "\n\n".join(
+        textwrap.indent(text, "    ") if is_method else text for is_method, text in blocks
+    )
 
 
 @pytest.fixture(scope="module")
