@@ -73,9 +73,10 @@ class Guidance:
     as the problem asks for nothing that a plan could do without (loads are averages)."""
 
 
-def guide(problem: GuidanceProblem) -> Guidance | None:
+def guide(problem: GuidanceProblem, *, bounded: bool = True) -> Guidance | None:
     """Solve; None when the shapes cannot hold the demand or the LP library gives no optimum.
 
+    Without fees a bound needs a program of its own: who does not ask for it (not `bounded`) gets 0.
     The answer does not depend on the order of shapes, even where several mixes are equally good.
     """
     shapes = np.lexsort([*problem.usable, *problem.room, problem.supply, problem.price])
@@ -88,7 +89,7 @@ def guide(problem: GuidanceProblem) -> Guidance | None:
     if solution is None:
         return None
     unpriced = solution
-    if problem.fee_per_hour:
+    if problem.fee_per_hour and bounded:
         program.reprice(price)
         unpriced = program.solve()
         if unpriced is None:
@@ -103,7 +104,9 @@ def guide(problem: GuidanceProblem) -> Guidance | None:
         duals=duals[:, :-1],
         node_duals=duals[:, -1],
         unit_price=_unit_price(room, usable, solution.amounts, duals[:, :-1]),
-        cost_bound=safe_bound(coefficients, demand, price, upper, unpriced.duals),
+        cost_bound=safe_bound(coefficients, demand, price, upper, unpriced.duals)
+        if bounded
+        else 0.0,
     )
 
 

@@ -122,17 +122,17 @@ def find_mix(compiled: CompiledProblem, first_fit: Engine) -> Mix | None:
     if not offers:
         return None
     problem = stated(compiled, demands, offers, compiled.options.node_fee_per_hour)
-    guidance = guide(problem)
+    guidance = guide(problem, bounded=False)
     if guidance is None:
         return None
     if guidance.counts.sum() >= _MANY_NODES:
         problem = replace(problem, demand=(problem.demand * _UNFILLED).astype(np.int64))
-        guidance = guide(problem) or guidance
+        guidance = guide(problem, bounded=False) or guidance
     forces_nodes = bool(guidance.counts.sum() < problem.nodes[0] * _NEARLY)
     if forces_nodes:
         load = problem.load.copy()
         load[1:] = _load(compiled, demands, int(problem.nodes[0]))
-        guidance = guide(replace(problem, load=load)) or guidance
+        guidance = guide(replace(problem, load=load), bounded=False) or guidance
     total = problem.demand[0]
     worth = float((guidance.unit_price * total).sum())
     used = np.count_nonzero(total)

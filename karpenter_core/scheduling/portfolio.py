@@ -64,18 +64,18 @@ def portfolio_steps(
 ) -> Generator[int, None, Portfolio]:
     """Make the plans of a compiled problem; yields the units of work that each step took.
 
-    The bound is looked for thoroughly only if it is `reported`.
+    The bound is looked for only if it is `reported`; without it, no plan is known to be good enough.
     """
     first_fit = yield from first_fit_steps(compiled, halt)
     if first_fit.engine.nodes.count == len(compiled.nodes) or first_fit.engine.unreached:
         return Portfolio(best=first_fit, first_fit=first_fit)
-    bound = bound_of(compiled, first_fit.engine)
+    bound = bound_of(compiled, first_fit.engine) if reported else None
     lower_bound = None if bound is None else bound.cost_per_hour
     yield 5
     best = first_fit
     if compiled.options.packing is Packing.VALUE:
         best = yield from _best_steps(compiled, first_fit, lower_bound, halt)
-        if bound is not None and reported:
+        if bound is not None:
             lower_bound = yield from bound.closer_steps(best.engine.nodes)
     return Portfolio(best=best, first_fit=first_fit, lower_bound=lower_bound)
 
