@@ -38,6 +38,8 @@ _MOST_ROUNDS: Final = 7
 """More rounds hardly help; with fewer pods than two rounds' whole pods are not looked at."""
 
 _MOST_SIZES: Final = 64
+_MOST_CONTENTS: Final = 1000
+_ENTRIES_PER_STEP: Final = 500
 
 
 @final
@@ -76,9 +78,11 @@ class Bound:
         number = np.full(len(compiled.classes), -1, dtype=np.intp)
         number[indices] = size_of
         contents = np.zeros((len(count), nodes.count))
-        for index, columns, placed in nodes.log:
+        for done, (index, columns, placed) in enumerate(nodes.log, start=1):
             if number[index] >= 0:
                 np.add.at(contents[number[index]], columns, placed)
+            if done % _ENTRIES_PER_STEP == 0:
+                yield 2
         kept = sizes.any(axis=0)
         problem = WholePodsProblem(
             request=sizes[:, kept],
@@ -88,7 +92,7 @@ class Bound:
             nodes=least_nodes(compiled, self.demands, surely=True),
         )
         yield 1
-        contents = contents[kept]
+        contents = contents[kept, :: -(-nodes.count // _MOST_CONTENTS) or 1]
         closer = yield from whole_pods_steps(problem, contents, rounds=rounds)
         return max(self.cost_per_hour, closer)
 
