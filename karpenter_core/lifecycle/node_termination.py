@@ -110,8 +110,12 @@ class NodeTermination:
 
 
 def disrupted_patch(node: NodeView) -> NodePatch:
-    """Return the taint and label of a node that is on its way out."""
-    return replace(tainted_patch(node), labels={EXCLUDE_BALANCERS: BALANCERS_TOLD})
+    """Return the taint and label of a node that is on its way out.
+
+    A label that somebody else has set says the same, and is not ours to take off again.
+    """
+    labels = {} if EXCLUDE_BALANCERS in node.labels else {EXCLUDE_BALANCERS: BALANCERS_TOLD}
+    return replace(tainted_patch(node), labels=labels)
 
 
 def tainted_patch(node: NodeView) -> NodePatch:

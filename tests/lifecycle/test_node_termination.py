@@ -126,6 +126,11 @@ class TestBegin:
         _, leaving = going(taints=("karpenter.sh/disrupted:NoSchedule",))
         assert undisrupted_patch(leaving) is None
 
+    def test_a_label_of_somebody_else_is_there_after_a_command_was_taken_back(self):
+        kept = node("web", labels={EXCLUDE_BALANCERS: "true"})
+        marked = disrupted_patch(kept).applied_to(kept)
+        assert undisrupted_patch(marked).applied_to(marked).labels == kept.labels
+
     def test_a_silent_node_is_asked_about(self):
         """Case 85: gone ends it undrained; a Ready one is believed."""
         silent = going(ready="Unknown")
