@@ -149,8 +149,9 @@ class Decision:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it changes nothing."""
-        return bool(self.rejection) or not (self.candidates or self.launches or self.placements)
+        """Whether it changes nothing: nothing goes, and of what was planned nothing was created."""
+        is_served = self.placements or any(launch.node_claim for launch in self.launches)
+        return bool(self.rejection) or not (self.candidates or is_served)
 
     @property
     def sort(self) -> tuple[object, ...]:

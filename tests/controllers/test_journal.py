@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 
 from karpenter_core.api.decisions import (
     Decision,
+    DecisionLaunch,
     DecisionMachine,
     DecisionPlacement,
     decision_document,
@@ -94,6 +96,46 @@ async def test_keepers_and_observers_see_every_record():
     await journal.record(decision(2))
 
     assert kept == observed == ["id-1", "id-2"]
+
+
+async def test_claims_that_may_not_be_created_are_on_record_once():
+    """A brake that is in the way of all of them is met again every ten seconds."""
+    journal = Journal()
+    for number, name in enumerate(("", "", "general-abcde")):
+        launch = DecisionLaunch(
+            node_claim=name,
+            node_pool="general",
+            instance_type="m",
+            zone="zone-a",
+            capacity_type="spot",
+            instance_types=1,
+            price_per_hour=Price(1.0),
+            pods=1,
+        )
+        await journal.record(decision(number, inputs="a", launches=(launch,)))
+
+    assert ids(journal) == ["id-2", "id-0"]
+
+
+def test_a_plug_in_that_hangs_over_a_record_does_not_keep_a_command_from_being_carried_out(
+    tmp_path,
+):
+    """It is under way before anybody hears of it."""
+
+    async def story(harness):
+        running = harness.start()
+        harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        await harness.settle(lambda: len(harness.pods("Running")) == 1)
+
+        async def hang(item):
+            if item.kind == "disrupt":
+                await asyncio.Event().wait()
+
+        running.process.runtime.journal.observe(hang)
+        harness.cluster.scale(DEPLOYMENTS, "web", 0)
+        await harness.settle(lambda: not harness.claims())
+
+    play(tmp_path, story)
 
 
 def test_the_life_of_a_node_is_on_record(tmp_path):

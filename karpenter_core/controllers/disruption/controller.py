@@ -146,7 +146,7 @@ class DisruptionController:
         for command in commands:
             chosen, vetoes = await self._without_vetoed(command)
             if chosen is None:
-                await self._records.record(
+                await self._records.given_up(
                     command, found, rejection=Rejection.VETO, obstacles=vetoes
                 )
             elif await self.queue.start(chosen, found, obstacles=vetoes):
@@ -211,7 +211,7 @@ class DisruptionController:
             )
             if is_consolidation:
                 self._hands.tell(rejection_notices(command, reason))
-            await self._records.record(command, found, rejection=verdict.rejection)
+            await self._records.given_up(command, found, rejection=verdict.rejection)
         return kept
 
     async def _without_vetoed(

@@ -26,10 +26,7 @@ from karpenter_core.disruption.queue import StaleMark, command_timeout
 from karpenter_core.disruption.resting import Resting
 from karpenter_core.disruption.validation import Rejection
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
-from karpenter_core.lifecycle.claim_status import (
-    with_condition,
-    without_condition,
-)
+from karpenter_core.lifecycle.claim_status import with_condition, without_condition
 from karpenter_core.lifecycle.node_termination import (
     disrupted_patch,
     tainted_patch,
@@ -171,7 +168,7 @@ class CommandQueue:
         else:
             kind, names = "Node", [candidate.node.name for candidate in command.candidates]
         own = obstacle(problem.rejection, problem.why, kind=kind, names=names)
-        await self._records.record(
+        await self._records.given_up(
             command, found, rejection=problem.rejection, obstacles=(own, *obstacles)
         )
         return False
@@ -187,13 +184,14 @@ class CommandQueue:
         if len(marked) < len(command.candidates):
             prices = Prices(self._feed.snapshot(), self._options.solve)
             command = shortened(command, marked, prices)
+        # Made now: once machines are ordered, nothing may keep the command from being under way.
+        begun = await self._records.prepared(command, found, obstacles=obstacles)
         names = await self._order(command)
         if None in names:
             return _Problem(Rejection.LAUNCH, "not all replacements could be created")
         # Only now: the provisioner would otherwise order the same machines a second time.
         self._feed.fold(DeletionMarked(names=tuple(item.name for item in marked), cause=command.id))
         self._expect(command)
-        begun = await self._records.begun(command, found, obstacles=obstacles)
         self._entries.append(
             _Entry(
                 command=command,
@@ -203,6 +201,7 @@ class CommandQueue:
             )
         )
         self._loop.wake()
+        await self._records.begun(command, found, begun)
         return None
 
     async def _order(self, command: Command) -> tuple[str | None, ...]:

@@ -52,19 +52,7 @@ class CommandRecords:
         self._currency = currency
         self._log: FilteringBoundLogger = structlog.get_logger("disruption")
 
-    async def begun(
-        self,
-        command: Command,
-        found: DisruptionPlan,
-        *,
-        obstacles: Sequence[DecisionObstacle] = (),
-    ) -> Decision:
-        """Count, log and record a command that is under way from now on."""
-        self._count(command, found)
-        self._say(command)
-        return await self.record(command, found, obstacles=obstacles)
-
-    async def record(
+    async def prepared(
         self,
         command: Command,
         found: DisruptionPlan,
@@ -72,7 +60,10 @@ class CommandRecords:
         rejection: Rejection | None = None,
         obstacles: Sequence[DecisionObstacle] = (),
     ) -> Decision:
-        """Record a command of a look; with `rejection` one that was given up for `obstacles`."""
+        """Return the record of a command; with `rejection` one that is given up for `obstacles`.
+
+        That may have to wait for a long pass.
+        """
         made = partial(
             command_decision,
             command,
@@ -82,9 +73,25 @@ class CommandRecords:
             currency=self._currency,
         )
         # What stood in the way of others is said of every machine: not for the event loop.
-        decision = await self._planner.prepare(made)
+        return await self._planner.prepare(made)
+
+    async def begun(self, command: Command, found: DisruptionPlan, decision: Decision) -> None:
+        """Count, log and record a command that is under way."""
+        self._count(command, found)
+        self._say(command)
         await self._runtime.journal.record(decision)
-        return decision
+
+    async def given_up(
+        self,
+        command: Command,
+        found: DisruptionPlan,
+        *,
+        rejection: Rejection | None,
+        obstacles: Sequence[DecisionObstacle] = (),
+    ) -> None:
+        """Record a command of a look that was not begun."""
+        decision = await self.prepared(command, found, rejection=rejection, obstacles=obstacles)
+        await self._runtime.journal.record(decision)
 
     async def taken_back(self, begun: Decision, why: str) -> None:
         """Record that what had begun came to nothing: its machines stay."""
