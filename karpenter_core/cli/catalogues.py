@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
@@ -20,12 +21,12 @@ from karpenter_core.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-    from datetime import timedelta
 
     from karpenter_core.api.nodeclaim import NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import NodeView
+    from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.contract import ProviderContext
     from karpenter_core.provider.facade import Providers
     from karpenter_core.provider.manager import Plugins
@@ -43,10 +44,10 @@ PlacedPool: TypeAlias = "tuple[str, NodePool]"
 async def open_providers(
     plugins: Plugins,
     *,
-    settings: Mapping[str, str | int | bool | timedelta],
+    settings: Settings,
     instance_types_file: Path | None,
 ) -> AsyncGenerator[Providers]:
-    """Start the providers with these settings (by flag; others have their defaults).
+    """Start the providers with these settings; of the cluster they are told the name alone.
 
     Raises:
         KarpenterError: what a provider refused to start for.
@@ -57,9 +58,10 @@ async def open_providers(
     from karpenter_core.provider.executor import InlineExecutor
     from karpenter_core.provider.facade import Providers
 
-    given = dict(settings)
     if instance_types_file is not None:
-        given[INSTANCE_TYPES_FILE.lstrip("-")] = str(instance_types_file)
+        flag = INSTANCE_TYPES_FILE.lstrip("-")
+        given = {**settings.plugins, flag: str(instance_types_file)}
+        settings = replace(settings, plugins=given)
     providers = Providers(
         plugins,
         executor=InlineExecutor(),
@@ -67,8 +69,8 @@ async def open_providers(
         fence=_Closed(),
         registry=CollectorRegistry(),
     )
-    with tempfile.TemporaryDirectory(prefix="karpenter-plan-") as folder:
-        await providers.start(lambda name: _context(providers, name, Path(folder), given))
+    with tempfile.TemporaryDirectory(prefix="karpenter-") as folder:
+        await providers.start(lambda name: _context(providers, name, Path(folder), settings))
         try:
             yield providers
         finally:
@@ -80,12 +82,7 @@ def most_types(providers: Providers) -> int:
     return min((info.max_instance_types for info in providers.infos().values()), default=600)
 
 
-def _context(
-    providers: Providers,
-    name: str,
-    folder: Path,
-    given: Mapping[str, str | int | bool | timedelta],
-) -> ProviderContext:
+def _context(providers: Providers, name: str, folder: Path, settings: Settings) -> ProviderContext:
     from prometheus_client import CollectorRegistry
 
     from karpenter_core.operator.clock import SystemClock
@@ -93,12 +90,13 @@ def _context(
     from karpenter_core.provider.contract import ClusterFacts, ProviderContext
 
     specs = providers.setting_specs().get(name, ())
+    given = settings.plugins
     return ProviderContext(
         settings={flag_name(spec): given.get(flag_name(spec), spec.default) for spec in specs},
         clock=SystemClock(),
         cache_folder=folder,
         metrics=CollectorRegistry(),
-        cluster=ClusterFacts(),
+        cluster=ClusterFacts(name=settings.cluster_name),
         nodes=_Closed(),
         read_nodes=_no_nodes,
         wake=lambda _name: None,
@@ -111,22 +109,22 @@ def _no_nodes() -> Mapping[str, NodeView]:
 
 @final
 class _Closed:
-    """The outside world of a plan: it may be looked at, not changed."""
+    """The outside world of a command that only looks."""
 
     def check(self) -> None:
-        raise FencedError("planning changes nothing")
+        raise FencedError("this command changes nothing")
 
     async def create(self, manifest: Mapping[str, object]) -> NodeView:
-        raise KarpenterError(f"planning creates no Node ({sorted(manifest)})")
+        raise KarpenterError(f"this command creates no Node ({sorted(manifest)})")
 
     async def patch(self, name: str, patch: Mapping[str, object]) -> NodeView:
-        raise KarpenterError(f"planning changes no Node ({name}: {sorted(patch)})")
+        raise KarpenterError(f"this command changes no Node ({name}: {sorted(patch)})")
 
     async def patch_status(self, name: str, patch: Mapping[str, object]) -> NodeView:
-        raise KarpenterError(f"planning changes no Node ({name}: {sorted(patch)})")
+        raise KarpenterError(f"this command changes no Node ({name}: {sorted(patch)})")
 
     async def delete(self, name: str) -> None:
-        raise KarpenterError(f"planning deletes no Node ({name})")
+        raise KarpenterError(f"this command deletes no Node ({name})")
 
 
 @final

@@ -71,7 +71,8 @@ async def _examine(arguments: Sequence[str], *, offline: bool) -> list[_Told]:
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings(arguments, os.environ, plugin_options=specs)
     except KarpenterError as error:
-        return [_Told("start", _error(str(error), "see `karpenter plugin list` and `run --help`"))]
+        remedy = "see `karpenter plugin list` and `karpenter run --help`"
+        return [_Told("start", _error(str(error), remedy))]
     found = [*_loaded(plugins), *await _clouds(plugins, settings)]
     if not offline:
         found += await _cluster(plugins, settings)
@@ -95,7 +96,7 @@ async def _clouds(plugins: Plugins, settings: Settings) -> list[_Told]:
     from karpenter_core.errors import KarpenterError
 
     try:
-        opening = open_providers(plugins, settings=settings.plugins, instance_types_file=None)
+        opening = open_providers(plugins, settings=settings, instance_types_file=None)
         async with opening as providers:
             return await _checked(providers)
     except KarpenterError as error:

@@ -139,7 +139,9 @@ class Source:
         spread = self._default_spread(Settings())
         manifests = read_files(self.files)
         opening = open_providers(
-            load_plugins(), settings={}, instance_types_file=self.instance_types_file
+            load_plugins(),
+            settings=Settings(cluster_name="offline"),  # no machine is looked for under this name
+            instance_types_file=self.instance_types_file,
         )
         async with opening as providers:
             labels = providers.label_classes()
@@ -171,7 +173,7 @@ class Source:
         spread = self._default_spread(settings)
         clock = SystemClock()
         opening = open_providers(
-            plugins, settings=settings.plugins, instance_types_file=self.instance_types_file
+            plugins, settings=settings, instance_types_file=self.instance_types_file
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()

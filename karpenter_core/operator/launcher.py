@@ -132,11 +132,11 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
         identity=default_identity(),
         namespace=own_namespace(environment),
         cache_folder=_cache_folder(settings),
-        cluster=await _cluster_facts(workload or objects, environment),
+        cluster=await _cluster_facts(workload or objects, name=settings.cluster_name),
     )
 
 
-async def _cluster_facts(transport: HttpTransport, environment: Mapping[str, str]) -> ClusterFacts:
+async def _cluster_facts(transport: HttpTransport, *, name: str) -> ClusterFacts:
     """Ask the API server who it is; one that does not answer now is asked by nobody later."""
     import msgspec
 
@@ -151,7 +151,7 @@ async def _cluster_facts(transport: HttpTransport, environment: Mapping[str, str
             "could not read the cluster's version", error=str(error)
         )
     return ClusterFacts(
-        name=environment.get("CLUSTER_NAME", ""),
+        name=name,
         version=version,
         endpoint=transport.host,
         ca_bundle=transport.ca_pem,

@@ -113,6 +113,13 @@ OPTIONS: Final = (
         "when it is another one.",
     ),
     Option(
+        flag="cluster-name",
+        env="CLUSTER_NAME",
+        default="",
+        help="Name of the cluster whose nodes are launched, by which providers tell its machines "
+        "from another cluster's; one that tags machines refuses to start without it.",
+    ),
+    Option(
         flag="providers",
         env="PROVIDERS",
         default="",
@@ -381,6 +388,7 @@ class Settings:
     kubeconfig: str = ""
     context: str = ""
     workload_kubeconfig: str = ""
+    cluster_name: str = ""
     providers: tuple[str, ...] = ()
     cache_folder: str = ""
     karpenter_service: str = ""

@@ -341,9 +341,13 @@ class PeriodicTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """What a bootstrapping machine must know of its cluster."""
+    """What a bootstrapping machine must know of its cluster.
+
+    Commands that only look, such as `karpenter doctor`, know the name alone.
+    """
 
     name: str = ""
+    """`--cluster-name`; empty when it was not given."""
     version: str = ""
     endpoint: str = ""
     ca_bundle: str = ""

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from karpenter_core.api.crd import core_models, crd_name, render_crd
+from karpenter_core.cli.catalogues import open_providers
 from karpenter_core.cli.doctor_cluster import (
     check_definitions,
     check_objects,
@@ -22,8 +23,12 @@ from karpenter_core.kube.api import Apis, KubeApi
 from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.transport import Response
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.provider.contract import Severity
+from karpenter_core.operator.settings import load_settings
+from karpenter_core.provider.contract import Finding, Severity
+from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.provider.fakes import FakeProvider
 
 KWOK = {"kwok": (KWOKNodeClass,)}
 MODELS = (*core_models(), KWOKNodeClass)
@@ -211,6 +216,27 @@ def test_a_pool_of_a_kind_that_nobody_serves_is_named():
     ((severity, message),) = ask(check_objects, Lister(nodepools=[pool]), [KWOKNodeClass])
     assert severity is Severity.WARNING
     assert message.startswith('NodePool "web" refers to a EC2NodeClass.karpenter.k8s.aws, which no')
+
+
+class Named(FakeProvider):
+    """Says in its check what cluster it was started for."""
+
+    @hookimpl
+    def karpenter_start(self, context):
+        self.cluster = context.cluster.name
+
+    @hookimpl
+    def karpenter_check(self):
+        return [Finding(severity=Severity.OK, message=f"machines of {self.cluster}")]
+
+
+async def test_a_provider_s_check_knows_the_name_of_the_cluster():
+    plugins = load_plugins(extra={"web": Named()}, entry_points=())
+    settings = load_settings([], {"CLUSTER_NAME": "blue"})
+    opening = open_providers(plugins, settings=settings, instance_types_file=None)
+    async with opening as providers:
+        checks = await providers.check()
+    assert [finding.message for finding in checks["web"]] == ["machines of blue"]
 
 
 def doctor(*arguments, **environment):

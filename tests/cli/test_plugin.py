@@ -65,6 +65,16 @@ def test_a_new_provider_keeps_the_contract(starfish):
     assert int(count[1]) == int(count[2]) + 2
 
 
+def test_a_new_provider_s_own_tests_pass(starfish):
+    """Those beside the contract's, which were run already."""
+    done = run(
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", "-k", "not pc_",
+        str(starfish / "source" / "tests"),
+        cwd=starfish, PYTHONPATH=str(starfish / "site"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_new_provider_is_listed_and_its_kind_is_rendered(starfish):
     program = [sys.executable, "-m", "karpenter_core.cli.main"]
     path = str(starfish / "site")

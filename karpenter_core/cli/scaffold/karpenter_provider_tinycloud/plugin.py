@@ -106,6 +106,11 @@ class TinyCloud:
         """Make the client; the cloud is not asked anything yet."""
         from karpenter_provider_tinycloud.client import TinyCloudClient
 
+        if not context.cluster.name:
+            raise SettingsError(
+                "--cluster-name: must be given; without it machines cannot be told from another "
+                "cluster's"
+            )
         settings = context.settings
         timeout = settings["tinycloud-timeout"]
         if not isinstance(timeout, timedelta) or timeout <= timedelta():
