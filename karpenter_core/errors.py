@@ -96,8 +96,10 @@ class OfferingKey:
 class InsufficientCapacityError(CloudProviderError):
     """No requested offering has capacity right now.
 
-    `offerings` are the ones that were tried and found empty; the core masks them (or, for a wider
-    scope, everything in that family, zone or region) and schedules the pods again.
+    `offerings` are the ones that were tried and found empty; the core masks them and schedules the
+    pods again. For a zone or a region it masks everything there of their capacity types; what
+    shares a family's quota only the provider knows, who names it all. Without `offerings` it masks
+    whatever the claim could have become.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ import re
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 import pytest
 
@@ -38,7 +38,8 @@ class _Verdict(NamedTuple):
     why: str
 
 
-_VERDICTS: Final = pytest.StashKey[list[_Verdict]]()
+_PROPERTY: Final = "karpenter-rule"
+"""Under which a test's report carries its verdict, across processes where pytest-xdist has several."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,8 +96,10 @@ def _as_factory(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin an empty report."""
-    config.stash[_VERDICTS] = []
+    """Begin an empty report, where one is asked for."""
+    wanted = config.getoption("--karpenter-subject") or config.getoption("--karpenter-provider")
+    if wanted:
+        config.pluginmanager.register(_ContractReport(str(wanted)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,17 +108,21 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note what came of a rule."""
     report = yield
-    _note(item, call, report)
+    verdict = _verdict(item, call, report)
+    if verdict is not None:
+        report.user_properties.append((_PROPERTY, tuple(verdict)))
     return report
 
 
-def _note(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def _verdict(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> _Verdict | None:
     function = getattr(item, "function", None)
     found = re.match(r"test_pc_(\d{3})_", item.name)
     if found is None or not getattr(function, "__module__", "").startswith(KIT):
-        return
+        return None
     if report.when != "call" and report.passed:
-        return
+        return None
     level, _, text = (getattr(function, "__doc__", None) or ": ").partition(": ")
     state, why = "kept", ""
     if report.skipped:
@@ -123,40 +130,45 @@ def _note(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         state, _, why = why.removeprefix("Skipped: ").partition(": ")
     elif report.failed:
         state, why = "BROKEN", _first_line(call)
-    item.config.stash[_VERDICTS].append(
-        _Verdict(f"PC-{found[1]}", level, text.strip().split("\n")[0], state, why)
-    )
+    return _Verdict(f"PC-{found[1]}", level, text.strip().split("\n")[0], state, why)
 
 
 def _first_line(call: pytest.CallInfo[None]) -> str:
     error = call.excinfo.value if call.excinfo else ""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    prefix = (
-        ""
-        if isinstance(error, AssertionError | pytest.fail.Exception)
-        else (f"{type(error).__name__}: ")
-    )
-    return prefix + lines[0]
+    if isinstance(error, AssertionError | pytest.fail.Exception):
+        return lines[0]
+    return f"{type(error).__name__}: {lines[0]}"
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Tell which rules are kept, broken, and not shown."""
-    verdicts = sorted(config.stash[_VERDICTS])
-    wanted = config.getoption("--karpenter-provider") or config.getoption("--karpenter-subject")
-    if not verdicts or not wanted:
-        return
-    terminalreporter.section(f'the provider contract, kept by "{wanted}"')
-    for verdict in verdicts:
-        colour = {"kept": "green", "BROKEN": "red"}.get(verdict.state, "yellow")
-        line = f"{verdict.rule} {verdict.level:8} {verdict.state:14} {verdict.text}"
-        terminalreporter.write_line(line, **{colour: True})
-        if verdict.why:
-            terminalreporter.write_line(f"{'':16}{verdict.why}")
-    states = [verdict.state for verdict in verdicts]
-    counts = {state: states.count(state) for state in dict.fromkeys(states)}
-    told = ", ".join(f"{count} {state}" for state, count in counts.items())
-    terminalreporter.write_line(f"{len(verdicts)} rules: {told}")
-    if "BROKEN" in counts:
-        terminalreporter.write_line("the rules in full: docs/provider-contract.md")
+@final
+class _ContractReport:
+    """Which rules are kept, broken, and not shown."""
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted: Final = wanted
+        self._verdicts: Final[list[_Verdict]] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gather what the tests noted, those of other processes too."""
+        for name, value in report.user_properties:
+            if name == _PROPERTY:
+                self._verdicts.append(_Verdict(*cast("tuple[str, str, str, str, str]", value)))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write the report."""
+        if not self._verdicts:
+            return
+        terminalreporter.section(f'the provider contract, kept by "{self._wanted}"')
+        for verdict in sorted(self._verdicts):
+            colour = {"kept": "green", "BROKEN": "red"}.get(verdict.state, "yellow")
+            line = f"{verdict.rule} {verdict.level:8} {verdict.state:14} {verdict.text}"
+            terminalreporter.write_line(line, **{colour: True})
+            if verdict.why:
+                terminalreporter.write_line(f"{'':16}{verdict.why}")
+        states = [verdict.state for verdict in sorted(self._verdicts)]
+        counts = {state: states.count(state) for state in dict.fromkeys(states)}
+        told = ", ".join(f"{count} {state}" for state, count in counts.items())
+        terminalreporter.write_line(f"{len(states)} rules: {told}")
+        if "BROKEN" in counts:
+            terminalreporter.write_line("the rules in full: docs/provider-contract.md")

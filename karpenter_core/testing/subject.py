@@ -1,6 +1,6 @@
 """A provider under test, and what its simulated cloud can be made to do.
 
-The conformance kit asks a provider's own tests for one `Subject`. Four fields are needed; each of the
+The conformance kit asks a provider's own tests for one `Subject`. Three fields are needed; each of the
 others lets the kit show more rules, and a rule that cannot be shown is reported as such, never as
 kept. Nothing is mocked: the plug-in runs against the provider's simulated cloud, or against a real
 one, through the core's own façade, with worker threads, batches and time limits.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.errors import OfferingKey
 
 __all__ = ["Subject", "Trouble"]
 
@@ -45,6 +46,8 @@ class Trouble(StrEnum):
     """Listings cannot be read to the end; machines that exist are missing from them."""
     OUTAGE = "outage"
     """No call reaches the cloud: connections are refused or end in server errors."""
+    NO_BOOT = "no-boot"
+    """Machines are created and do not come up."""
     SILENCE = "silence"
     """The cloud takes calls and never answers."""
 
@@ -72,7 +75,10 @@ class Subject:
     trouble: Callable[[object, Trouble], AbstractContextManager[object]] | None = None
     """Makes trouble in the cloud while its context is open."""
     patience: timedelta = timedelta(seconds=5)
-    """Under `Trouble.SILENCE` each hook gives up within this time: set the SDK's limits below it."""
+    """Under `Trouble.SILENCE` and `Trouble.NO_BOOT` each hook answers, or gives up, within this time.
+
+    Set the SDK's limits below it.
+    """
 
     node_manifest: Callable[[object, str], Mapping[str, object] | None] | None = None
     """Boots the machine of a provider id and returns the Node that its kubelet would create.
@@ -83,6 +89,8 @@ class Subject:
     """Everything of ours in the cloud, by the cloud's own word: machines, templates, profiles."""
     foreign: Callable[[object], str] | None = None
     """Makes a machine of another cluster in the same account; returns its provider id."""
+    sell_out: Callable[[object, OfferingKey], None] | None = None
+    """Has the cloud say, where it tells of its stocks, that nothing is left of an offering."""
     interrupt: Callable[[object, str], None] | None = None
     """Has the cloud announce the end of the machine with this provider id."""
     drift: Callable[[object, str], None] | None = None

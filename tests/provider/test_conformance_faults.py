@@ -7,6 +7,7 @@ must fail, in words that tell the author what to mend; the provider without it k
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import subprocess
@@ -60,7 +61,7 @@ def failure_of(tinycloud, fault, rule, tmp_path, *, change=lambda good: good):
     """Run one rule of the kit against the provider with a fault; return what it says."""
     with tinycloud.subject() as good:
         wrong = type("Wrong", (tinycloud.TinyCloud,), fault(tinycloud.TinyCloud, good))
-        subject = replace(change(good), make=wrong)
+        subject = replace(change(good), make=wrong, patience=timedelta(seconds=1))
         (test,) = [
             getattr(conformance, name)
             for name in conformance.__all__
@@ -105,7 +106,7 @@ def shares_one_wish(good, subject):
 def waits_for_ever(good, subject):
     @hookimpl
     def karpenter_list_instances(self):
-        time.sleep(1.5)  # past the subject's patience: the SDK's default is often a minute
+        time.sleep(1.2)  # past the subject's patience: the SDK's default is often a minute
         return good.karpenter_list_instances(self)
 
     return {"karpenter_list_instances": karpenter_list_instances}
@@ -193,6 +194,19 @@ def whatever_is_dear(launch, requests):
         return replace(request, instance_types=request.instance_types[-1:])
 
     return launch([last(request) for request in requests])
+
+
+def waits_for_the_boot(good, subject):
+    @hookimpl
+    def karpenter_launch_instances(self, requests):
+        outcomes = good.karpenter_launch_instances(self, requests)
+        for outcome in outcomes:
+            machine_id = outcome.provider_id.removeprefix("tinycloud://")
+            while self._client.machine(machine_id)["state"] == "booting":
+                time.sleep(0.02)
+        return outcomes
+
+    return {"karpenter_launch_instances": karpenter_launch_instances}
 
 
 def with_its_own_error(kind, **fields):
@@ -354,6 +368,7 @@ FAULTS = [
     ("PC-005", goes_out_while_loading, "loading the plug-in went out to"),
     ("PC-007", asks_the_cloud_at_start, "while no call reaches the cloud, karpenter_start fails"),
     ("PC-008", shares_one_wish, "claims share instances"),
+    ("PC-009", waits_for_ever, "holds karpenter_list_instances for more than 1 s"),
     ("PC-011", hashes_with_chance, "use hashlib over sorted JSON"),
     ("PC-013", is_always_ready, "for no-such-image the condition Ready is True"),
     ("PC-014", takes_an_outage_for_a_finding, "raise instead"),
@@ -364,12 +379,14 @@ FAULTS = [
     ("PC-024", changed_types(
             lambda it: replace(it, overhead=Overhead(system_reserved={"memory": 2**40}))
         ), "are left for pods after overhead"),
+    ("PC-025", changed_offerings(available=True), "the catalogue says that it is available"),
     ("PC-026", shuffles, "listed twice, these came out differently"),
     ("PC-027", changed_offerings(reservation_capacity=3), "is not reserved, and 3 are left"),
     ("PC-031", changed_launch(with_a_new_token), "one token launched"),
     ("PC-033", changed_launch(with_a_new_token), "was launched again"),
     ("PC-034", with_its_own_error(CloudProviderError), "its launch came to CloudProviderError"),
     ("PC-035", changed_launch(whatever_is_dear), "could be had"),
+    ("PC-037", waits_for_the_boot, "its launch is not answered within 1 s"),
     ("PC-040", changed_listing(lambda _: InstanceListing(instances=())), "is not listed"),
     ("PC-043", changed_listing(lambda found: replace(found, complete=True)), "calls itself comp"),
     ("PC-044", lists_every_cluster, "it would be deleted as leaked"),
@@ -403,6 +420,20 @@ def test_every_theme_of_the_kit_has_a_fault():
     """Rules are numbered by theme: tens of the number."""
     tested = {name[8:10] for name in conformance.__all__ if name.startswith("test_pc_")}
     assert {fault[0][3:5] for fault in FAULTS} == tested
+
+
+def test_a_module_that_is_the_core_s_own_is_found(tmp_path, monkeypatch):
+    """Also one of the package that holds the public ones."""
+    (tmp_path / "nosy.py").write_text(
+        "from karpenter_core.provider import contract, manager\n\n\nclass Nosy:\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    nosy = importlib.import_module("nosy")
+    subject = conformance.Subject(name="nosy", make=nosy.Nosy, node_class=None)
+    with pytest.raises(AssertionError) as error:
+        conformance.test_pc_006_imports_what_is_public(subject)
+    said = str(error.value).split("\n")[0]
+    assert said.endswith("without notice: nosy.py:1 imports karpenter_core.provider.manager")
 
 
 def test_a_node_without_the_taint_is_found(tinycloud, tmp_path):
@@ -457,9 +488,12 @@ def run_kit(folder, *arguments):
     )  # fmt: skip
 
 
-def test_the_report_says_which_rule_is_broken_and_what_came_instead(tmp_path):
+@pytest.mark.parametrize("processes", ["-n0", "-n1"])
+def test_the_report_says_which_rule_is_broken_and_what_came_instead(processes, tmp_path):
+    """Also where the rules are run by other processes."""
     (tmp_path / "drifting.py").write_text(DRIFTING)
-    done = run_kit(tmp_path, "--karpenter-subject=drifting:subject", "-k", "pc_055 or pc_056")
+    options = ["--karpenter-subject=drifting:subject", processes]
+    done = run_kit(tmp_path, *options, "-k", "pc_055 or pc_056")
     assert done.returncode == 1
     report = done.stdout.split('the provider contract, kept by "drifting:subject"', 1)[1]
     assert "PC-055 MUST     BROKEN         an instance that was just launched" in report

@@ -37,6 +37,7 @@ __all__ = [
     "network_forbidden",
     "node_of",
     "run",
+    "run_tasks",
     "trouble",
     "world_of",
 ]
@@ -155,6 +156,12 @@ async def node_of(world: ProviderWorld, subject: Subject, provider_id: str) -> N
         pytest.skip("not shown: no Node can be seen (Subject.node_manifest)")
     ids = sorted(node.provider_id for node in world.nodes().values())
     pytest.fail(f"no Node has the provider id {provider_id} of the outcome; there are {ids}")
+
+
+async def run_tasks(world: ProviderWorld) -> None:
+    """Run each periodic task once, as if its period had passed."""
+    for task in world.providers.tasks():
+        await task.run()
 
 
 async def direct_call(

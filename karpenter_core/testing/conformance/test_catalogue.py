@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from karpenter_core.api.labels import (
     CAPACITY_TYPE,
     CAPACITY_TYPES,
@@ -13,6 +15,7 @@ from karpenter_core.api.labels import (
     WELL_KNOWN,
     ZONE,
 )
+from karpenter_core.errors import OfferingKey
 from karpenter_core.testing.conformance import stage
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ __all__ = [
     "test_pc_022_offerings_have_one_zone_and_one_capacity_type",
     "test_pc_023_prices_are_not_negative",
     "test_pc_024_instance_types_hold_pods",
+    "test_pc_025_what_is_sold_out_is_not_available",
     "test_pc_026_the_catalogue_is_the_same_each_time",
     "test_pc_027_reservations_say_what_is_left",
 ]
@@ -117,6 +121,37 @@ def test_pc_024_instance_types_hold_pods(subject: Subject, tmp_path: Path) -> No
                 )
 
     stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_025_what_is_sold_out_is_not_available(subject: Subject, tmp_path: Path) -> None:
+    """SHOULD: an offering that the cloud says is sold out is listed, and not available."""
+    if subject.sell_out is None:
+        pytest.skip("not shown: the subject sells nothing out (Subject.sell_out)")
+
+    async def scenario(world: ProviderWorld) -> None:
+        assert subject.sell_out is not None
+        before = await _availability(world, subject)
+        sold = next((key for key, available in before.items() if available), None)
+        assert sold is not None, "nothing in the catalogue is available"
+        subject.sell_out(world.plugins[subject.name], sold)
+        await stage.run_tasks(world)
+        after = await _availability(world, subject)
+        where = f"{sold.instance_type} {sold.capacity_type} in {sold.zone}"
+        assert sold in after, f"{where} is sold out, and is listed no more: list it as unavailable"
+        assert not after[sold], f"{where} is sold out, and the catalogue says that it is available"
+        assert any(after.values()), f"only {where} is sold out, and nothing at all is available"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+async def _availability(world: ProviderWorld, subject: Subject) -> dict[OfferingKey, bool]:
+    return {
+        OfferingKey(
+            instance_type=it.name, zone=offering.zone, capacity_type=offering.capacity_type
+        ): offering.available
+        for it in await world.catalogue(subject.node_class)
+        for offering in it.offerings
+    }
 
 
 def test_pc_026_the_catalogue_is_the_same_each_time(subject: Subject, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_pc_045_tasks_keep_what_they_cannot_see(subject: Subject, tmp_path: Path
         _has_tasks(world)
         pairs = [await stage.launched(world, subject, f"kept-{n}") for n in range(3)]
         with stage.trouble(subject, world, Trouble.PARTIAL_LISTING):
-            await _run_tasks(world)
+            await stage.run_tasks(world)
         for request, outcome in pairs:
             await _still_there(world, request, outcome, when="while listings were partial")
             await stage.gone(world, request, outcome.provider_id)
@@ -145,11 +145,6 @@ def test_pc_045_tasks_keep_what_they_cannot_see(subject: Subject, tmp_path: Path
 def _has_tasks(world: ProviderWorld) -> None:
     if not world.providers.tasks():
         pytest.skip("does not apply: karpenter_declare_tasks is not implemented")
-
-
-async def _run_tasks(world: ProviderWorld) -> None:
-    for task in world.providers.tasks():
-        await world.run_task(task.plugin, task.name)
 
 
 async def _still_there(
@@ -192,7 +187,7 @@ def test_pc_047_tasks_leave_instances_to_the_core(subject: Subject, tmp_path: Pa
         _has_tasks(world)
         request, outcome = await stage.launched(world, subject, "unattended")
         for _ in range(3):
-            await _run_tasks(world)
+            await stage.run_tasks(world)
         await _still_there(world, request, outcome, when="with nothing wrong")
         await stage.gone(world, request, outcome.provider_id)
 

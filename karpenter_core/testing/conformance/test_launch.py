@@ -15,8 +15,9 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.nodeclaim import RequirementSpec, TaintSpec
 from karpenter_core.errors import InsufficientCapacityError, LaunchFailedError
 from karpenter_core.provider.catalogue import Requirements, compatible_offerings, offering_price
-from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.contract import Instance, LaunchedInstance
 from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.subject import Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
     "test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing",
     "test_pc_035_the_cheapest_is_chosen",
     "test_pc_036_a_node_registers_tainted",
+    "test_pc_037_a_launch_does_not_wait_for_the_boot",
 ]
 
 
@@ -194,5 +196,29 @@ def test_pc_036_a_node_registers_tainted(subject: Subject, tmp_path: Path) -> No
             assert node.labels.get(INSTANCE_TYPE, outcome.instance_type) == outcome.instance_type
         finally:
             await stage.gone(world, request, outcome.provider_id)
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_037_a_launch_does_not_wait_for_the_boot(subject: Subject, tmp_path: Path) -> None:
+    """MUST NOT: a launch waits for the machine to boot."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request = await world.request("booting", subject.node_class)
+        with stage.trouble(subject, world, Trouble.NO_BOOT):
+            launch = asyncio.ensure_future(world.providers.launch(request))
+            await asyncio.wait({launch}, timeout=subject.patience.total_seconds())
+            answered_in_time = launch.done()
+        outcome = await launch  # now that the machine boots
+        await world.settle()
+        assert answered_in_time, (
+            f"the machine does not boot, and its launch is not answered within "
+            f"{subject.patience.total_seconds():g} s: answer once the cloud has taken the order"
+        )
+        assert isinstance(outcome, LaunchedInstance), (
+            f"the machine does not boot, and its launch came to {outcome!r}: whether a node ever "
+            "registers is for the core to judge"
+        )
+        await stage.gone(world, request, outcome.provider_id)
 
     stage.run(subject, tmp_path, scenario)

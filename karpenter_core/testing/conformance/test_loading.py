@@ -47,7 +47,17 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.api",
     "karpenter_core.clock",
     "karpenter_core.errors",
-    "karpenter_core.provider",
+    "karpenter_core.provider.catalogue",
+    "karpenter_core.provider.contract",
+    "karpenter_core.provider.disk_cache",
+    "karpenter_core.provider.markers",
+    "karpenter_core.provider.one_by_one",
+    "karpenter_core.provider.orphans",
+    "karpenter_core.provider.ownership",
+    "karpenter_core.provider.price_book",
+    "karpenter_core.provider.reserved",
+    "karpenter_core.provider.token_bucket",
+    "karpenter_core.provider.user_data",
 )
 """What a provider may import, with the modules below; `karpenter_core.testing` in tests only."""
 
@@ -164,8 +174,8 @@ def _core_imports(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            if node.module == "karpenter_core":
-                yield from ((node.lineno, f"karpenter_core.{a.name}") for a in node.names)
+            if node.module in {"karpenter_core", "karpenter_core.provider"}:
+                yield from ((node.lineno, f"{node.module}.{a.name}") for a in node.names)
             else:
                 yield node.lineno, node.module
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import pickle
@@ -172,7 +171,6 @@ def test_pc_015_resolving_twice_finds_the_same(subject: Subject, tmp_path: Path)
     async def scenario(world: ProviderWorld) -> None:
         stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
         first = await world.providers.resolve_node_class(subject.node_class)
-        await asyncio.sleep(0)
         second = await world.providers.resolve_node_class(subject.node_class)
         assert first == second, (
             f"the status would be written again and again: first {first}, then {second}"

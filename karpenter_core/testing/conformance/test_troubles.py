@@ -54,8 +54,8 @@ def test_pc_080_a_stock_out_names_what_is_sold_out(subject: Subject, tmp_path: P
         outcome = await _launch_in_trouble(world, subject, Trouble.STOCK_OUT)
         assert isinstance(outcome, InsufficientCapacityError), f"a stock-out came to {outcome!r}"
         assert outcome.offerings, (
-            "InsufficientCapacityError without offerings: the core cannot mask what is sold out "
-            "and would ask for the same again"
+            "InsufficientCapacityError without offerings: the core would take whatever the claim "
+            "could have become for sold out"
         )
         sold = {
             (it.name, offering.zone, offering.capacity_type)

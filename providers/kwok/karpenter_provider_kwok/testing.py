@@ -23,6 +23,7 @@ _FAULTS: Final = {
     Trouble.THROTTLING: (Fault(kind=FaultKind.THROTTLE),),
     Trouble.AUTH_FAILURE: (Fault(kind=FaultKind.AUTH_FAILURE),),
     Trouble.LOST_REPLY: (Fault(kind=FaultKind.LOST_REPLY, count=1),),
+    Trouble.NO_BOOT: (Fault(kind=FaultKind.FAILED_NODE),),
     Trouble.PARTIAL_LISTING: (Fault(kind=FaultKind.PARTIAL_LISTING),),
 }
 

@@ -112,6 +112,11 @@ class SimulatedTinyCloud:
                 "deadline": time.time() + NOTICE_SECONDS,
             }
 
+    def sell_out(self, zone: str) -> None:
+        """Have nothing left of any size in a zone, and say so."""
+        for size in self.sizes:
+            size["sold_out_in"].append(zone)
+
     def boot(self, machine_id: str) -> dict[str, Any]:
         """Return the Node that the kubelet of a machine creates."""
         machine = self.machines[machine_id]
@@ -160,7 +165,7 @@ class SimulatedTinyCloud:
     def _route(
         self, method: str, parts: list[str], cluster: str, body: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        self._let_go()
+        self._advance()
         match method, parts:
             case "GET", ["sizes"]:
                 return 200, {"sizes": self.sizes}
@@ -185,8 +190,11 @@ class SimulatedTinyCloud:
             case _:
                 return 404, {"code": "not-found", "message": "there is no such thing"}
 
-    def _let_go(self) -> None:
+    def _advance(self) -> None:
+        """Let machines come up and go away, as time has passed."""
         for machine in [*self.machines.values()]:
+            if machine["state"] == "booting" and "no-boot" not in self._troubles:
+                machine["state"] = "running"
             if machine["state"] == "stopping" and machine["gone_at"] <= time.monotonic():
                 del self.machines[machine["id"]]
 
@@ -210,7 +218,7 @@ class SimulatedTinyCloud:
             machine: dict[str, Any] = {
                 **wish,
                 "id": f"m-{self._serial:08x}",
-                "state": "running",
+                "state": "booting",
                 "created": time.time(),
                 "tags": {},
             }

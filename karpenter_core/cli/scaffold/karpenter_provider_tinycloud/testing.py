@@ -52,6 +52,7 @@ def subject_of(cloud: SimulatedTinyCloud) -> Subject:
         node_manifest=lambda _, provider_id: cloud.boot(provider_id.removeprefix(PREFIX)),
         held=lambda _: [PREFIX + machine_id for machine_id in cloud.machines],
         foreign=lambda _: PREFIX + cloud.make_foreign(),
+        sell_out=lambda _, offering: cloud.sell_out(offering.zone),
         interrupt=lambda _, provider_id: cloud.announce(provider_id.removeprefix(PREFIX)),
         drift=drift,
         changed_node_class=node_class(TinyCloudNodeClassSpec(disk_gib=50)),
