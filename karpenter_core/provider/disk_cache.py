@@ -25,6 +25,7 @@ __all__ = ["DiskCache"]
 class DiskCache:
     """One value in one file of `context.cache_folder`; callable from any thread.
 
+    Plug-ins share that folder, so a `name` begins with the provider's (`mycloud-prices-north`).
     Values are JSON. `version` goes up when their shape changes: what another version wrote is not
     read.
     """

@@ -20,17 +20,24 @@ __all__ = ["OrphanWatch"]
 
 @final
 class OrphanWatch:
-    """Says which things may go: unused in every look for a while, and not suspiciously many.
+    """Says which things may go: those that were unused in every look for a while.
 
     Nothing is said after an incomplete look. When more than `floor`, and more than `share` of all,
-    would go at once, none goes. Callable from any thread; it forgets with the process, which only
-    makes it wait anew.
+    would go at once, that may be a mistake, or a cluster that was emptied: those go only after
+    `long_grace`. Callable from any thread; it forgets with the process, which only makes it wait
+    anew.
     """
 
     def __init__(
-        self, *, grace: timedelta = timedelta(minutes=5), share: float = 0.5, floor: int = 10
+        self,
+        *,
+        grace: timedelta = timedelta(minutes=5),
+        long_grace: timedelta = timedelta(hours=1),
+        share: float = 0.5,
+        floor: int = 10,
     ) -> None:
         self._grace: Final = grace
+        self._long_grace: Final = long_grace
         self._share: Final = share
         self._floor: Final = floor
         self._lock: Final = threading.Lock()
@@ -51,7 +58,10 @@ class OrphanWatch:
                 del self._unused_since[thing]
             for thing in unused:
                 self._unused_since.setdefault(thing, now)
-            ripe = sorted(t for t in unused if now - self._unused_since[t] >= self._grace)
+            ripe = self._unused_for(self._grace, now)
             if len(ripe) > self._floor and len(ripe) > self._share * len(existing):
-                return ()
-            return tuple(ripe)
+                return self._unused_for(self._long_grace, now)
+            return ripe
+
+    def _unused_for(self, grace: timedelta, now: datetime) -> tuple[str, ...]:
+        return tuple(sorted(t for t, since in self._unused_since.items() if now - since >= grace))

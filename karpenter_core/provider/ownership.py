@@ -38,7 +38,13 @@ class TagKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """What is written on a machine."""
+    """What is written on a machine, or on what is made beside machines.
+
+    Empty fields are not written: what serves many claims (a launch template) names none.
+
+    Raises:
+        ValueError: the cluster has no name, and two clusters would own each other's machines.
+    """
 
     cluster: str
     node_claim: str = ""
@@ -46,16 +52,15 @@ class Ownership:
     node_pool: str = ""
     node_class: str = ""
 
-    @classmethod
-    def of(cls, request: LaunchRequest, *, cluster: str) -> Ownership:
-        """Return whose the machine of a launch will be.
-
-        Raises:
-            ValueError: the cluster has no name, and two clusters would own each other's machines.
-        """
-        if not cluster:
+    def __post_init__(self) -> None:
+        """Refuse a cluster without a name."""
+        if not self.cluster:
             message = "machines cannot be told from another cluster's: the cluster has no name"
             raise ValueError(message)
+
+    @classmethod
+    def of(cls, request: LaunchRequest, *, cluster: str) -> Ownership:
+        """Return whose the machine of a launch will be."""
         claim = request.node_claim
         return cls(
             cluster=cluster,

@@ -2,10 +2,12 @@
 
 A catalogue without prices cannot be planned with, so a cloud whose price list is down, or that an
 isolated network cannot reach, must not empty it: the last prices stay, and shipped ones fill the rest.
+Each list that is read on its own (on-demand, spot) gets a book of its own, with its own age.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 if TYPE_CHECKING:
@@ -25,13 +27,25 @@ class PriceKey(NamedTuple):
     zone: str = ""
 
 
+_NOTHING: Final[Mapping[PriceKey, Price]] = {}
+
+
 @final
 class PriceBook:
-    """Prices per hour; callable from any thread, since a table is replaced and never changed."""
+    """Prices per hour; callable from any thread.
 
-    def __init__(self, shipped: Mapping[PriceKey, Price]) -> None:
-        self._shipped: Final = dict(shipped)
-        self._read: dict[PriceKey, Price] = {}
+    Without `fills_gaps` the shipped prices hold only until the first reading: where a spot market
+    names no price for a zone, there is nothing to be had, and an estimate would say otherwise.
+    """
+
+    def __init__(self, shipped: Mapping[PriceKey, Price], *, fills_gaps: bool = True) -> None:
+        self._fills_gaps: Final = fills_gaps
+        self._lock: Final = threading.Lock()
+        self._tables: tuple[Mapping[PriceKey, Price], Mapping[PriceKey, Price]] = (
+            _NOTHING,
+            dict(shipped),
+        )
+        """As read and as shipped; both are replaced together and never changed."""
         self._read_at: datetime | None = None
 
     def update(self, prices: Mapping[PriceKey, Price], *, now: datetime) -> bool:
@@ -42,10 +56,12 @@ class PriceBook:
         """
         if not prices:
             return False
-        before = self._shipped | self._read
-        self._read = self._read | dict(prices)
-        self._read_at = now
-        return any(before.get(key) != price for key, price in prices.items())
+        with self._lock:
+            read, shipped = self._tables
+            fallback = shipped if self._fills_gaps else _NOTHING
+            self._tables = {**read, **prices}, fallback
+            self._read_at = now
+            return {**shipped, **read} != {**fallback, **read, **prices}
 
     def find(self, instance_type: str, capacity_type: str, *, zone: str = "") -> Price | None:
         """Return the price in a zone, else in the region, each as read, else as shipped.
@@ -54,7 +70,7 @@ class PriceBook:
         """
         here = PriceKey(instance_type, capacity_type, zone)
         anywhere = PriceKey(instance_type, capacity_type)
-        for table in (self._read, self._shipped):
+        for table in self._tables:
             for key in (here, anywhere):
                 if key in table:
                     return table[key]

@@ -6,7 +6,7 @@ next. The tables differ from cloud to cloud, the arithmetic does not.
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import ceil, inf, nan
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.quantities import parse_amount
@@ -61,7 +61,10 @@ def eviction_threshold(text: str, capacity: int, *, resource: str = "memory") ->
         ValueError: it is neither, or not within 0 to 100 percent, or negative.
     """
     if text.endswith("%"):
-        percent = float(text.removesuffix("%"))
+        try:
+            percent = float(text.removesuffix("%"))
+        except ValueError:
+            percent = nan
         if not 0 <= percent <= 100:  # noqa: PLR2004
             message = f'eviction threshold "{text}" is not within 0% to 100%'
             raise ValueError(message)

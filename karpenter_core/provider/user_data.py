@@ -78,4 +78,5 @@ def _part(part: Message[str, str], where: str) -> UserDataPart:
 
 
 def _defect(message: Message[str, str]) -> str:
-    return type(message.defects[0]).__name__
+    defect = type(message.defects[0])
+    return defect.__doc__ or defect.__name__

@@ -72,7 +72,7 @@ def test_an_eviction_threshold_is_a_share_or_a_quantity(text, kept):
 
 @pytest.mark.parametrize("text", ["101%", "-1%", "-1Mi", "abc", "abc%", "nan%"])
 def test_an_eviction_threshold_that_means_nothing_is_refused(text):
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(ValueError, match=f'"{text}"'):
         eviction_threshold(text, 1000)
 
 
@@ -118,7 +118,8 @@ def test_parts_of_an_archive_may_be_encoded_and_need_not_be_ascii():
 def test_an_archive_without_its_end_is_refused_by_field():
     text = mime_archive(user_data_parts("echo 1")).removesuffix("\n--//--\n")
     with pytest.raises(
-        BadInputError, match=r"^spec\.userData is no MIME archive: CloseBoundaryNot"
+        BadInputError,
+        match=r"^spec\.userData is no MIME archive: .* not the corresponding close boundary",
     ):
         user_data_parts(text)
 
@@ -133,6 +134,12 @@ def test_tags_tell_whose_a_machine_is():
     assert Ownership.from_tags(tags, cluster="blue") == owner
     assert Ownership.from_tags(tags, cluster="red") is None
     assert Ownership.from_tags({}, cluster="") is None
+
+
+def test_a_cluster_without_a_name_owns_nothing():
+    """Neither by a launch nor by what is made beside machines."""
+    with pytest.raises(ValueError, match="the cluster has no name"):
+        Ownership(cluster="", node_class="default")
 
 
 def test_keys_are_a_provider_s_choice():
@@ -199,6 +206,15 @@ def test_what_a_reading_does_not_name_stays_as_it_was():
     assert not book.update({SPOT_A: Price(0.5)}, now=NOW)
 
 
+def test_where_gaps_are_not_filled_shipped_prices_hold_until_the_first_reading():
+    """A spot market that names no price for a zone has nothing there."""
+    book = PriceBook({PriceKey("m5", "spot"): Price(1.0)}, fills_gaps=False)
+    assert book.find("m5", "spot", zone="b") == Price(1.0)
+    assert book.update({SPOT_A: Price(0.4)}, now=NOW)
+    assert book.find("m5", "spot", zone="a") == Price(0.4)
+    assert book.find("m5", "spot", zone="b") is None
+
+
 def test_an_empty_price_list_is_taken_for_a_failure():
     book = PriceBook({ANYWHERE: Price(1.0)})
     assert not book.update({}, now=NOW)
@@ -231,11 +247,20 @@ def test_nothing_goes_on_the_word_of_a_partial_listing():
     assert watch.look({"a"}, set(), complete=True, now=NOW + MINUTE) == ("a",)
 
 
-def test_suspiciously_many_are_kept():
-    """A filter that matches nothing makes everything look unused."""
+def test_suspiciously_many_are_kept_for_long():
+    """A filter that matches nothing makes everything look unused; so does an emptied cluster."""
     names = {f"template-{n}" for n in range(30)}
     used = {f"template-{n}" for n in range(18)}
     watch = OrphanWatch(grace=MINUTE, share=0.5, floor=10)
     watch.look(names, set(), complete=True, now=NOW)
     assert watch.look(names, set(), complete=True, now=NOW + MINUTE) == ()
     assert len(watch.look(names, used, complete=True, now=NOW + MINUTE)) == 12
+    assert len(watch.look(names, used, complete=True, now=NOW + 60 * MINUTE)) == 12
+
+
+def test_all_of_many_go_at_last():
+    names = {f"template-{n}" for n in range(30)}
+    watch = OrphanWatch(grace=MINUTE, long_grace=30 * MINUTE)
+    watch.look(names, set(), complete=True, now=NOW)
+    assert watch.look(names, set(), complete=True, now=NOW + 29 * MINUTE) == ()
+    assert watch.look(names, set(), complete=True, now=NOW + 30 * MINUTE) == tuple(sorted(names))
