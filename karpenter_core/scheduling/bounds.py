@@ -62,7 +62,7 @@ class Bound:
         """Return what whole pods must cost, if that is more; begins with what is on `nodes`."""
         compiled = self.compiled
         rounds = min(sum(self.demands.values()) // _PODS_PER_ROUND, _MOST_ROUNDS)
-        if rounds <= 1 or (compiled.node_free > 0).any():
+        if rounds <= 1 or len(compiled.resources) == 1 or (compiled.node_free > 0).any():
             return self.cost_per_hour
         indices = np.array(sorted(self.demands))
         lines = self._scarcest(indices)
