@@ -9,7 +9,7 @@ then filled; its duals weigh resources.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.guidance import Guidance
     from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.scheduling.shapes import Shapes
+
+    Mask: TypeAlias = NDArray[np.bool_]
 
 __all__ = ["Mix", "Offer", "find_mix", "least_nodes", "list_offers", "stated"]
 
@@ -254,7 +256,10 @@ def stated(
     for place, index in enumerate(indices):
         asks = tuple(rung.ask for rung in compiled.classes[index].rungs[rungs])
         by_asks.setdefault(asks, []).append(place)
-    shares = [(_usable(compiled, offers, asks), places) for asks, places in by_asks.items()]
+    measured = [_measured(compiled, offer, surely=is_bound) for offer in offers]
+    shares = [
+        (_usable(compiled, offers, measured, asks), places) for asks, places in by_asks.items()
+    ]
     shares = [
         (usable, amounts[:, places].sum(axis=1))
         for usable, places in shares
@@ -282,33 +287,56 @@ def stated(
     )
 
 
+def _measured(compiled: CompiledProblem, offer: Offer, *, surely: bool) -> Mask:
+    """Return the machines that each shape is there for, S x T: its own or, surely, all it beats.
+
+    A machine has no shape of its own where another has as much room for no more money. Some pods
+    may use only that one: they cost no less than that other shape, but perhaps less than all shapes
+    whose own machines they may use.
+    """
+    shapes = offer.shapes
+    if not surely:
+        return shapes.row[:, None] == np.arange(compiled.pools[offer.pool].catalogue.size)
+    claims = [compiled.signatures.claim(signature) for signature in offer.signatures]
+    prices = np.stack([claim.prices_and_groups[0] for claim in claims])
+    beaten = shapes.price[:, None] <= prices[shapes.domain]
+    for there, asked in zip(shapes.room, compiled.pool_free[offer.pool], strict=True):
+        beaten &= there[:, None] >= asked
+    return beaten
+
+
 def _usable(
-    compiled: CompiledProblem, offers: Sequence[Offer], asks: Sequence[Ask]
-) -> NDArray[np.bool_]:
+    compiled: CompiledProblem,
+    offers: Sequence[Offer],
+    measured: Sequence[Mask],
+    asks: Sequence[Ask],
+) -> Mask:
     """Say which shapes may serve a class that makes do with any of these asks."""
-    parts: list[NDArray[np.bool_]] = []
-    for offer in offers:
+    signatures = compiled.signatures
+    parts: list[Mask] = []
+    for offer, machines in zip(offers, measured, strict=True):
         size = compiled.pools[offer.pool].catalogue.size
         usable = np.zeros(len(offer.shapes.row), dtype=np.bool_)
         for domain, signature in enumerate(offer.signatures):
             those = np.flatnonzero(offer.shapes.domain == domain)
             for ask in asks:
-                met = compiled.signatures.meet(signature, ask)
-                if met != NO_MATCH:
-                    rows = mask_of(compiled.signatures.claim(met).bits, size)
-                    usable[those] |= rows[offer.shapes.row[those]]
+                for alternative in range(len(ask.alternatives)):
+                    met = signatures.joined(signature, ask, alternative)
+                    if met != NO_MATCH:
+                        rows = mask_of(signatures.claim(met).bits, size)
+                        usable[those] |= (machines[those] & rows).any(axis=1)
         parts.append(usable)
     return np.concatenate(parts)
 
 
 def _zonal(
     compiled: CompiledProblem, offers: Sequence[Offer], indices: Sequence[int], amounts: Amounts
-) -> list[tuple[NDArray[np.bool_], Amounts]]:
+) -> list[tuple[Mask, Amounts]]:
     """Return what classes that spread themselves over zones ask of each: equal parts."""
     axis = next((axis for axis in compiled.axes if axis.key == ZONE), None)
     if axis is None or len(offers) != 1:
         return []
-    usable: dict[int, NDArray[np.bool_]] = {}
+    usable: dict[int, Mask] = {}
     for domain, signature in enumerate(offers[0].signatures):
         zone = compiled.signatures.domain(axis.number, signature)
         if zone >= 0:

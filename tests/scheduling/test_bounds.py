@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import cache
 from itertools import product
@@ -12,17 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import HOSTNAME
+from karpenter_core.api.labels import ARCH, HOSTNAME, ON_DEMAND, ZONE
 from karpenter_core.api.records import AffinityTerm, LabelSelector, WeightedAffinityTerm
 from karpenter_core.scheduling import bounds
 from karpenter_core.scheduling.knapsacks import Knapsacks
-from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.problem import PodVolumes, SolveOptions
+from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whole_pods import WholePodsProblem, whole_pods_steps
 from karpenter_core.testing.builders import (
     catalogue,
     instance_type,
     node_pool,
+    offering,
     pod,
     pod_shape,
     problem,
@@ -177,6 +180,26 @@ def test_no_verified_plan_is_cheaper_than_its_bound(asked, options):
         assert plan.cost.lower_bound <= plan.cost.hourly + 1e-9
 
 
+@given(asked=problems(), data=st.data())
+@thorough
+def test_no_verified_plan_of_fewer_machines_is_cheaper_than_the_bound(asked, data):
+    """Plans are not optimal: what they miss is often found where there is less to choose from."""
+    fewer = {
+        name: dataclasses.replace(listed, instance_types=_some(listed.instance_types, data))
+        for name, listed in sorted(asked.catalogues.items())
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "_PODS_PER_ROUND", 1)
+        bound = solve(asked).cost.lower_bound
+    plan = solve(dataclasses.replace(asked, catalogues=fewer))
+    if bound is not None and not plan.unschedulable and violations(asked, plan) == []:
+        assert bound <= plan.cost.hourly + 1e-9
+
+
+def _some(items, data):
+    return tuple(item for item in items if data.draw(st.booleans()))
+
+
 def test_a_node_for_each_is_no_bound_for_pods_that_would_only_rather_be_alone():
     """Limits leave room for one node: the wish is given up, and the plan is as cheap as it is."""
     apart = AffinityTerm(topology_key=HOSTNAME, selector=LabelSelector(match_labels={"app": "web"}))
@@ -193,3 +216,68 @@ def test_a_node_for_each_is_no_bound_for_pods_that_would_only_rather_be_alone():
     assert not plan.unschedulable
     assert plan.cost.lower_bound is not None
     assert plan.cost.lower_bound <= plan.cost.hourly
+
+
+ONLY_AMD = {ARCH: "amd64"}
+
+
+def on_demand(name, price, **described):
+    """Make an instance type that is not sold as spot."""
+    return instance_type(name, price=price, capacity_types=[ON_DEMAND], **described)
+
+
+def test_pods_for_machines_that_others_beat_need_no_larger_ones():
+    """The arm machine is as large and cheaper, so only it and the large one count as shapes."""
+    types = catalogue(
+        on_demand("arm", 1.0, cpu="4", arch="arm64"),
+        on_demand("amd", 1.2, cpu="4"),
+        on_demand("amd-large", 20.0, cpu="16", memory="64Gi"),
+    )
+    pods = [pod(f"web-{n}", cpu="1", node_selector=ONLY_AMD) for n in range(3)]
+    cost = solve(problem(pods, catalogue=types)).cost
+
+    assert cost.hourly == pytest.approx(1.2)
+    assert cost.lower_bound is not None
+    assert 0 < cost.lower_bound <= cost.hourly
+
+
+def test_a_bound_heeds_which_machines_pods_may_use():
+    """Arm costs a third, but has less memory and is not for them."""
+    types = catalogue(
+        on_demand("arm", 1.0, memory="16Gi", arch="arm64"),
+        on_demand("amd", 3.0, memory="32Gi"),
+    )
+    pods = [pod(f"web-{n}", cpu="1", node_selector=ONLY_AMD) for n in range(3)]
+    cost = solve(problem(pods, catalogue=types)).cost
+
+    assert cost.lower_bound is not None
+    assert 2.0 < cost.lower_bound <= cost.hourly
+
+
+def test_volumes_that_may_be_in_several_zones_are_bounded_by_the_cheapest():
+    """Their second zone has the cheap machines."""
+    types = catalogue(
+        instance_type("large", cpu="8", offerings=[offering("zone-a", ON_DEMAND, 10.0)]),
+        instance_type("small", cpu="4", offerings=[offering("zone-b", ON_DEMAND, 1.0)]),
+    )
+    pods = [pod(f"web-{n}", cpu="1") for n in range(3)]
+    in_a, in_b = (Requirements.from_labels({ZONE: zone}) for zone in ("zone-a", "zone-b"))
+    asked = problem(pods, catalogue=types)
+
+    def cost(*alternatives):
+        volumes = {item.uid: PodVolumes(alternatives=alternatives) for item in pods}
+        return solve(dataclasses.replace(asked, volumes=volumes)).cost
+
+    bound = cost(in_a, in_b).lower_bound
+    assert bound is not None
+    assert 0 < bound <= cost(in_b).hourly
+
+
+def test_hundreds_of_pods_that_ask_for_nothing_have_a_bound():
+    """Only their number counts, which is one resource."""
+    pods = [pod(f"web-{n}", cpu="", memory="") for n in range(250)]
+    plan = solve(problem(pods, catalogue=catalogue(on_demand("m", 1.0, pods="100"))))
+
+    assert not plan.unschedulable
+    assert plan.cost.lower_bound is not None
+    assert 2.0 < plan.cost.lower_bound <= plan.cost.hourly
