@@ -33,9 +33,12 @@ def bounded_steps(
     """Return a plan with at most `problem.max_new_nodes` new nodes; `free` is the one without bound.
 
     Where pods of several priorities compete it is looked for in as many plans as halving the list
-    of their priorities takes.
+    of their priorities takes. When time runs out meanwhile the last whole plan is the answer, even
+    `free`: claims beyond the bound are refused when they are to be created.
     """
     plan = yield from plan_steps(problem)
+    if plan.partial:
+        return free
     priorities = {pod.uid: pod.shape.priority for claim in free.claims for pod in claim.pods}
     if not _passes_over(plan, priorities):
         return plan
@@ -46,6 +49,8 @@ def bounded_steps(
         middle = (first + last) // 2
         tried = _without(problem, priorities, below=ranks[middle])
         found = yield from plan_steps(tried)
+        if found.partial:
+            break
         if priorities.keys().isdisjoint(found.unschedulable):
             best, asked, last = found, tried, middle - 1
         else:

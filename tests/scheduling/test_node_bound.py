@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.problem import Constraint, Packing, SolveOptions
+from karpenter_core.scheduling.bounded import bounded_steps
+from karpenter_core.scheduling.problem import (
+    Constraint,
+    Packing,
+    SchedulingPlan,
+    SolveOptions,
+    Unschedulable,
+)
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.whatif_engine import run
 from karpenter_core.testing.builders import (
     catalogue,
     instance_type,
@@ -115,6 +123,40 @@ class TestPriorities:
 
         placed = {pod.name for claim in plan.claims for pod in claim.pods}
         assert placed == {"urgent-0", "vital-0"}
+
+
+class TestTime:
+    """A plan that was cut short has hardly anything on it: the next pass would fare no better."""
+
+    def test_without_time_for_a_bounded_plan_the_free_one_stands(self):
+        """What is too much of it is not created."""
+        free = solve(asked(pods(5), None))
+
+        assert run(bounded_steps(asked(pods(5), 1), free, planner())) is free
+
+    def test_without_time_to_be_fair_the_bounded_plan_stands(self):
+        everyone = [*pods(1, cpu="7"), *pods(1, cpu="7", priority=5, name="urgent")]
+        passing_over = replace(
+            solve(asked(everyone[:1], 1)),
+            unschedulable={everyone[1].uid: Unschedulable(message="no room")},
+        )
+        free = solve(asked(everyone, None))
+
+        plan = run(bounded_steps(asked(everyone, 1), free, planner(passing_over)))
+        assert (plan.claims, plan.unschedulable) == (
+            passing_over.claims, passing_over.unschedulable,
+        )  # fmt: skip
+
+
+def planner(*plans):
+    """Return a planner that has time for these plans and no more."""
+    left = iter(plans)
+
+    def plan_steps(_):
+        yield 1
+        return next(left, SchedulingPlan(partial=True))
+
+    return plan_steps
 
 
 @settings(max_examples=60, deadline=None)
