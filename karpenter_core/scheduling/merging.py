@@ -108,7 +108,9 @@ class _Merger:
         cost = np.where(holds, price, np.inf)
         shapes = cost.argmin(axis=2)
         best = np.take_along_axis(cost, shapes[:, :, None], axis=2)[:, :, 0]
-        ratio = best / (now[:, None] + now[None, :])
+        before = now[:, None] + now[None, :]
+        free = np.where(best > 0, np.inf, 0.0)  # nodes that cost nothing: the fewer the better
+        ratio = np.divide(best, before, out=free, where=before > 0)
         ratio[np.tril_indices(len(parts))] = np.inf
         first, second = divmod(int(ratio.argmin()), len(parts))
         if not np.isfinite(ratio[first, second]):

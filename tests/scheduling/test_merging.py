@@ -50,6 +50,12 @@ def test_nodes_of_two_contents_are_put_together():
     assert summary(together) == [(2, (1, 1), 1)]
 
 
+def test_nodes_that_cost_nothing_are_put_together_too():
+    free = market((4, 4, 0.0), (2, 16, 0.0), (8, 32, 0.0), sizes=((4, 4), (2, 16)), count=(1, 1))
+    together = merged(free, [pattern(0, [1, 0], 1), pattern(1, [0, 1], 1)])
+    assert summary(together) == [(2, (1, 1), 1)]
+
+
 def test_in_all_it_costs_half_a_percent_more_at_most():
     """Each pair would cost a tenth of a percent of all: five pairs, not more."""
     dear = market(
