@@ -202,6 +202,19 @@ class Counts:
             else:
                 self._record_zonal(group, placed, nodes, loose)
 
+    def is_undecided(self, group: Group, column: int, nodes: OpenNodes) -> bool:
+        """Whether a planned claim may become a node on which a group counts, and may not."""
+        signature = nodes.signature.item(column)
+        if group.node_filter is None or self._counts_on(group, signature):
+            return False
+        does, may = self._counts_by_rows(group, signature, nodes.used[:, column])
+        return may and not does
+
+    def count_anew(self, group: Group, placed: Iterable[tuple[int, int]], nodes: OpenNodes) -> None:
+        """Count all pods `placed` (column, number) that a spread over domains selects, as of now."""
+        self._tallies.pop(group.index, None)
+        self._record_zonal(group, placed, nodes, {})
+
     def _record_zonal(
         self,
         group: Group,

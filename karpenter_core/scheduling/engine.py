@@ -19,6 +19,7 @@ import numpy as np
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW, OpenNodes
 from karpenter_core.scheduling.counts import Counts
+from karpenter_core.scheduling.deciding import decide_counted
 from karpenter_core.scheduling.growing import Grower
 from karpenter_core.scheduling.holdings import Deferral, Holdings
 from karpenter_core.scheduling.opening import Measure, Opener
@@ -177,6 +178,7 @@ class Engine:
             before = sum(self.left[index] for index in waiting)
             if self._halt.requested:
                 return
+            decide_counted(self, waiting)
             for index in waiting:
                 left = yield from self._place_class(index, self.left[index])
                 if left:

@@ -231,6 +231,24 @@ class Signatures:
             for one in alternatives
         )
 
+    def decided(self, number: int, alternatives: tuple[Requirements, ...]) -> tuple[int, ...]:
+        """Return what a planned claim may become that surely lacks, or has, what one of some asks for.
+
+        First what has none of it, if that can be said with one requirement for each alternative.
+        """
+        claim = self.claim(number)
+        wanted = [claim.requirements.merge(one) for one in alternatives]
+        opposites = [_opposite(one) for one in alternatives]
+        if all(opposites):
+            wanted.insert(0, claim.requirements.add(*(one for one in opposites if one is not None)))
+        pool = claim.pool
+        narrowed = [
+            self._narrowed_to(claim, requirements)
+            for requirements in wanted
+            if claim.requirements.compatible(requirements, allow_undefined=pool.well_known)
+        ]
+        return tuple(choice for choice in narrowed if choice != NO_MATCH)
+
     def taints(self, number: int) -> tuple[Taint, ...]:
         """Return the taints of a node."""
         claim = self._claims.get(number)
@@ -432,6 +450,14 @@ class Signatures:
             held=held,
             min_values_relaxed=signature.min_values_relaxed,
         )
+
+
+def _opposite(requirements: Requirements) -> Requirement | None:
+    """Return what is met exactly where requirements are not; None: no one requirement is."""
+    asked = tuple(requirements.values())
+    if len(asked) != 1 or asked[0].gte is not None or asked[0].lte is not None:
+        return None
+    return replace(asked[0], complement=not asked[0].complement, min_values=None)
 
 
 def _union(first: tuple[HostPort, ...], second: tuple[HostPort, ...]) -> tuple[HostPort, ...]:

@@ -1,0 +1,84 @@
+"""Planned claims on which a spread constraint may count pods or not: decided when pods wait for that.
+
+A constraint counts only nodes that its owners may run on, say on demand. A claim with pods that it
+selects may still become a spot machine: whether they count is open, so that owners are kept out of
+every domain in which they could. Upstream takes such pods for not counted, which may be wrong once
+the machine is there. Here the claim is narrowed to the cheaper of both, and the owners go on.
+
+Nothing is decided as long as nobody is left over: a claim that may be more is easier to launch.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from karpenter_core.scheduling.columns import NO_ROW
+from karpenter_core.scheduling.topology import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.topology import Group
+
+__all__ = ["decide_counted"]
+
+
+def decide_counted(engine: Engine, waiting: Iterable[int]) -> None:
+    """Decide for the spread constraints of classes that wait which claims they count."""
+    for group in _open_groups(engine, waiting):
+        placed = [
+            pair
+            for index, columns, counts in engine.nodes.log
+            if group in engine.compiled.classes[index].counted
+            for pair in zip(columns, counts, strict=True)
+        ]
+        planned = {column for column, _ in placed if column >= engine.nodes.existing}
+        for column in sorted(planned):
+            if engine.counts.is_undecided(group, column, engine.nodes):
+                _decide(engine, group, column)
+        engine.counts.count_anew(group, placed, engine.nodes)
+
+
+def _open_groups(engine: Engine, waiting: Iterable[int]) -> Iterator[Group]:
+    """Yield the constraints that are in doubt about some pods, by number."""
+    groups = {
+        group.index: group
+        for index in waiting
+        for ties in engine.compiled.ties[index]
+        for of_axis in ties.zonal.values()
+        for group in of_axis
+        if group.kind is Kind.SPREAD and group.node_filter is not None
+    }
+    for _, group in sorted(groups.items()):
+        if engine.counts.tally(group).perhaps is not None:
+            yield group
+
+
+def _decide(engine: Engine, group: Group, column: int) -> None:
+    """Narrow a claim to what it costs least to be; of equals to what is not counted."""
+    signatures, nodes = engine.compiled.signatures, engine.nodes
+    number = nodes.signature.item(column)
+    alternatives = group.node_filter.alternatives if group.node_filter else None
+    if alternatives is None or signatures.claim(number).held:
+        return
+    choices = signatures.decided(number, alternatives)
+    prices = [_price(engine, choice, column) for choice in choices]
+    cheapest = min(prices, default=inf)
+    if cheapest == inf:
+        return
+    chosen = choices[prices.index(cheapest)]
+    is_measured = nodes.row.item(column) != NO_ROW
+    nodes.become([column], chosen, None if is_measured else signatures.claim(chosen).largest)
+
+
+def _price(engine: Engine, number: int, column: int) -> float:
+    """Return what a claim costs that holds what is there; infinite when it cannot."""
+    claim, row = engine.compiled.signatures.claim(number), engine.nodes.row.item(column)
+    if row != NO_ROW and not claim.bits >> row & 1:
+        return inf
+    fitting = claim.fitting(engine.nodes.used[:, column])
+    if not fitting.any() or claim.min_values_missing(fitting):
+        return inf
+    return float(claim.prices[fitting].min())
