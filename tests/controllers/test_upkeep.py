@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.sim.faults import Fault, on
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -117,6 +118,30 @@ def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path)
         await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=30)
         await scene.cluster.clock.sleep(20)
         assert scene.claims()[0]["status"]["lastPodEventTime"] == third
+
+    play(tmp_path, story)
+
+
+def test_a_pod_that_comes_while_its_claim_is_written_is_noted(tmp_path):
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption={**KEPT, "consolidateAfter": "1h"})])
+        scene.cluster.apply([deployment("web", 1, cpu="100m", memory="10Mi")])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(60)
+        name = scene.claims()[0]["metadata"]["name"]
+
+        scene.cluster.front.faults.add(
+            Fault(matches=on("PATCH", f"nodeclaims/{name}"), latency_seconds=4.0)
+        )
+        bare = {"metadata": {"labels": {LABEL: None}}}
+        scene.cluster.server.registry.patch(NODE_CLAIMS, bare, name, "")
+        await scene.cluster.clock.sleep(1)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.cluster.clock.sleep(10)
+
+        assert len(scene.pods("Running")) == 2
+        assert "lastPodEventTime" in scene.claims()[0]["status"]
 
     play(tmp_path, story)
 

@@ -258,6 +258,17 @@ class NodeClaimLifecycle:
         return left if left > timedelta() else None
 
     async def _write(self, claim: NodeClaim, step: Step) -> Outcome:
+        """Write a step that has the pod events up to now; later ones are for the next one."""
+        had_events = claim.name in self._pod_events
+        self._pod_events.discard(claim.name)
+        try:
+            return await self._carry_out(claim, step)
+        except BaseException:
+            if had_events:
+                self._pod_events.add(claim.name)
+            raise
+
+    async def _carry_out(self, claim: NodeClaim, step: Step) -> Outcome:
         provider = self._providers.provider_of(claim.spec.node_class_ref)
         if step.delete:
             return await self._delete(claim, step, provider)
@@ -279,7 +290,6 @@ class NodeClaimLifecycle:
                     return await self._delete(claim, given_up, provider)
                 raise
         await self._hands.write_claim(claim, step.claim)
-        self._pod_events.discard(claim.name)
         self._hands.settle(step, provider=provider)
         if registers and step.claim.status.node_name:
             self._node_seen.pop(claim.uid, None)
