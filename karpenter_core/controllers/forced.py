@@ -14,28 +14,21 @@ from karpenter_core.lifecycle.node_termination import node_ref
 from karpenter_core.scheduling.problem import SolveOptions
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["forced_decision"]
+__all__ = ["record_forced"]
 
 
-def forced_decision(
-    snapshot: Snapshot,
-    claim: NodeClaim,
-    *,
-    id: str,  # noqa: A002 - the field's name
-    method: str,
-    reason: str,
-    cause: str,
-    at: datetime,
-) -> Decision:
-    """Return the record of a claim that is deleted whatever protects it; `snapshot` is from before.
+async def record_forced(
+    runtime: Runtime, snapshot: Snapshot, claim: NodeClaim, *, method: str, reason: str, cause: str
+) -> None:
+    """Record that a claim was deleted whatever protects it; `snapshot` is from before.
 
     What comes for it is the decision of the next provisioning pass.
     """
+    number = runtime.new_id()
     machine = snapshot.state_nodes_by_claim.get(claim.name)
     nodes = snapshot.nodes_of(claim)
     pods = () if machine is None else machine.pods
@@ -47,15 +40,16 @@ def forced_decision(
         price_per_hour=price,
         pods=sum(pod.is_reschedulable for pod in pods),
     )
-    return Decision(
-        id=id,
+    decision = Decision(
+        id=number,
         cause=cause,
         kind=DISRUPT,
-        at=at,
-        summary=f"{reason}/{id}: delete: [{claim.name}]",
+        at=runtime.clock.now(),
+        summary=f"{reason}/{number}: delete: [{claim.name}]",
         method=method,
         reason=reason,
         objects=(claim.ref, *map(node_ref, nodes)),
         candidates=(candidate,),
         price_per_hour_before=price,
     )
+    await runtime.journal.record(decision)

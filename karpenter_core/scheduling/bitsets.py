@@ -13,7 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Columns, Mask
+
 
 __all__ = ["bits_of", "bits_of_mask", "mask_of", "rows_of"]
 
@@ -26,17 +27,17 @@ def bits_of(rows: Iterable[int]) -> int:
     return bits
 
 
-def bits_of_mask(mask: NDArray[np.bool_]) -> int:
+def bits_of_mask(mask: Mask) -> int:
     """Return the set of the rows that are true."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
-def mask_of(bits: int, size: int) -> NDArray[np.bool_]:
+def mask_of(bits: int, size: int) -> Mask:
     """Return a set as a mask of `size` rows."""
     packed = np.frombuffer(bits.to_bytes((size + 7) // 8, "little"), dtype=np.uint8)
     return np.unpackbits(packed, count=size, bitorder="little").astype(np.bool_)
 
 
-def rows_of(bits: int, size: int) -> NDArray[np.intp]:
+def rows_of(bits: int, size: int) -> Columns:
     """Return the rows of a set, ascending."""
     return np.flatnonzero(mask_of(bits, size))

@@ -21,15 +21,12 @@ from karpenter_core.scheduling.whole_pods import WholePodsProblem, whole_pods_st
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from numpy.typing import NDArray
-
+    from karpenter_core.scheduling.arrays import Columns
     from karpenter_core.scheduling.columns import OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.guidance import Guidance
     from karpenter_core.scheduling.mix import Offer
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Bound", "bound_of"]
 
@@ -96,7 +93,7 @@ class Bound:
         closer = yield from whole_pods_steps(problem, contents, rounds=rounds)
         return max(self.cost_per_hour, closer)
 
-    def _scarcest(self, indices: NDArray[np.intp]) -> list[int]:
+    def _scarcest(self, indices: Columns) -> list[int]:
         """Return the two resources whose demand is worth most."""
         counts = np.array([self.demands[index] for index in indices.tolist()])
         demand = self.compiled.requests[:, indices] @ counts

@@ -24,9 +24,8 @@ from karpenter_core.scheduling.shapes import shapes_of
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from karpenter_core.api.records import Resources
+    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
     from karpenter_core.scheduling.shapes import Market, Shapes
@@ -101,11 +100,11 @@ class CompiledCatalogue:
         self._ensured: Final = dict[Requirement, int]()
         self._shapes: Final = dict[object, "Shapes"]()
 
-    def allocatable(self, resource: str) -> NDArray[np.int64]:
+    def allocatable(self, resource: str) -> Amounts:
         """Return how much of a resource each row's pods and daemons may use."""
         return self._allocatable.get(resource, self._zeros)
 
-    def capacity(self, resource: str) -> NDArray[np.int64]:
+    def capacity(self, resource: str) -> Amounts:
         """Return how much of a resource each row has before overhead."""
         return self._capacity.get(resource, self._zeros)
 
@@ -170,9 +169,7 @@ class CompiledCatalogue:
             bits |= rows
         return bits
 
-    def allowed_groups(
-        self, requirements: Requirements, well_known: Container[str]
-    ) -> NDArray[np.bool_]:
+    def allowed_groups(self, requirements: Requirements, well_known: Container[str]) -> Mask:
         """Return which groups of offerings a claim's requirements allow."""
         return np.array(
             [
@@ -207,19 +204,19 @@ class CompiledCatalogue:
             known = self._shapes[content] = shapes_of(market)
         return known
 
-    def mask(self, bits: int) -> NDArray[np.bool_]:
+    def mask(self, bits: int) -> Mask:
         """Return a set of rows as a mask."""
         return mask_of(bits, self.size)
 
 
-def _columns(parts: Sequence[Resources]) -> dict[str, NDArray[np.int64]]:
+def _columns(parts: Sequence[Resources]) -> dict[str, Amounts]:
     names = sorted({name for part in parts for name in part})
     return {name: np.array([part.get(name, 0) for part in parts], dtype=np.int64) for name in names}
 
 
 def _price_table(
     rows: Sequence[_Row], rates: Mapping[str, float]
-) -> tuple[tuple[OfferingGroup, ...], NDArray[np.float64]]:
+) -> tuple[tuple[OfferingGroup, ...], Floats]:
     """Return the groups of like offerings, and the price of each row in each (inf: not sold).
 
     An offering in a currency without a rate beside others that have one cannot be ranked and is

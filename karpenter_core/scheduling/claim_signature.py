@@ -19,9 +19,8 @@ from karpenter_core.scheduling.shapes import Market
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from karpenter_core.api.records import HostPort
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.scheduling.reservations import Reservation
@@ -40,7 +39,7 @@ class ClaimSignature:
         requirements: Requirements,
         host_ports: tuple[HostPort, ...],
         bits: int,
-        free: NDArray[np.int64],
+        free: Amounts,
         options: SolveOptions,
         *,
         held: frozenset[Reservation] | None = None,
@@ -58,11 +57,11 @@ class ClaimSignature:
         self._pool_free: Final = free
 
     @cached_property
-    def allowed_groups(self) -> NDArray[np.bool_]:
+    def allowed_groups(self) -> Mask:
         """Which groups of offerings it may use."""
         return self.pool.allowed_groups(self.requirements, self.held)
 
-    def reservations(self, chosen: NDArray[np.bool_]) -> frozenset[Reservation]:
+    def reservations(self, chosen: Mask) -> frozenset[Reservation]:
         """Return the reservations that some of chosen `rows` can be had from."""
         rows, prices = self.rows[chosen], self.pool.catalogue.prices
         return frozenset(
@@ -72,7 +71,7 @@ class ClaimSignature:
         )
 
     @cached_property
-    def prices_and_groups(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    def prices_and_groups(self) -> tuple[Floats, Columns]:
         """Price of every row at its cheapest allowed offering, and that offering's group."""
         catalogue = self.pool.catalogue
         numbers = np.flatnonzero(self.allowed_groups)
@@ -83,32 +82,32 @@ class ClaimSignature:
         return prices[best, np.arange(catalogue.size)], numbers[best]
 
     @cached_property
-    def rows(self) -> NDArray[np.intp]:
+    def rows(self) -> Columns:
         """The rows, cheapest first, ties by name."""
         rows = rows_of(self.bits, self.pool.catalogue.size)
         return rows[np.argsort(self.prices_and_groups[0][rows], kind="stable")]
 
     @cached_property
-    def prices(self) -> NDArray[np.float64]:
+    def prices(self) -> Floats:
         """The prices of `rows`."""
         return self.prices_and_groups[0][self.rows]
 
     @cached_property
-    def free(self) -> NDArray[np.int64]:
+    def free(self) -> Amounts:
         """What pods may use on each of `rows`: a line per resource."""
         return self._pool_free[:, self.rows]
 
     @cached_property
-    def largest(self) -> NDArray[np.int64]:
+    def largest(self) -> Amounts:
         """The element-wise largest of `free`: more than this fits on none."""
         return self.free.max(axis=1)
 
     @cached_property
-    def frontier(self) -> NDArray[np.int64]:
+    def frontier(self) -> Amounts:
         """The machines among `rows` that no other one contains."""
         scale = np.maximum(self.largest[:, None], 1)
         left = self.free[:, np.argsort(-(self.free / scale).sum(axis=0), kind="stable")]
-        kept: list[NDArray[np.int64]] = []
+        kept: list[Amounts] = []
         while left.shape[1]:
             top = left[:, :1]
             kept.append(top)
@@ -120,9 +119,9 @@ class ClaimSignature:
         """Whether "fits into `largest`" is not yet "fits on some row"."""
         return self.has_min_values or self.frontier.shape[1] > 1
 
-    def fitting(self, used: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def fitting(self, used: Amounts) -> Mask:
         """Return which of `rows` hold an amount."""
-        fits: NDArray[np.bool_] = np.logical_and.reduce(self.free >= used[:, None], axis=0)
+        fits: Mask = np.logical_and.reduce(self.free >= used[:, None], axis=0)
         return fits
 
     def ensures(self, asked: Requirements, bits: int | None = None) -> bool:
@@ -139,20 +138,20 @@ class ClaimSignature:
             for requirement in asked.values()
         )
 
-    def bits_of(self, chosen: NDArray[np.bool_]) -> int:
+    def bits_of(self, chosen: Mask) -> int:
         """Return chosen ones among `rows` as a set."""
         mask = np.zeros(self.pool.catalogue.size, dtype=np.bool_)
         mask[self.rows[chosen]] = True
         return bits_of_mask(mask)
 
-    def min_values_missing(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
+    def min_values_missing(self, chosen: Mask) -> dict[str, int]:
         """Return the labels whose `minValues` chosen rows miss, with the count they reach."""
         if not self.has_min_values:
             return {}
         return self.pool.catalogue.min_values_reached(self.bits_of(chosen), self.requirements)
 
     @cached_property
-    def admissible(self) -> NDArray[np.bool_]:
+    def admissible(self) -> Mask:
         """Which of `rows` may be the measure of a claim.
 
         Whatever fits on such a row also fits on enough other rows for `minValues`.
@@ -191,13 +190,13 @@ class ClaimSignature:
         )
 
     @cached_property
-    def admissible_mask(self) -> NDArray[np.bool_]:
+    def admissible_mask(self) -> Mask:
         """`admissible`, over all rows of the catalogue."""
         mask = np.zeros(self.pool.catalogue.size, dtype=np.bool_)
         mask[self.rows[self.admissible]] = True
         return mask
 
-    def rooms(self, used: NDArray[np.int64], request: NDArray[np.int64]) -> NDArray[np.int64]:
+    def rooms(self, used: Amounts, request: Amounts) -> Amounts:
         """Return how many more requests fit on some row, beside what each claim uses already.
 
         `used` has a column per claim.
@@ -210,8 +209,8 @@ class ClaimSignature:
 
     def room(
         self,
-        used: NDArray[np.int64],
-        request: NDArray[np.int64],
+        used: Amounts,
+        request: Amounts,
         asked: Sequence[tuple[int, int]],
     ) -> int:
         """Return `rooms` of one claim; `asked` are the lines of `request` that are not zero."""
@@ -229,9 +228,7 @@ class ClaimSignature:
         return self.frontier.T.tolist()
 
     @staticmethod
-    def _rooms(
-        machines: NDArray[np.int64], used: NDArray[np.int64], request: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _rooms(machines: Amounts, used: Amounts, request: Amounts) -> Amounts:
         asked = request.nonzero()[0]
         most = np.zeros(used.shape[1], dtype=np.int64)
         for machine in machines.T:
@@ -241,7 +238,7 @@ class ClaimSignature:
             np.maximum(most, room, out=most)
         return most
 
-    def _room_with_min_values(self, used: NDArray[np.int64], request: NDArray[np.int64]) -> int:
+    def _room_with_min_values(self, used: Amounts, request: Amounts) -> int:
         """Find the most by bisection: more pods leave fewer rows."""
         low, high = 0, int(self._rooms(self.frontier, used[:, None], request)[0])
         while low < high:

@@ -6,20 +6,18 @@ operation walks one resource over all nodes.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["NO_ROW", "Amounts", "Columns", "OpenNodes"]
+from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
+
+__all__ = ["NO_ROW", "OpenNodes"]
 
 NO_ROW: Final = -1
 """The `row` of a node whose machine is open (or that is there already)."""
 
 _FIRST_SIZE: Final = 256
-
-Columns: TypeAlias = NDArray[np.intp]
-Amounts: TypeAlias = NDArray[np.int64]
 
 
 @final
@@ -31,7 +29,7 @@ class OpenNodes:
         free: Amounts,
         signatures: Amounts,
         *,
-        weights: NDArray[np.float64] | None = None,
+        weights: Floats | None = None,
         size: int = _FIRST_SIZE,
     ) -> None:
         resources, existing = free.shape
@@ -74,7 +72,7 @@ class OpenNodes:
         return self._row[: self.count]
 
     @property
-    def worth(self) -> NDArray[np.float64]:
+    def worth(self) -> Floats:
         """What is left on each planned claim, weighed; nothing without weights."""
         return self._worth[: self.count]
 

@@ -19,9 +19,9 @@ from karpenter_core.scheduling.volumes import NO_LIMIT, Attachments, is_attach_r
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
+    from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.catalogue import CatalogueCache
     from karpenter_core.scheduling.classes import Ask, ClassIndex, PodClass, Rung
-    from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.domains import Axis, FirstCounts
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions

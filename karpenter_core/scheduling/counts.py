@@ -17,7 +17,8 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from karpenter_core.scheduling.columns import Amounts, OpenNodes
+    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.columns import OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
 
@@ -204,10 +205,7 @@ class Counts:
 
     def is_undecided(self, group: Group, column: int, nodes: OpenNodes) -> bool:
         """Whether a planned claim may become a node on which a group counts, and may not."""
-        signature = nodes.signature.item(column)
-        if group.node_filter is None or self._counts_on(group, signature):
-            return False
-        does, may = self._counts_by_rows(group, signature, nodes.used[:, column])
+        does, may = self._certainty(group, column, nodes)
         return may and not does
 
     def count_anew(self, group: Group, placed: Iterable[tuple[int, int]], nodes: OpenNodes) -> None:
@@ -233,12 +231,11 @@ class Counts:
             signature = nodes.signature.item(column)
             if choices is None:
                 choices = domains_of(group, axis, signature, self._signatures)
-            if group.node_filter is not None and not self._counts_on(group, signature):
-                does, may = self._counts_by_rows(group, signature, nodes.used[:, column])
-                if may and not does:
-                    _count_perhaps(tally, choices, count)
-                if not does:
-                    continue
+            does, may = self._certainty(group, column, nodes)
+            if may and not does:
+                _count_perhaps(tally, choices, count)
+            if not does:
+                continue
             for domain in choices:
                 tally.counts[domain] += count
                 tally.known[domain] = True
@@ -260,6 +257,13 @@ class Counts:
             known = counts_on(group, signature, self._signatures, lenient=lenient)
             self._filters[key] = known
         return known
+
+    def _certainty(self, group: Group, column: int, nodes: OpenNodes) -> tuple[bool, bool]:
+        """Say of a node whether a group counts its pods, and whether it may come to."""
+        signature = nodes.signature.item(column)
+        if group.node_filter is None or self._counts_on(group, signature):
+            return True, True
+        return self._counts_by_rows(group, signature, nodes.used[:, column])
 
     def _counts_by_rows(self, group: Group, signature: int, used: Amounts) -> tuple[bool, bool]:
         """Say of a claim whose labels do not tell whether a group counts its pods, and may count.

@@ -12,15 +12,14 @@ iterations: the same program gives the same answer, and none runs away.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 from highspy import Highs, HighsModelStatus
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Floats
 
-    Floats: TypeAlias = NDArray[np.float64]
 
 __all__ = ["CoveringProgram", "CoveringSolution", "safe_bound"]
 

@@ -58,19 +58,15 @@ def _open_groups(engine: Engine, waiting: Iterable[int]) -> Iterator[Group]:
 
 def _decide(engine: Engine, group: Group, column: int) -> None:
     """Narrow a claim to what it costs least to be; of equals to what is not counted."""
-    signatures, nodes = engine.compiled.signatures, engine.nodes
-    number = nodes.signature.item(column)
+    signatures, number = engine.compiled.signatures, engine.nodes.signature.item(column)
     alternatives = group.node_filter.alternatives if group.node_filter else None
     if alternatives is None or signatures.claim(number).held:
         return
     choices = signatures.decided(number, alternatives)
     prices = [_price(engine, choice, column) for choice in choices]
     cheapest = min(prices, default=inf)
-    if cheapest == inf:
-        return
-    chosen = choices[prices.index(cheapest)]
-    is_measured = nodes.row.item(column) != NO_ROW
-    nodes.become([column], chosen, None if is_measured else signatures.claim(chosen).largest)
+    if cheapest < inf:
+        engine.turn(column, choices[prices.index(cheapest)])
 
 
 def _price(engine: Engine, number: int, column: int) -> float:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from numpy.typing import NDArray
-
     from karpenter_core.api.records import PodShape, Taint
+    from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.classes import PodClass
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import ExistingNode, Problem
@@ -66,11 +65,11 @@ class FirstCounts:
     they will be: by axis and line, in every domain that may be.
     """
 
-    known: tuple[NDArray[np.bool_], ...]
-    zonal: tuple[NDArray[np.int64], ...]
-    host: Mapping[int, NDArray[np.int64]]
-    perhaps: Mapping[tuple[int, int], NDArray[np.int64]] = field(
-        default_factory=dict[tuple[int, int], "NDArray[np.int64]"]
+    known: tuple[Mask, ...]
+    zonal: tuple[Amounts, ...]
+    host: Mapping[int, Amounts]
+    perhaps: Mapping[tuple[int, int], Amounts] = field(
+        default_factory=dict[tuple[int, int], "Amounts"]
     )
 
 
@@ -143,7 +142,7 @@ def count_steps(
     axes: Sequence[Axis],
     nodes: Sequence[ExistingNode],
     signatures: Signatures,
-    node_signatures: NDArray[np.int64],
+    node_signatures: Amounts,
 ) -> Generator[int, None, FirstCounts]:
     """Count the pods that run, where they run, for every group; yields units of work done.
 
@@ -151,7 +150,7 @@ def count_steps(
     """
     known = tuple(known_domains(axis, nodes, signatures, node_signatures) for axis in axes)
     zonal = tuple(np.zeros(table.shape, dtype=np.int64) for table in known)
-    perhaps: dict[tuple[int, int], NDArray[np.int64]] = {}
+    perhaps: dict[tuple[int, int], Amounts] = {}
     if not groups.all:
         return FirstCounts(known=known, zonal=zonal, host={})
     numbers: list[int] = node_signatures.tolist()
@@ -186,7 +185,7 @@ def count_steps(
 
 def _host_row(
     group: Group, counts: Mapping[int, int], numbers: Sequence[int], signatures: Signatures
-) -> NDArray[np.int64]:
+) -> Amounts:
     row = np.zeros(len(numbers), dtype=np.int64)
     row[list(counts)] = list(counts.values())
     if group.node_filter is not None:
@@ -296,8 +295,8 @@ def known_domains(
     axis: Axis,
     nodes: Sequence[ExistingNode],
     signatures: Signatures,
-    node_signatures: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+    node_signatures: Amounts,
+) -> Mask:
     """Say which domains each group knows: a line per group."""
     known = np.zeros((len(axis.groups), len(axis.names)), dtype=np.bool_)
     there = {

@@ -21,11 +21,9 @@ from karpenter_core.scheduling.volumes import is_attach_resource
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from numpy.typing import NDArray
-
     from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Mask
     from karpenter_core.scheduling.claim_signature import ClaimSignature
-    from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.reservations import Reservation
@@ -96,7 +94,7 @@ def finish_steps(engine: Engine) -> Generator[int, None, FinishedPlan]:
     nodes, signatures = engine.nodes, engine.compiled.signatures
     plan = FinishedPlan(engine=engine, left=dict(engine.left))
     known: dict[tuple[int, bytes], Machine | None] = {}
-    is_filled: NDArray[np.bool_] = np.any(nodes.used[:, nodes.existing :], axis=0)
+    is_filled: Mask = np.any(nodes.used[:, nodes.existing :], axis=0)
     filled = np.flatnonzero(is_filled) + nodes.existing
     for column in filled.tolist():
         signature, used = int(nodes.signature[column]), nodes.used[:, column]

@@ -34,9 +34,7 @@ from karpenter_core.scheduling.volumes import is_attach_resource
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from numpy.typing import NDArray
-
-    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.arrays import Amounts, Floats
     from karpenter_core.scheduling.compiled import CompiledProblem, Task
     from karpenter_core.scheduling.counts import HostCaps
     from karpenter_core.scheduling.opening import Opening, Profile
@@ -118,7 +116,7 @@ class Engine:
             if bounds:
                 self.remaining[number][NODES] = min(bounds)
 
-    def _weights(self, profile: Profile) -> NDArray[np.float64]:
+    def _weights(self, profile: Profile) -> Floats:
         if profile.weights is not None:
             return profile.weights
         weights = 1.0 / np.maximum(self._demand(), 1)
@@ -321,16 +319,18 @@ class Engine:
 
     def _become(self, columns: list[int], becoming: Becoming) -> None:
         """Give nodes the signature that they have with the pods that joined."""
-        nodes = self.nodes
         for column in columns:
-            before = nodes.signature.item(column)
+            before = self.nodes.signature.item(column)
             after = becoming.met.item(before)
-            if after == before:
-                continue
-            limit = None
-            if column >= nodes.existing and nodes.row.item(column) == NO_ROW:
-                limit = self.compiled.signatures.claim(after).largest
-            nodes.become([column], after, limit)
+            if after != before:
+                self.turn(column, after)
+
+    def turn(self, column: int, signature: int) -> None:
+        """Give a node another signature, and a claim that is open to all its rows their room."""
+        nodes, limit = self.nodes, None
+        if column >= nodes.existing and nodes.row.item(column) == NO_ROW:
+            limit = self.compiled.signatures.claim(signature).largest
+        nodes.become([column], signature, limit)
 
     # -- new claims ----------------------------------------------------------------------------
 

@@ -21,9 +21,7 @@ from karpenter_core.scheduling.taints import first_untolerated, taint_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
-    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.explain_options import Answer, Question
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.requirements import Requirements
@@ -371,7 +369,7 @@ def _smaller(question: Question, free: Amounts, row: int) -> str:
     )
 
 
-def _closest(free: Amounts, request: Amounts, allowed: NDArray[np.bool_]) -> int:
+def _closest(free: Amounts, request: Amounts, allowed: Mask) -> int:
     """Return the row that misses least: smallest share of the request not covered, then name."""
     short = np.maximum(request[:, None] - free, 0)
     share = (short / np.maximum(request, 1)[:, None]).sum(axis=0)

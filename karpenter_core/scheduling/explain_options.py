@@ -15,10 +15,8 @@ from karpenter_core.scheduling.signatures import FLOATING, NO_MATCH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
+    from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.classes import PodClass, Rung
-    from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.counts import Ties
     from karpenter_core.scheduling.domains import Axis
@@ -59,7 +57,7 @@ class Machines:
         """What was found out of options: the domains of an axis, by number."""
 
     @cached_property
-    def bare(self) -> NDArray[np.int64]:
+    def bare(self) -> Amounts:
         """What `free` would be without daemons."""
         overhead = [self.pool.daemon_overhead(name) for name in self._resources]
         return self.free + np.stack(overhead)
@@ -156,9 +154,9 @@ class Question:
         return "; ".join((detail, *self.remarks))
 
 
-def fitting(free: Amounts, request: Amounts) -> NDArray[np.bool_]:
+def fitting(free: Amounts, request: Amounts) -> Mask:
     """Return which columns hold a request."""
-    fits: NDArray[np.bool_] = np.logical_and.reduce(free >= request[:, None], axis=0)
+    fits: Mask = np.logical_and.reduce(free >= request[:, None], axis=0)
     return fits
 
 

@@ -15,17 +15,15 @@ changes no answer, but no division can land on the wrong side of a whole number,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Columns, Floats
 
-    Floats: TypeAlias = NDArray[np.float64]
-    Numbers: TypeAlias = NDArray[np.intp]
 
 __all__ = ["Fills", "work_units"]
 
@@ -85,7 +83,7 @@ class Fills:
             weight[second] += 1.0 - mix
         return weights
 
-    def _fitting(self, sizes: Numbers, free: list[Floats]) -> Floats:
+    def _fitting(self, sizes: Columns, free: list[Floats]) -> Floats:
         """Return how many pods of some sizes still fit into what is free."""
         lines = iter(self._lines)
         line = next(lines)
@@ -94,7 +92,7 @@ class Fills:
             np.minimum(fit, free[line] / self._divisor[line][sizes], out=fit)
         return np.floor(fit, out=fit)
 
-    def ordered(self, worth: Floats, left: Floats) -> Generator[int, None, tuple[Floats, Numbers]]:
+    def ordered(self, worth: Floats, left: Floats) -> Generator[int, None, tuple[Floats, Columns]]:
         """Return contents, K x n, and the shape of each: every shape under every weighting.
 
         `worth` per pod and pods `left` by size.
@@ -118,7 +116,7 @@ class Fills:
         return content.T, shapes
 
     def balanced(
-        self, worth: Floats, left: Floats, shapes: Numbers, *, step: float
+        self, worth: Floats, left: Floats, shapes: Columns, *, step: float
     ) -> Generator[int, None, Floats]:
         """Return contents, K x n, of some shapes.
 

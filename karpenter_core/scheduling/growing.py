@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from karpenter_core.scheduling.columns import Amounts, Columns
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
     from karpenter_core.scheduling.compiled import Task
     from karpenter_core.scheduling.engine import Engine
 
@@ -47,7 +45,7 @@ class _Market:
 
     gained: Amounts
     """R x S."""
-    extra: NDArray[np.float64]
+    extra: Floats
     """S: per hour; not above 0: no step."""
 
 

@@ -15,18 +15,15 @@ architecture, on-demand pods): each such *share* is a line of `usable`, `demand`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from karpenter_core.scheduling.covering import CoveringProgram, safe_bound
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
 
-    Amounts: TypeAlias = NDArray[np.int64]
-    Floats: TypeAlias = NDArray[np.float64]
-    Mask: TypeAlias = NDArray[np.bool_]
 
 __all__ = ["Guidance", "GuidanceProblem", "guide"]
 

@@ -25,8 +25,9 @@ from karpenter_core.scheduling.signatures import NO_MATCH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.classes import Ask
-    from karpenter_core.scheduling.columns import Amounts, OpenNodes
+    from karpenter_core.scheduling.columns import OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.reservations import Reservation
 

@@ -13,18 +13,15 @@ low, of which the smaller counts:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
 
-    Amounts: TypeAlias = NDArray[np.int64]
-    Floats: TypeAlias = NDArray[np.float64]
-    Mask: TypeAlias = NDArray[np.bool_]
 
 __all__ = ["Knapsacks", "Worths"]
 

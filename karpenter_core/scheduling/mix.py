@@ -9,7 +9,7 @@ then filled; its duals weigh resources.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
@@ -25,17 +25,14 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
+    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
     from karpenter_core.scheduling.classes import Ask, PodClass
-    from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.guidance import Guidance
     from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.scheduling.shapes import Shapes
 
-    Mask: TypeAlias = NDArray[np.bool_]
 
 __all__ = ["Mix", "Offer", "find_mix", "least_nodes", "list_offers", "stated"]
 
@@ -74,7 +71,7 @@ class Mix:
     compiled: CompiledProblem
     offers: tuple[Offer, ...]
     guidance: Guidance
-    weights: NDArray[np.float64]
+    weights: Floats
     forces_nodes: bool
     """Whether pods that avoid each other need as many nodes as are bought."""
 

@@ -18,10 +18,8 @@ from karpenter_core.scheduling.signatures import NO_MATCH
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
     from karpenter_core.scheduling.claim_signature import ClaimSignature
-    from karpenter_core.scheduling.columns import Amounts, Columns
     from karpenter_core.scheduling.compiled import Task
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.pools import CompiledPool
@@ -61,7 +59,7 @@ class Profile:
     late: bool = False
     """Count like one who does not know the domain of a claim until pods pin it (upstream)."""
     order: tuple[int, ...] = ()
-    weights: NDArray[np.float64] | None = None
+    weights: Floats | None = None
     mix: tuple[Opening, ...] = ()
     tail: tuple[tuple[int, ...], ...] = ()
     """Groups of classes that mix freely, to be placed last and together."""

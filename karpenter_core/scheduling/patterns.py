@@ -13,7 +13,7 @@ sizes and shapes; effort is counted in work units.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
@@ -23,11 +23,8 @@ from karpenter_core.scheduling.fills import Fills, work_units
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
 
-    Amounts: TypeAlias = NDArray[np.int64]
-    Floats: TypeAlias = NDArray[np.float64]
-    Numbers: TypeAlias = NDArray[np.intp]
 
 __all__ = ["Pattern", "PatternProblem", "Patterns", "pattern_steps"]
 
@@ -141,7 +138,7 @@ def pattern_steps(problem: PatternProblem, *, budget: int) -> Generator[int, Non
     )
 
 
-def _promising(problem: PatternProblem) -> Numbers:
+def _promising(problem: PatternProblem) -> Columns:
     """Return the shapes to look at, in an order of their own: at most about `_MOST_SHAPES`.
 
     Half of them are those with the lowest price per share of the demand; as many linear prices tie
@@ -275,7 +272,7 @@ class _Planner:
 
     def _better(
         self, worth: Floats, mean: Floats, step: float
-    ) -> Generator[int, None, tuple[Floats, Numbers]]:
+    ) -> Generator[int, None, tuple[Floats, Columns]]:
         """Look for patterns that are worth more than they cost."""
         contents, shapes = yield from self._fills.ordered(worth, self._left)
         gain = (worth @ contents - self._price[shapes]).reshape(-1, self._fills.shapes).max(axis=0)
@@ -344,7 +341,7 @@ class _Planner:
         return int(np.where(fits, self._price, np.inf).argmin()) if fits.any() else None
 
 
-def _distinct(contents: Floats, shapes: Numbers) -> tuple[Floats, Numbers]:
+def _distinct(contents: Floats, shapes: Columns) -> tuple[Floats, Columns]:
     """Drop columns that are there already, keeping the order; and empty ones."""
     seen: dict[tuple[int, bytes], None] = {}
     kept: list[int] = []

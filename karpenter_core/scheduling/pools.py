@@ -38,10 +38,9 @@ from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untole
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import HostPort, PodShape, Resources
+    from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.catalogue import CatalogueCache, CompiledCatalogue
     from karpenter_core.scheduling.problem import Problem, SolveOptions
     from karpenter_core.scheduling.reservations import Reservation
@@ -147,7 +146,7 @@ class CompiledPool:
             self.barren, bits = Constraint.MIN_VALUES, 0
         self.bits: Final = bits
         """The rows this pool can make at all; empty when its requirements leave none."""
-        self._counted: Final = dict[str, "NDArray[np.int64]"]()
+        self._counted: Final = dict[str, "Amounts"]()
         self.daemons: Final = tuple(
             (daemon, daemon_bits)
             for daemon in daemons
@@ -157,7 +156,7 @@ class CompiledPool:
 
     def allowed_groups(
         self, requirements: Requirements, held: frozenset[Reservation] | None = None
-    ) -> NDArray[np.bool_]:
+    ) -> Mask:
         """Return which groups of offerings a claim may use, reserved ones only of what it holds.
 
         `held` None: of any reservation of which there is something left.
@@ -174,9 +173,7 @@ class CompiledPool:
     ) -> int:
         """Return the rows that have an available offering which a claim may use."""
         allowed = self.allowed_groups(requirements, held)
-        offered: NDArray[np.bool_] = np.logical_or.reduce(
-            np.isfinite(self.catalogue.prices[allowed]), axis=0
-        )
+        offered: Mask = np.logical_or.reduce(np.isfinite(self.catalogue.prices[allowed]), axis=0)
         return bits_of_mask(offered)
 
     def may_have(self, key: str) -> bool:
@@ -193,7 +190,7 @@ class CompiledPool:
                 bits |= self.catalogue.matching(requirements)
         return bits
 
-    def daemon_overhead(self, resource: str) -> NDArray[np.int64]:
+    def daemon_overhead(self, resource: str) -> Amounts:
         """Return how much of a resource daemons take on each row."""
         total = np.zeros(self.catalogue.size, dtype=np.int64)
         for daemon, bits in self.daemons:
@@ -202,7 +199,7 @@ class CompiledPool:
                 total += amount * self.catalogue.mask(bits)
         return total
 
-    def free(self, resources: Sequence[str]) -> NDArray[np.int64]:
+    def free(self, resources: Sequence[str]) -> Amounts:
         """Return what pods may use on each row: one line per resource."""
         return np.stack(
             [self.catalogue.allocatable(name) - self.daemon_overhead(name) for name in resources]
@@ -216,7 +213,7 @@ class CompiledPool:
                 bits &= ~daemon_bits
         return bits
 
-    def counted(self, resource: str) -> NDArray[np.int64]:
+    def counted(self, resource: str) -> Amounts:
         """Return what each row counts against limits: the largest machine that its type may be.
 
         Offerings of one type may give different machines, and which one a claim gets is up to the

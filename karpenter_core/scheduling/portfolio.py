@@ -31,8 +31,7 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from numpy.typing import NDArray
-
+    from karpenter_core.scheduling.arrays import Floats
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.emit import FinishedPlan
     from karpenter_core.scheduling.engine import Halt
@@ -152,7 +151,7 @@ def _profiles(compiled: CompiledProblem, mix: Mix | None) -> Iterator[Profile]:
         yield grown if share is None else replace(grown, mix=mix.openings(share))
 
 
-def _constrained_first(compiled: CompiledProblem, worth: NDArray[np.float64]) -> tuple[int, ...]:
+def _constrained_first(compiled: CompiledProblem, worth: Floats) -> tuple[int, ...]:
     """Order classes: those that force nodes, those bound to domains, those to nodes, the rest.
 
     Whatever is free can follow anything; what is bound cannot. Among equals the costliest first.

@@ -8,23 +8,20 @@ machines which few types can stand in for are avoided where there is a choice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
 
-    Amounts: TypeAlias = NDArray[np.int64]
-    Floats: TypeAlias = NDArray[np.float64]
-    Mask: TypeAlias = NDArray[np.bool_]
 
 __all__ = ["flexible_enough", "nth_cheapest", "robust_prices", "stand_ins"]
 
 
-def stand_ins(holds: Mask, prices: Floats, types: NDArray[np.intp]) -> Mask:
+def stand_ins(holds: Mask, prices: Floats, types: Columns) -> Mask:
     """Return which rows of a catalogue (T) may be bought for an amount of room (V): V x T.
 
     `holds`, V x T, says which rows have the room; a row without a finite price cannot be bought.
@@ -73,9 +70,7 @@ def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:
     return blended
 
 
-def flexible_enough(
-    room: Amounts, flexibility: NDArray[np.intp], requests: Amounts, *, floor: int
-) -> Mask:
+def flexible_enough(room: Amounts, flexibility: Columns, requests: Amounts, *, floor: int) -> Mask:
     """Return which shapes (S) may measure claims for which requests (K): K x S.
 
     Those that hold the request and for which at least `floor` types can stand in; where no shape

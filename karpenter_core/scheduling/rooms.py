@@ -16,11 +16,10 @@ from karpenter_core.scheduling.columns import NO_ROW
 from karpenter_core.scheduling.signatures import NO_MATCH
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Mask
     from karpenter_core.scheduling.claim_signature import ClaimSignature
     from karpenter_core.scheduling.classes import Ask
-    from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
+    from karpenter_core.scheduling.columns import OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem, Task
     from karpenter_core.scheduling.counts import HostCaps
     from karpenter_core.scheduling.shared_volumes import SharedVolumes
@@ -50,7 +49,7 @@ class _Check:
         self.changes: Final = changes
 
     @cached_property
-    def refused(self) -> NDArray[np.bool_]:
+    def refused(self) -> Mask:
         """The rows that pods must not join: impossible with them, or much dearer."""
         limit = self._before.prices_and_groups[0] * _TOLERATED_RISE
         return ~self.after.admissible_mask | (self.after.prices_and_groups[0] > limit)
@@ -68,7 +67,7 @@ class Becoming:
 
     def __init__(self) -> None:
         self.met: Columns = np.full(16, _UNKNOWN, dtype=np.intp)
-        self.good: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
+        self.good: Mask = np.zeros(16, dtype=np.bool_)
         self.checks: Final = dict[int, _Check]()
         """The claims whose rooms need correction."""
         self.done = 0

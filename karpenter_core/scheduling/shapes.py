@@ -9,19 +9,15 @@ those that hold its pods, whatever shape measured it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from karpenter_core.scheduling.robust import nth_cheapest, robust_prices, stand_ins
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
 
-    Amounts: TypeAlias = NDArray[np.int64]
-    Floats: TypeAlias = NDArray[np.float64]
-    Mask: TypeAlias = NDArray[np.bool_]
-    Numbers: TypeAlias = NDArray[np.intp]
 
 __all__ = ["Market", "Shapes", "shapes_of"]
 
@@ -35,7 +31,7 @@ class Market:
     """R x T: what pods may use on one node."""
     prices: Floats
     """D x T: per hour at the cheapest offering that the conditions allow; inf: not sold there."""
-    types: Numbers
+    types: Columns
     """T: the number of the row's instance type; rows of one type share it."""
     robust_weight: Floats
     """D: how much the price of the n-th cheapest stand-in counts (0 where prices are certain)."""
@@ -57,16 +53,16 @@ class Market:
 class Shapes:
     """The shapes of a market by domain, then by robust price: S of them."""
 
-    row: Numbers
+    row: Columns
     """S: a row with exactly this room, the cheapest in the domain."""
-    domain: Numbers
+    domain: Columns
     room: Amounts
     """R x S."""
     price: Floats
     """S: the cheapest price for at least this room in the domain; perhaps that of a larger row."""
     robust_price: Floats
     """S: what to choose by."""
-    flexibility: Numbers
+    flexibility: Columns
     """S: how many instance types of the domain have at least this room."""
 
 
@@ -75,7 +71,7 @@ def shapes_of(market: Market) -> Shapes:
     room, vector_of = _distinct(market.room)
     larger = _at_least(room, room)
     holds = larger[:, vector_of]
-    parts: list[tuple[Numbers, Numbers, Floats, Floats, Numbers]] = []
+    parts: list[tuple[Columns, Columns, Floats, Floats, Columns]] = []
     for domain, prices in enumerate(market.prices):
         counted = stand_ins(holds, prices, market.types)
         weight = float(market.robust_weight[domain])
@@ -111,7 +107,7 @@ def shapes_of(market: Market) -> Shapes:
     )
 
 
-def _distinct(room: Amounts) -> tuple[Amounts, Numbers]:
+def _distinct(room: Amounts) -> tuple[Amounts, Columns]:
     """Return the distinct columns and, for each column, which of them it is."""
     order = np.lexsort(room)
     ordered = room[:, order]
@@ -130,7 +126,7 @@ def _at_least(small: Amounts, large: Amounts) -> Mask:
     return contains
 
 
-def _cheapest_rows(vector_of: Numbers, prices: Floats, vectors: int) -> Numbers:
+def _cheapest_rows(vector_of: Columns, prices: Floats, vectors: int) -> Columns:
     """Return the cheapest row of each vector that is sold, the first of equals; -1: none."""
     rows = np.full(vectors, -1, dtype=np.intp)
     order = np.lexsort((np.arange(len(prices)), prices))[::-1]
@@ -139,7 +135,7 @@ def _cheapest_rows(vector_of: Numbers, prices: Floats, vectors: int) -> Numbers:
     return rows
 
 
-def _undominated(larger: Mask, prices: Floats, enough: Numbers) -> Mask:
+def _undominated(larger: Mask, prices: Floats, enough: Columns) -> Mask:
     """Return which vectors have no larger one at the price with stand-ins enough; inf: not sold."""
     beaten = larger.copy()
     for values in (-prices, enough):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.columns import Amounts, Columns, OpenNodes
+    from karpenter_core.scheduling.arrays import Amounts, Columns
+    from karpenter_core.scheduling.columns import OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem, Task
 
 __all__ = ["SharedVolumes"]

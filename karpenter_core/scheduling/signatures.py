@@ -25,10 +25,8 @@ from karpenter_core.scheduling.taints import first_untolerated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from karpenter_core.api.records import HostPort, Taint
+    from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.classes import Ask
     from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.pools import CompiledPool
@@ -99,7 +97,7 @@ class Signatures:
     def __init__(
         self,
         pools: Sequence[CompiledPool],
-        pool_free: Sequence[NDArray[np.int64]],
+        pool_free: Sequence[Amounts],
         axes: Sequence[Axis],
         options: SolveOptions,
     ) -> None:

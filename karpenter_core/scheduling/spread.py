@@ -20,8 +20,7 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from numpy.typing import NDArray
-
+    from karpenter_core.scheduling.arrays import Columns
     from karpenter_core.scheduling.compiled import Task
     from karpenter_core.scheduling.counts import DomainCaps
     from karpenter_core.scheduling.engine import Engine
@@ -77,7 +76,7 @@ def _there_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
     columns, rooms = engine.rooms.there(task, becoming, host)
     if not len(columns):
         return 0
-    domains: dict[int, NDArray[np.intp]] = {}
+    domains: dict[int, Columns] = {}
     numbers: list[int] = nodes.signature[columns].tolist()
     for axis in task.ties.zonal:
         domain_of = {number: signatures.domain(axis, number) for number in set(numbers)}

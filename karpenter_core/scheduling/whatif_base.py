@@ -27,9 +27,8 @@ from karpenter_core.scheduling.whatif_takers import Takers, class_plan
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from karpenter_core.api.records import PodShape, PodView, Resources
+    from karpenter_core.scheduling.arrays import Mask
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.scheduling.signatures import NodeSignature
@@ -125,7 +124,7 @@ class Base:
             self.put(node, movable.get(node.name, ()))
 
     def _lay_out_cells(self) -> bytes:
-        known: list[NDArray[np.bool_]] = []
+        known: list[Mask] = []
         total = 0
         for axis in self.compiled.axes:
             self.offsets.append(total)

@@ -10,9 +10,7 @@ import numpy as np
 from karpenter_core.scheduling.signatures import NO_MATCH
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.compiled import CompiledProblem
 
 __all__ = ["Bounds"]
@@ -42,6 +40,6 @@ class Bounds:
 
     def of_one(self, amounts: Amounts) -> float:
         """Return what one machine for these amounts costs at least; inf: there is none."""
-        fits: NDArray[np.bool_] = np.logical_and.reduce(self._room >= amounts[:, None], axis=0)
+        fits: Mask = np.logical_and.reduce(self._room >= amounts[:, None], axis=0)
         best = int(fits.argmax()) if len(fits) else 0
         return float(self._prices[best]) if len(fits) and fits[best] else inf

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.classes import PodClass
-    from karpenter_core.scheduling.columns import Amounts
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.counts import Ties
     from karpenter_core.scheduling.emit import FinishedPlan
@@ -242,7 +242,7 @@ def _columns(
     free[:, base.takers.positions((*overlay.removed, *base.takers.barred))] = -1
     least = requests.min(axis=1)
     asked = least > 0  # what is not asked for may be overdrawn
-    may: NDArray[np.bool_] = np.logical_and.reduce(free[asked] >= least[asked, None], axis=0)
+    may: Mask = np.logical_and.reduce(free[asked] >= least[asked, None], axis=0)
     if near:
         may |= np.isin(order, sorted(near))
     return order[may], free[:, may]
@@ -270,7 +270,7 @@ def _perhaps(base: Base, overlay: Overlay) -> dict[tuple[int, int], Amounts]:
     }
 
 
-def _known(base: Base, overlay: Overlay) -> tuple[NDArray[np.bool_], ...]:
+def _known(base: Base, overlay: Overlay) -> tuple[Mask, ...]:
     known = np.frombuffer(base.made, dtype=np.bool_).copy()
     for cell, witnesses in base.witnesses.items():
         known[cell] = witnesses > 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.api.records import PodView, Resources
-    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.scheduling.whatif_base import Base
 

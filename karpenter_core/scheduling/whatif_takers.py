@@ -16,9 +16,7 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from karpenter_core.scheduling.columns import Amounts
+    from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
 
@@ -153,7 +151,7 @@ class Takers:
         self._keys: Final = dict[int, tuple[bool, str]]()
         self._in_use: Final = dict[int, int]()
         self._barred: frozenset[int] = frozenset()
-        self._is_barred: NDArray[np.bool_] = np.zeros(size, dtype=np.bool_)
+        self._is_barred: Mask = np.zeros(size, dtype=np.bool_)
         self._order: Amounts | None = None
         self._open: Amounts | None = None
         self._ranks: list[int] = []

@@ -22,7 +22,7 @@ zones, and every constraint among pods but the number of nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
@@ -32,11 +32,8 @@ from karpenter_core.scheduling.knapsacks import Knapsacks
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from numpy.typing import NDArray
+    from karpenter_core.scheduling.arrays import Amounts, Floats
 
-    Amounts: TypeAlias = NDArray[np.int64]
-    Floats: TypeAlias = NDArray[np.float64]
-    Numbers: TypeAlias = NDArray[np.intp]
 
 __all__ = ["WholePodsProblem", "whole_pods_steps"]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import structlog
 
 from karpenter_core.api.interruptions import InterruptionKind
-from karpenter_core.controllers.forced import forced_decision
+from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.reconciler import DONE, Loop, Outcome, Reconciler
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.lifecycle.interruption import MESSAGE_TYPES, interruption_step
@@ -219,16 +219,13 @@ class InterruptionController:
     async def _journal(
         self, snapshot: Snapshot, provider: str, claim: NodeClaim, message: Interruption
     ) -> None:
-        await self._runtime.journal.record(
-            forced_decision(
-                snapshot,
-                claim,
-                id=self._runtime.new_id(),
-                method="interruption",
-                reason=str(message.kind),
-                cause=f"{provider} announced {message.id}",
-                at=self._runtime.clock.now(),
-            )
+        await record_forced(
+            self._runtime,
+            snapshot,
+            claim,
+            method="interruption",
+            reason=str(message.kind),
+            cause=f"{provider} announced {message.id}",
         )
 
     def _is_nobodys(self, provider: str, message: Interruption) -> bool:

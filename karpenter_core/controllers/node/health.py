@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.labels import NODE_POOL
-from karpenter_core.controllers.forced import forced_decision
+from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
 from karpenter_core.lifecycle.repair import (
@@ -142,16 +142,13 @@ class NodeHealth:
             condition=condition,
             **{"provider-id": node.provider_id},
         )
-        await self._runtime.journal.record(
-            forced_decision(
-                snapshot,
-                claim,
-                id=self._runtime.new_id(),
-                method="repair",
-                reason="Unhealthy",
-                cause=f"node {node.name} has been broken for too long: {condition}",
-                at=self._runtime.clock.now(),
-            )
+        await record_forced(
+            self._runtime,
+            snapshot,
+            claim,
+            method="repair",
+            reason="Unhealthy",
+            cause=f"node {node.name} has been broken for too long: {condition}",
         )
 
     def _count(self, snapshot: Snapshot, pool: str, ref: NodeClassRef) -> Census:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 import structlog
 
 from karpenter_core.api.nodeclaim import NodeClaim
-from karpenter_core.controllers.forced import forced_decision
+from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
 from karpenter_core.lifecycle.garbage_collection import (
@@ -127,16 +127,13 @@ class GarbageCollection:
                 NodeClaim={"name": claim.name},
                 **{"provider-id": claim.status.provider_id},
             )
-            await self._runtime.journal.record(
-                forced_decision(
-                    snapshot,
-                    claim,
-                    id=self._runtime.new_id(),
-                    method="garbage-collection",
-                    reason="GarbageCollected",
-                    cause=f"its provider does not list instance {claim.status.provider_id}",
-                    at=self._runtime.clock.now(),
-                )
+            await record_forced(
+                self._runtime,
+                snapshot,
+                claim,
+                method="garbage-collection",
+                reason="GarbageCollected",
+                cause=f"its provider does not list instance {claim.status.provider_id}",
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:

@@ -18,7 +18,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.controllers.feed import Inbox
-from karpenter_core.controllers.forced import forced_decision
+from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.nodeclaim.door import Door
 from karpenter_core.controllers.nodeclaim.launching import Launcher
 from karpenter_core.controllers.nodeclaim.termination import Terminator
@@ -332,16 +332,13 @@ class NodeClaimLifecycle:
             self._hands.settle(replace(step, notices=(), exhausted=()))
             self._log.info("deleting nodeclaim", reason=step.delete)
             method, reason, cause = _ENDS[step.delete]
-            await self._runtime.journal.record(
-                forced_decision(
-                    snapshot,
-                    claim,
-                    id=self._runtime.new_id(),
-                    method=method,
-                    reason=reason,
-                    cause=cause,
-                    at=self._runtime.clock.now(),
-                )
+            await record_forced(
+                self._runtime,
+                snapshot,
+                claim,
+                method=method,
+                reason=reason,
+                cause=cause,
             )
         return DONE
 
