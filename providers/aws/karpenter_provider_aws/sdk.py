@@ -1,0 +1,198 @@
+"""The clients of AWS: made when first used, once for each service, shared by all threads.
+
+Making a client takes most of a second (the model of the service is parsed) and importing boto3 takes
+longer, so neither happens before a call is due. Clients are thread-safe; making them is not, hence
+the lock. Endpoint, region and credentials come from boto3's ordinary chain (`AWS_ENDPOINT_URL`,
+`AWS_REGION`, profile files, web identity, instance metadata).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
+
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+    from types_boto3_arc_zonal_shift.client import ARCZonalShiftClient
+    from types_boto3_ec2.client import EC2Client
+    from types_boto3_eks.client import EKSClient
+    from types_boto3_iam.client import IAMClient
+    from types_boto3_pricing.client import PricingClient
+    from types_boto3_sqs.client import SQSClient
+    from types_boto3_ssm.client import SSMClient
+    from types_boto3_sts.client import STSClient
+
+__all__ = ["Clients", "Limits", "pricing_region"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a call may take and how many may be open at once."""
+
+    connect_seconds: float = 5
+    read_seconds: float = 30
+    """Above the 20 seconds of a long poll of the queue; three attempts stay below two minutes."""
+    attempts: int = 3
+    """The first one included; waits between them are the SDK's, exponential with jitter."""
+    connections: int = 64
+    """At least as many as threads that call: a call without a connection waits."""
+
+
+class _Session(Protocol):
+    """The session of boto3; its stub has an overload for each of hundreds of services."""
+
+    @property
+    def region_name(self) -> str | None: ...
+
+    def client(self, service_name: str, region_name: str, *, config: Config) -> object: ...
+
+
+@final
+class Clients:
+    """One client for each service."""
+
+    def __init__(
+        self,
+        *,
+        region: str = "",
+        version: str = "",
+        limits: Limits | None = None,
+    ) -> None:
+        """`region` overrides what boto3's chain finds; `version` goes into the user agent."""
+        self._limits: Final = limits or Limits()
+        self._user_agent: Final = f"karpenter.sh-{version}" if version else "karpenter.sh"
+        self._lock: Final = Lock()
+        self._session: _Session | None = None
+        self._clients: Final[dict[tuple[str, int | None], object]] = {}
+        self._region = region
+
+    @property
+    def region(self) -> str:
+        """The region of all calls but those for prices; the machine's own when none is configured.
+
+        Raises:
+            SettingsError: nothing says which region it is.
+        """
+        if not self._region:
+            self._region = self._found_region()
+        return self._region
+
+    @property
+    def ec2(self) -> EC2Client:
+        """EC2."""
+        return cast("EC2Client", self._client("ec2"))
+
+    @property
+    def ec2_without_retries(self) -> EC2Client:
+        """EC2 for dry runs: one attempt, so that throttling is seen at once."""
+        return cast("EC2Client", self._client("ec2", attempts=1))
+
+    @property
+    def iam(self) -> IAMClient:
+        """IAM."""
+        return cast("IAMClient", self._client("iam"))
+
+    @property
+    def eks(self) -> EKSClient:
+        """EKS."""
+        return cast("EKSClient", self._client("eks"))
+
+    @property
+    def sqs(self) -> SQSClient:
+        """SQS."""
+        return cast("SQSClient", self._client("sqs"))
+
+    @property
+    def ssm(self) -> SSMClient:
+        """Systems Manager, for the public parameters that name images."""
+        return cast("SSMClient", self._client("ssm"))
+
+    @property
+    def sts(self) -> STSClient:
+        """STS."""
+        return cast("STSClient", self._client("sts"))
+
+    @property
+    def pricing(self) -> PricingClient:
+        """The price list, which only a few regions serve."""
+        return cast("PricingClient", self._client("pricing", region=pricing_region(self.region)))
+
+    @property
+    def zonal_shift(self) -> ARCZonalShiftClient:
+        """Zonal shifts."""
+        return cast("ARCZonalShiftClient", self._client("arc-zonal-shift"))
+
+    def close(self) -> None:
+        """Close the connections; a client that is used afterwards is made anew."""
+        with self._lock:
+            clients = list(self._clients.values())
+            self._clients.clear()
+        for client in clients:
+            cast("EC2Client", client).close()
+
+    def _client(self, service: str, *, region: str = "", attempts: int | None = None) -> object:
+        key = (service, attempts)
+        found = self._clients.get(key)
+        if found is None:
+            region = region or self.region
+            with self._lock:
+                found = self._clients.get(key)
+                if found is None:
+                    made = self._made_session().client(
+                        service, region, config=self._config(attempts=attempts)
+                    )
+                    found = self._clients[key] = made
+        return found
+
+    def _made_session(self) -> _Session:
+        """Call under the lock."""
+        if self._session is None:
+            import boto3.session
+
+            self._session = cast("_Session", boto3.session.Session())
+        return self._session
+
+    def _config(self, *, attempts: int | None) -> Config:
+        from botocore.config import Config
+
+        return Config(
+            connect_timeout=self._limits.connect_seconds,
+            read_timeout=self._limits.read_seconds,
+            max_pool_connections=self._limits.connections,
+            tcp_keepalive=True,
+            user_agent_extra=self._user_agent,
+            # `total_max_attempts`, because `max_attempts` counts retries only, in one of the modes.
+            retries={
+                "mode": "standard",
+                "total_max_attempts": self._limits.attempts if attempts is None else attempts,
+            },
+        )
+
+    def _found_region(self) -> str:
+        import botocore.session
+        from botocore.utils import IMDSRegionProvider
+
+        with self._lock:
+            configured = self._made_session().region_name
+        # Asking the machine is a call that may wait for its time limit: not under the lock.
+        machine = botocore.session.get_session()
+        found = configured or cast("str | None", IMDSRegionProvider(machine).provide())
+        if not found:
+            raise SettingsError(
+                "the AWS region is not known: set AWS_REGION (the machine's metadata has none)"
+            )
+        return found
+
+
+def pricing_region(region: str) -> str:
+    """Return the region whose endpoint serves the prices of `region`."""
+    if region.startswith("ap-"):
+        return "ap-south-1"
+    if region.startswith("cn-"):
+        return "cn-northwest-1"
+    if region.startswith("eu-"):
+        return "eu-central-1"
+    return "us-east-1"
