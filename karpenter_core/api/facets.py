@@ -17,6 +17,7 @@ __all__ = [
     "QUALIFIED_NAME",
     "UNSET",
     "Below",
+    "DrawnAs",
     "Facets",
 ]
 
@@ -91,6 +92,19 @@ class Below:
     def __init__(self, path: str, *metadata: object) -> None:
         self.path: Final = tuple(path.split("."))
         self.metadata: Final = metadata
+
+
+class DrawnAs:
+    """Draws a field as another type: where the API promises less than the model reads.
+
+    A status that repeats a strict model of ours would repeat its rules as well, and the API server
+    has a budget for rules: `Annotated[tuple[Strict, ...], DrawnAs(tuple[Plain, ...])]`.
+    """
+
+    __slots__ = ("annotation",)
+
+    def __init__(self, annotation: object) -> None:
+        self.annotation: Final = annotation
 
 
 def _camel(name: str) -> str:

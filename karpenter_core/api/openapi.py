@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 from karpenter_core.api.base import KubernetesObject, Model
 from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.durations import Duration, NillableDuration
-from karpenter_core.api.facets import UNSET, Below, Facets
+from karpenter_core.api.facets import UNSET, Below, DrawnAs, Facets
 from karpenter_core.api.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class _Renderer:
 
     def value(self, annotation: Any, metadata: Iterable[object] = ()) -> JsonSchema:
         """Return the schema of a value of this type under these annotations."""
-        schema = self._type(annotation)
+        metadata = tuple(metadata)
+        drawn = [item.annotation for item in metadata if isinstance(item, DrawnAs)]
+        schema = self._type(drawn[0] if drawn else annotation)
         self._apply(schema, metadata)
         return schema
 

@@ -7,14 +7,18 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 import yaml
 
+from karpenter_core.api.base import KubernetesObject, Model
 from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.crd import core_models, crd_file_name, crd_name, render_crd, render_yaml
-from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.facets import DrawnAs, Facets
+from karpenter_core.api.nodeclaim import NodeClaim, RequirementSpec
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.openapi import object_schema
 from karpenter_provider_kwok.api import KWOKNodeClass
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +107,27 @@ def test_descriptions_come_from_the_docstrings():
     assert spec["description"] == "What is wanted of the pool."
     assert "tried first" in spec["properties"]["weight"]["description"]
     assert "nodes" in at(spec, "disruption.budgets.items.nodes")["description"].lower()
+
+
+def test_a_field_is_drawn_as_what_its_model_names():
+    class Plain(Model):
+        key: str
+
+    class Found(Model):
+        requirements: Annotated[
+            tuple[RequirementSpec, ...], DrawnAs(tuple[Plain, ...]), Facets(max_items=3)
+        ] = ()
+
+    class Finding(KubernetesObject):
+        status: Found = Found()
+
+    drawn = object_schema(Finding, extra_rules={})["properties"]["status"]["properties"]
+
+    assert drawn["requirements"] == {
+        "type": "array",
+        "maxItems": 3,
+        "items": {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]},
+    }
 
 
 @every_model
