@@ -152,7 +152,10 @@ class NodeClassResolution:
     """What discovery found: conditions to set, and the rest of the status as plain JSON values."""
 
     conditions: tuple[Condition, ...] = ()
+    """Conditions that are not among them stand as they are."""
     status: Mapping[str, object] = field(default_factory=dict[str, object])
+    retry_after: timedelta | None = None
+    """Look again so soon, where the usual period is too long: something is missing, or ends then."""
 
     @classmethod
     def ready(cls, status: Mapping[str, object] | None = None) -> NodeClassResolution:

@@ -114,7 +114,8 @@ def karpenter_resolve_node_class(node_class: NodeClass) -> NodeClassResolution:
 
     Called when the NodeClass changes and every few minutes. Return the condition `Ready` with
     status False, a reason and a message for what the user must mend, naming field and value; raise
-    only when the cloud could not be asked, and the last resolution stays.
+    only when the cloud could not be asked, and the last resolution stays. `retry_after` asks for
+    another call sooner than usual, where something is awaited.
 
     Default: nothing is found and no condition is set; the conditions that are there (a default of
     the CRD, say) stand.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["NodeClassController", "resolved_status", "termination_finalizer"]
 
 RESOLVE_PERIOD: Final = timedelta(minutes=5)
+SHORTEST_PERIOD: Final = timedelta(seconds=1)
 IN_USE_SECONDS: Final = 10.0
 
 ClassKey: TypeAlias = "tuple[str, str, str]"
@@ -90,19 +91,20 @@ class NodeClassController:
             return Outcome(requeue_after=wait)
         resolution = await self._providers.resolve_node_class(node_class)
         await self._write_status(node_class, resolution)
+        stands_for = _period(resolution).total_seconds()
         self._resolved[key] = (
             node_class.uid,
             node_class.metadata.generation,
-            self._runtime.clock.monotonic(),
+            self._runtime.clock.monotonic() + stands_for,
         )
-        return Outcome(requeue_after=RESOLVE_PERIOD.total_seconds())
+        return Outcome(requeue_after=stands_for)
 
     def _not_before(self, key: ClassKey, node_class: NodeClass) -> float:
         """Return how long a resolution still stands; our own write of it is no news."""
         known = self._resolved.get(key)
         if known is None or known[:2] != (node_class.uid, node_class.metadata.generation):
             return 0.0
-        return known[2] + RESOLVE_PERIOD.total_seconds() - self._runtime.clock.monotonic()
+        return known[2] - self._runtime.clock.monotonic()
 
     async def _guard(self, node_class: NodeClass) -> NodeClass:
         """Put the finalizer on before anything is made for the NodeClass."""
@@ -164,6 +166,13 @@ class NodeClassController:
         for key in self._feed.snapshot().node_classes:
             if key[2] == name:
                 self._reconciler.wake(key)
+
+
+def _period(resolution: NodeClassResolution) -> timedelta:
+    """Return how long a resolution stands; a provider may ask for less than usual."""
+    if resolution.retry_after is None:
+        return RESOLVE_PERIOD
+    return min(max(resolution.retry_after, SHORTEST_PERIOD), RESOLVE_PERIOD)
 
 
 def _users(snapshot: Snapshot, key: ClassKey) -> list[NodeClaim]:

@@ -1,0 +1,127 @@
+"""When a NodeClass is resolved again: on changes, and after what its provider asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from karpenter_core.api.base import CustomResource, ObjectMeta
+from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.nodeclass.controller import NodeClassController
+from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.provider.contract import NodeClassResolution
+
+KEY = ("example.com", "ExampleClass", "web")
+
+
+class ExampleClass(NodeClass):
+    """A NodeClass of a provider that resolves it."""
+
+    resource = CustomResource(
+        group="example.com",
+        version="v1",
+        kind="ExampleClass",
+        plural="exampleclasses",
+        singular="exampleclass",
+    )
+
+
+@dataclass
+class HandClock:
+    """A clock that is moved by hand."""
+
+    seconds: float = 100.0
+
+    def now(self):
+        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    def monotonic(self):
+        return self.seconds
+
+
+@dataclass
+class ResolvingProviders:
+    """A provider that only resolves, and answers the same each time."""
+
+    answer: NodeClassResolution
+    calls: int = 0
+
+    def finalizes(self, _node_class):
+        return False
+
+    def resolves(self, _node_class):
+        return True
+
+    async def hash_node_class(self, _node_class):
+        return None
+
+    async def resolve_node_class(self, _node_class):
+        self.calls += 1
+        return self.answer
+
+
+@dataclass
+class OneClassFeed:
+    """A snapshot of one NodeClass."""
+
+    node_class: ExampleClass
+    node_claims: dict = field(default_factory=dict)
+
+    def snapshot(self):
+        return SimpleNamespace(node_classes={KEY: self.node_class}, node_claims=self.node_claims)
+
+    def subscribe(self, *_args):
+        return None
+
+
+def controller(retry_after, clock):
+    node_class = ExampleClass(metadata=ObjectMeta(name="web", uid="u-1", generation=1))
+    feed = OneClassFeed(node_class)
+    providers = ResolvingProviders(NodeClassResolution(retry_after=retry_after))
+    runtime = Runtime(clock=clock, new_id=lambda: "id", metrics=Metrics())
+    hands = SimpleNamespace(feed=feed, writer=None)
+    return NodeClassController(hands=hands, providers=providers, runtime=runtime), feed, providers
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        (None, 300),
+        (timedelta(minutes=1), 60),
+        (timedelta(hours=1), 300),
+        (timedelta(0), 1),
+        (timedelta(seconds=-5), 1),
+    ],
+    ids=["nothing", "a minute", "too long", "at once", "in the past"],
+)
+async def test_a_provider_may_ask_to_be_asked_again_sooner(asked, kept):
+    """Within a second and the usual period; what stands until then is not asked for."""
+    clock = HandClock()
+    subject, _, providers = controller(asked, clock)
+
+    outcome = await subject.reconcile(KEY)
+    assert (outcome.requeue_after, providers.calls) == (kept, 1)
+
+    clock.seconds += kept - 0.5
+    assert ((await subject.reconcile(KEY)).requeue_after, providers.calls) == (0.5, 1)
+
+    clock.seconds += 0.5
+    await subject.reconcile(KEY)
+    assert providers.calls == 2
+
+
+async def test_a_changed_node_class_is_resolved_at_once():
+    """Whatever its provider asked for when it was another."""
+    clock = HandClock()
+    subject, feed, providers = controller(timedelta(minutes=5), clock)
+    await subject.reconcile(KEY)
+
+    metadata = feed.node_class.metadata.model_copy(update={"generation": 2})
+    feed.node_class = feed.node_class.model_copy(update={"metadata": metadata})
+    await subject.reconcile(KEY)
+
+    assert providers.calls == 2
