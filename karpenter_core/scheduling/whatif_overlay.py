@@ -103,11 +103,14 @@ class Overlay:
 
     def put(self, slot: int, number: int, count: int, free: list[int]) -> None:
         """Put pods of a class on a node, which then has so much free."""
-        journal, cells, host = self._journal, self.cells, self.host
+        journal, cells, taken = self._journal, self.cells, self.free
         place = self.base.places[slot]
         signature = self.signatures.get(slot, place.signature)
         groups, counted = self.base.effects_of(number, signature)
-        self._set(self.free, slot, free)
+        room = taken.get(slot)
+        journal.append((taken, slot, _ABSENT if room is None else room))  # pyright: ignore[reportArgumentType] - tables of all kinds
+        taken[slot] = free
+        host = self.host
         for group in groups:
             row = host.get(group)
             if row is None:

@@ -57,6 +57,24 @@ class ZonalRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Level:
+    """The one group that restricts a class over domains: pods of its own, to be kept level.
+
+    That is what most spread constraints are, and what has the shortest way through a walk.
+    """
+
+    axis: int
+    start: int
+    """The group's first cell."""
+    size: int
+    """How many domains the axis has."""
+    max_skew: int
+    min_domains: int
+    keys: tuple[TakersKey, ...]
+    """Of the nodes that take the class, by domain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassPlan:
     """What placing a class on existing nodes looks at.
 
@@ -65,14 +83,20 @@ class ClassPlan:
     """
 
     number: int
+    anywhere: TakersKey
+    """Of all nodes that take the class."""
     asked: tuple[tuple[int, int], ...]
     """Lines of resources and the amount asked of each."""
+    closest: tuple[tuple[int, int], tuple[int, int]]
+    """The first two of these (or the only one twice): what full nodes most often lack."""
     rank: tuple[int, int]
     is_plain: bool
     has_wishes: bool
     """Whether something can be given up when no place is found."""
     host: tuple[HostRule, ...]
     zonal: tuple[ZonalRules, ...]
+    level: Level | None
+    """What `zonal` comes to, where it is no more than that."""
     counted: tuple[Group, ...]
     owned: frozenset[int]
     """The groups of its own constraints, whatever it may still give up."""
@@ -87,9 +111,25 @@ def class_plan(
     host = rungs[0].host if rungs else ()
     zonal = rungs[0] if rungs else None
     grows = rungs[0].grows if rungs else frozenset[int]()
+    rules = (
+        ()
+        if zonal is None
+        else tuple(
+            ZonalRules(
+                axis=axis,
+                size=len(compiled.axes[axis].names),
+                groups=tuple((cell(axis, g, 0), g, g.index in grows) for g in groups),
+                allowed=zonal.allowed[axis],
+            )
+            for axis, groups in zonal.zonal.items()
+        )
+    )
+    asked = tuple((line, amount) for line, amount in enumerate(request) if amount)
     return ClassPlan(
         number=number,
-        asked=tuple((line, amount) for line, amount in enumerate(request) if amount),
+        anywhere=(number, -1, -1),
+        asked=asked,
+        closest=(asked[0], asked[:2][-1]),
         rank=(-pod_class.requests.get(CPU, 0), -pod_class.requests.get(MEMORY, 0)),
         is_plain=bool(rungs)
         and pod_class.blocked is None
@@ -101,19 +141,27 @@ def class_plan(
             HostRule(group=g.index, grows=g.index in grows, most=_most(g, g.index in grows))
             for g in host
         ),
-        zonal=()
-        if zonal is None
-        else tuple(
-            ZonalRules(
-                axis=axis,
-                size=len(compiled.axes[axis].names),
-                groups=tuple((cell(axis, g, 0), g, g.index in grows) for g in groups),
-                allowed=zonal.allowed[axis],
-            )
-            for axis, groups in zonal.zonal.items()
-        ),
+        zonal=rules,
+        level=_level(number, rules),
         counted=pod_class.counted,
         owned=frozenset(group.index for rung in pod_class.rungs for group in rung.owned),
+    )
+
+
+def _level(number: int, zonal: Sequence[ZonalRules]) -> Level | None:
+    if len(zonal) != 1 or len(zonal[0].groups) != 1:
+        return None
+    (rules,) = zonal
+    ((start, group, grows),) = rules.groups
+    if group.kind is not Kind.SPREAD or not grows or rules.allowed is not None:
+        return None
+    return Level(
+        axis=rules.axis,
+        start=start,
+        size=rules.size,
+        max_skew=group.max_skew,
+        min_domains=group.min_domains,
+        keys=tuple((number, rules.axis, 1 << domain) for domain in range(rules.size)),
     )
 
 
@@ -231,11 +279,13 @@ class Takers:
 
     def of(self, key: TakersKey) -> array[int]:
         """Return the slots that take one more pod of a class (in a domain), in their order."""
-        known = self._lists.get(key)
-        if known is not None and len(self._changes) - known.seen <= _MOST_CHANGES:
-            if known.seen < len(self._changes):
+        known, changes = self._lists.get(key), len(self._changes)
+        if known is not None:
+            if known.seen == changes:
+                return known.slots
+            if changes - known.seen <= _MOST_CHANGES:
                 self._mend(known, key)
-            return known.slots
+                return known.slots
         found = self._scan(*key)
         self._lists[key] = _List(found, len(self._changes))
         return found

@@ -21,15 +21,13 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.topology import Group
     from karpenter_core.scheduling.whatif_base import Base
     from karpenter_core.scheduling.whatif_overlay import Overlay
-    from karpenter_core.scheduling.whatif_takers import ClassPlan, TakersKey, ZonalRules
+    from karpenter_core.scheduling.whatif_takers import ClassPlan, Level, TakersKey, ZonalRules
 
 __all__ = ["Walk", "Work"]
 
 Work = tuple[int, "tuple[PodView, ...]"]
 """Pods of one class, oldest first."""
 
-
-_ANYWHERE: Final = (-1, -1)
 
 _FEW: Final = 32
 """Nodes that are looked at to tell that pods find no place."""
@@ -51,14 +49,14 @@ class Walk:
     def __init__(self, base: Base, overlay: Overlay) -> None:
         self._base: Final = base
         self._overlay: Final = overlay
-        self.moves: Final = list[tuple[int, int, tuple["PodView", ...]]]()
-        self.left: Final = list[Work]()
-        self.rest: Final = list[Work]()
+        self.moves: Final[list[tuple[int, int, tuple[PodView, ...]]]] = []
+        self.left: Final[list[Work]] = []
+        self.rest: Final[list[Work]] = []
         self.is_short = False
         """Whether the first of the rest found too little room where it has to go."""
-        self._short: Final = list[tuple[int, int]]()
+        self._short: Final[list[tuple[int, int]]] = []
         self._in_play: frozenset[int] | None = None
-        self._keys: Final = list["TakersKey"]()
+        self._keys: Final[list[TakersKey]] = []
 
     def place(self, works: Sequence[Work]) -> None:
         """Put pods on nodes, class by class, as far as that goes."""
@@ -69,7 +67,9 @@ class Walk:
                 self.rest.extend(works[position:])
                 return
             mark, before = overlay.mark(), len(self.moves)
-            placed = self._spread(plan, pods) if plan.zonal else self._put(plan, pods)
+            placed = (
+                self._spread(plan, pods) if plan.zonal else self._put(plan, pods, plan.anywhere)
+            )
             if placed < len(pods):
                 if plan.zonal or plan.has_wishes:
                     overlay.undo(mark)
@@ -92,22 +92,21 @@ class Walk:
         self,
         plan: ClassPlan,
         pods: tuple[PodView, ...],
-        where: tuple[int, int] = _ANYWHERE,
+        key: TakersKey,
         within: Sequence[tuple[int, int]] = (),
     ) -> int:
         """Put pods on the first nodes that take them; return how many found a place.
 
-        Only in some domains of an axis (as bits), and `within` those of other axes.
+        On those of a list only, and `within` domains (as bits) of other axes.
         """
-        overlay, places, number = self._overlay, self._base.places, plan.number
+        overlay, places, number, asked = self._overlay, self._base.places, plan.number, plan.asked
         removed, taken = overlay.removed, overlay.free
-        key = (number, *where)
         slots = self._base.takers.of(key)
         self._keys.append(key)
         start = overlay.starts.get(key, 0)
         placed, left = 0, len(pods)
         # Most nodes that were filled lack CPU or memory: looked at before anything is called.
-        (line_a, amount_a), (line_b, amount_b) = plan.asked[0], plan.asked[:2][-1]
+        (line_a, amount_a), (line_b, amount_b) = plan.closest
         for slot in slots[start:] if start else slots:
             if slot in removed or (within and not self._is_within(slot, within)):
                 continue
@@ -122,14 +121,18 @@ class Walk:
                 if not room:
                     continue
             after = free.copy()
-            for line, amount in plan.asked:
+            if room == left:
+                for line, amount in asked:
+                    after[line] -= amount * room
+                overlay.put(slot, number, room, after)
+                self.moves.append((number, slot, pods[placed:] if placed else pods))
+                return placed + room
+            for line, amount in asked:
                 after[line] -= amount * room
             overlay.put(slot, number, room, after)
             self.moves.append((number, slot, pods[placed : placed + room]))
             placed += room
             left -= room
-            if not left:
-                break
         return placed
 
     def _is_within(self, slot: int, within: Sequence[tuple[int, int]]) -> bool:
@@ -159,7 +162,7 @@ class Walk:
             if is_clear and plan.zonal:
                 is_clear = not self._disturbed(plan) and self._spread(plan, pods) == len(pods)
             elif is_clear:
-                placed = self._put(plan, pods)
+                placed = self._put(plan, pods, plan.anywhere)
                 if placed < len(pods):
                     self.left.append((number, pods[placed:]))
                     short.append((number, len(pods) - placed))
@@ -192,7 +195,7 @@ class Walk:
         if not plan.is_plain or plan.has_wishes:
             return 0
         left = len(pods)
-        for looked_at, slot in enumerate(self._base.takers.of((number, *_ANYWHERE))):
+        for looked_at, slot in enumerate(self._base.takers.of(plan.anywhere)):
             if looked_at > _FEW:
                 return 0
             if slot not in overlay.removed:
@@ -244,6 +247,9 @@ class Walk:
 
     def _spread(self, plan: ClassPlan, pods: tuple[PodView, ...]) -> int:
         """Place a class with zonal constraints; less than all where that takes more than nodes."""
+        level, overlay = plan.level, self._overlay
+        if level is not None and False not in overlay.usable(level.start, level.size):
+            return self._even_out(plan, level, pods)
         placed = 0
         while placed < len(pods):
             caps = [self._caps(rules) for rules in plan.zonal]
@@ -262,6 +268,43 @@ class Walk:
                 return 0
             placed += wanted
         return placed
+
+    def _even_out(self, plan: ClassPlan, level: Level, pods: tuple[PodView, ...]) -> int:
+        """Place a class whose own pods are to be level, in domains that all count.
+
+        A round fills the lowest domains, up to what the skew allows over the lowest of its beginning.
+        """
+        counts = self._overlay.counts(level.start, level.size)
+        placed, left = 0, len(pods)
+        while left:
+            lowest = min(counts)
+            most = level.max_skew + (lowest if level.size >= level.min_domains else 0)
+            if lowest >= most:
+                return 0
+            if left == 1:
+                last = pods[placed:] if placed else pods
+                done = self._put_in(plan, level, counts.index(lowest), last)
+                return len(pods) if done else 0
+            before = counts.copy()
+            while left and lowest < most:
+                counts[counts.index(lowest)] += 1
+                lowest = min(counts)
+                left -= 1
+            for was, domain in sorted(zip(before, range(level.size), strict=True)):
+                quota = counts[domain] - was
+                if quota:
+                    here = pods[placed : placed + quota]
+                    if not self._put_in(plan, level, domain, here):
+                        return 0
+                    placed += quota
+        return placed
+
+    def _put_in(
+        self, plan: ClassPlan, level: Level, domain: int, pods: tuple[PodView, ...]
+    ) -> bool:
+        """Put pods in one domain; whether all found a place there, or get one by new claims."""
+        missing = len(pods) - self._put(plan, pods, level.keys[domain])
+        return not missing or self._opens(plan, level.axis, domain, missing)
 
     def _along(
         self, plan: ClassPlan, pods: tuple[PodView, ...], growing: int, caps: Sequence[_Caps]
@@ -295,19 +338,19 @@ class Walk:
         """Put pods in domains that take some, by one rule in one only; whether all found a place."""
         if fixed is not None and len(caps) == 1:
             axis, domain = plan.zonal[0].axis, fixed[1]
-            missing = len(pods) - self._put(plan, pods, (axis, 1 << domain))
+            missing = len(pods) - self._put(plan, pods, (plan.number, axis, 1 << domain))
             return not missing or self._opens(plan, axis, domain, missing)
         within: list[tuple[int, int]] = []
         if fixed is None and len(caps) == 1:
             rules, tops = plan.zonal[0], caps[0][0]
             domains = sum([1 << domain for domain, cap in enumerate(tops) if cap > 0])
-            return self._put(plan, pods, (rules.axis, domains)) == len(pods)
+            return self._put(plan, pods, (plan.number, rules.axis, domains)) == len(pods)
         for number, (rules, (tops, _, _, _)) in enumerate(zip(plan.zonal, caps, strict=True)):
             if fixed is not None and number == fixed[0]:
                 within.insert(0, (rules.axis, 1 << fixed[1]))
             else:
                 within.append((rules.axis, sum([1 << d for d, cap in enumerate(tops) if cap > 0])))
-        return self._put(plan, pods, within[0], within[1:]) == len(pods)
+        return self._put(plan, pods, (plan.number, *within[0]), within[1:]) == len(pods)
 
     def _caps(self, rules: ZonalRules) -> _Caps:
         """Say how many pods each domain takes (the rules of `Counts.domain_caps`)."""
