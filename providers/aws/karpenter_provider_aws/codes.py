@@ -1,0 +1,361 @@
+"""What an error of AWS means: by its code, and by its message where the code says too little.
+
+Everything but `core_error` is a plain function of the code and message of an answer, whether it came
+as the failure of a call or among the `Errors` of a fleet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    ExhaustedScope,
+    ThrottledError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "DRY_RUN_SUCCEEDED",
+    "INSUFFICIENT_ADDRESSES",
+    "RESERVATION_EXCEEDED",
+    "SERVICE_LINKED_ROLE_DENIED",
+    "Failure",
+    "LaunchFailure",
+    "core_error",
+    "exhausted_scope",
+    "failure_of",
+    "is_already_there",
+    "is_dry_run_success",
+    "is_instance_profile_missing",
+    "is_launch_template_missing",
+    "is_not_found",
+    "is_server_fault",
+    "is_spread_limit",
+    "is_throttled",
+    "is_unauthorized",
+    "is_unfulfillable",
+    "is_user_data_too_large",
+    "launch_failure",
+]
+
+DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
+INSUFFICIENT_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
+RESERVATION_EXCEEDED: Final = "ReservationCapacityExceeded"
+SERVICE_LINKED_ROLE_DENIED: Final = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+
+# The tables are upstream's; what is added to them says so.
+_UNFULFILLABLE: Final = frozenset(
+    {
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "VcpuLimitExceeded",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        INSUFFICIENT_ADDRESSES,
+        "MaxFleetCountExceeded",
+        RESERVATION_EXCEEDED,
+    }
+)
+_NOT_FOUND: Final = frozenset(
+    {
+        "InvalidCapacityReservationId.NotFound",
+        "InvalidInstanceID.NotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound",
+        "QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue",  # what boto3 shows for the code above
+        "NoSuchEntity",
+        "ParameterNotFound",
+        "ResourceNotFoundException",  # EKS and zonal shifts
+        "InvalidPlacementGroup.Unknown",
+    }
+)
+# The SDK retries all of these: its own lists of standard mode.
+_THROTTLED: Final = frozenset(
+    {
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "BandwidthLimitExceeded",
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "SlowDown",
+        "EC2ThrottledException",
+    }
+)
+_UNAUTHORIZED: Final = frozenset(
+    {
+        "UnauthorizedOperation",
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthFailure",
+        "AuthorizationError",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "NotAuthorized",
+        "OptInRequired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_SERVER_FAULTS: Final = frozenset(
+    {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "InternalServerError"}
+)
+_SERVER_STATUS: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A refusal by AWS."""
+
+    code: str
+    message: str
+    status: int = 0
+    """Of HTTP; 0 when it did not come as the failure of a call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchFailure:
+    """What the condition `Launched` says of a launch that failed."""
+
+    reason: str
+    message: str
+
+
+def is_not_found(code: str) -> bool:
+    """Whether what was asked for does not exist."""
+    return code in _NOT_FOUND
+
+
+def is_already_there(code: str) -> bool:
+    """Whether what was to be made exists."""
+    return code == "EntityAlreadyExists"
+
+
+def is_dry_run_success(code: str) -> bool:
+    """Whether a dry run would have succeeded."""
+    return code == DRY_RUN_SUCCEEDED
+
+
+def is_unfulfillable(code: str) -> bool:
+    """Whether there is no capacity now, be it stock, a quota or addresses."""
+    return code in _UNFULFILLABLE
+
+
+def is_throttled(code: str) -> bool:
+    """Whether there were too many calls; nothing was done."""
+    return code in _THROTTLED
+
+
+def is_unauthorized(code: str) -> bool:
+    """Whether credentials are missing, wrong, or do not permit the call."""
+    return code in _UNAUTHORIZED or code.startswith(("AuthFailure.", "InvalidSignature"))
+
+
+def is_server_fault(failure: Failure) -> bool:
+    """Whether AWS itself failed; a call may succeed when repeated."""
+    if is_throttled(failure.code):
+        return False
+    return failure.code in _SERVER_FAULTS or failure.status >= _SERVER_STATUS
+
+
+def is_launch_template_missing(code: str) -> bool:
+    """Whether a launch template that was to be used does not exist."""
+    return code in {
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound",
+    }
+
+
+def is_instance_profile_missing(code: str, message: str) -> bool:
+    """Whether the instance profile named by a launch does not exist (EC2 has no code for it)."""
+    return code == "InvalidParameterValue" and "Invalid IAM Instance Profile name" in message
+
+
+def is_user_data_too_large(code: str, message: str) -> bool:
+    """Whether user data has more than 16,384 bytes."""
+    return code == "InvalidUserData.Malformed" and "User data is limited to" in message
+
+
+def is_spread_limit(message: str) -> bool:
+    """Whether a spread placement group has its seven instances in the zone.
+
+    It comes with the code of a stock-out, yet only the group is full.
+    """
+    return "limit of instances in this spread placement group" in message
+
+
+def exhausted_scope(code: str) -> ExhaustedScope:
+    """Return how far a shortage with this code reaches."""
+    match code:
+        case "MaxSpotInstanceCountExceeded" | "MaxFleetCountExceeded":
+            return ExhaustedScope.REGION
+        case "VcpuLimitExceeded":
+            return ExhaustedScope.FAMILY_QUOTA
+        case _:
+            return ExhaustedScope.OFFERING
+
+
+def launch_failure(code: str, message: str) -> LaunchFailure:
+    """Return the condition reason and text for a launch refused with this code; first match wins.
+
+    Shortages come last: a launch with none but shortages is not a failure but a lack of capacity.
+    """
+    for codes, fragment, reason, text in _LAUNCH_FAILURES:
+        if (not codes or any(code == c or code.startswith(f"{c}.") for c in codes)) and (
+            fragment in message
+        ):
+            return LaunchFailure(reason=reason, message=f"{text}: {_said(code, message)}")
+    return LaunchFailure(
+        reason="LaunchFailed", message=f"the launch failed: {_said(code, message)}"
+    )
+
+
+_DENIED: Final = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure")
+# (codes, any if empty; text in the message; reason; what it means)
+_LAUNCH_FAILURES: Final[tuple[tuple[tuple[str, ...], str, str, str], ...]] = (
+    (
+        (SERVICE_LINKED_ROLE_DENIED,),
+        "",
+        "SpotSLRCreationFailed",
+        "the service-linked role for spot instances may not be created",
+    ),
+    (
+        _DENIED,
+        "with an explicit deny in a permissions boundary",
+        "Unauthorized",
+        "not authorized, because of a permissions boundary",
+    ),
+    (
+        _DENIED,
+        "with an explicit deny in a service control policy",
+        "Unauthorized",
+        "not authorized, because of a service control policy",
+    ),
+    (
+        _DENIED,
+        "Not authorized for images",
+        "AMIAuthorizationFailure",
+        "not authorized to use the image",
+    ),
+    (_DENIED, "", "Unauthorized", "not authorized, because no identity-based policy allows it"),
+    (
+        ("InvalidParameter", "InvalidParameterValue", "InvalidParameterCombination"),
+        "belong to different networks",
+        "SecurityGroupSubnetVPCMismatch",
+        "security groups and subnets must be in one VPC",
+    ),
+    (
+        (),
+        "iamInstanceProfile.name is invalid",
+        "InstanceProfileNameInvalid",
+        "the instance profile of the EC2NodeClass does not exist",
+    ),
+    (
+        (),
+        "Invalid IAM Instance Profile name",
+        "InstanceProfileNameInvalid",
+        "the instance profile of the EC2NodeClass does not exist",
+    ),
+    (
+        ("InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"),
+        "",
+        "LaunchTemplateNotFound",
+        "the launch template does not exist",
+    ),
+    (
+        ("InvalidUserData.Malformed",),
+        "User data is limited to",
+        "UserDataSizeLimitExceeded",
+        "the user data has more than 16,384 bytes",
+    ),
+    (("InvalidAMIID.Malformed",), "", "InvalidAMIID", "the image id is malformed"),
+    (
+        ("InvalidAMIID.NotFound",),
+        "",
+        "AMINotFound",
+        "the image does not exist, or may not be used",
+    ),
+    (("RequestLimitExceeded",), "", "RequestLimitExceeded", "too many requests"),
+    (("InternalError",), "", "InternalError", "EC2 failed"),
+    (
+        (),
+        "not eligible for Free Tier",
+        "FreeTierIneligible",
+        "the account may only use types of the free tier",
+    ),
+    (("MaxFleetCountExceeded",), "", "FleetQuotaExceeded", "the quota of fleets is used up"),
+    (
+        ("PendingVerification",),
+        "",
+        "AccountPendingVerification",
+        "the account is not yet verified for this region",
+    ),
+    (
+        ("MaxSpotInstanceCountExceeded",),
+        "",
+        "SpotQuotaExceeded",
+        "the quota of spot instances is used up",
+    ),
+    (("VcpuLimitExceeded",), "", "VCPULimitExceeded", "the quota of vCPUs is used up"),
+    (
+        (INSUFFICIENT_ADDRESSES,),
+        "",
+        "InsufficientFreeAddressesInSubnet",
+        "the subnet has too few free addresses",
+    ),
+)
+
+
+def _said(code: str, message: str) -> str:
+    return f"{code}: {message}" if message else code
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """Read the refusal out of botocore's `ClientError`; None for any other exception."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, dict):
+        return None
+    answer = cast("Mapping[str, Mapping[str, object]]", response)
+    said = answer.get("Error", {})
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return Failure(
+        code=str(said.get("Code", "")),
+        message=str(said.get("Message", "")),
+        status=status if isinstance(status, int) else 0,
+    )
+
+
+def core_error(error: Exception, *, action: str) -> CloudProviderError:
+    """Return the core's error for what a client of boto3 raised in `action` (`ec2:CreateFleet`).
+
+    Chain it: `raise core_error(error, action="ec2:CreateFleet") from error`. It is `ThrottledError`,
+    `AuthError` (also when there are no credentials at all) or, for the rest, `CloudProviderError`;
+    what is not found means different things to different callers, who look before they come here.
+    """
+    failure = failure_of(error)
+    if failure is None:
+        from botocore.exceptions import NoAuthTokenError, NoCredentialsError, TokenRetrievalError
+
+        if isinstance(error, (NoCredentialsError, NoAuthTokenError, TokenRetrievalError)):
+            return AuthError(f"{action}: {error}", action=action)
+        return CloudProviderError(f"{action}: {error}")
+    said = f"{action}: {_said(failure.code, failure.message)}"
+    if is_throttled(failure.code):
+        return ThrottledError(said)
+    if is_unauthorized(failure.code):
+        return AuthError(said, action=action)
+    return CloudProviderError(said)

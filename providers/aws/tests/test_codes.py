@@ -1,0 +1,139 @@
+"""What codes of AWS mean: shortages, reasons of failed launches in order, the core's errors."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from karpenter_core.errors import AuthError, CloudProviderError, ExhaustedScope, ThrottledError
+from karpenter_provider_aws import codes
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "", "SpotSLRCreationFailed"),
+        ("UnauthorizedOperation", "You are not authorized", "Unauthorized"),
+        ("AccessDenied", "", "Unauthorized"),
+        ("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure"),
+        (
+            "InvalidParameter",
+            "Security group sg-1 and subnet subnet-1 belong to different networks.",
+            "SecurityGroupSubnetVPCMismatch",
+        ),
+        (
+            "InvalidParameterValue",
+            "Value (x) for parameter iamInstanceProfile.name is invalid",
+            "InstanceProfileNameInvalid",
+        ),
+        ("InvalidLaunchTemplateId.NotFound", "", "LaunchTemplateNotFound"),
+        (
+            "InvalidUserData.Malformed",
+            "User data is limited to 16384 bytes",
+            "UserDataSizeLimitExceeded",
+        ),
+        ("InvalidAMIID.Malformed", "", "InvalidAMIID"),
+        ("InvalidAMIID.NotFound", "", "AMINotFound"),
+        ("RequestLimitExceeded", "", "RequestLimitExceeded"),
+        ("InternalError", "", "InternalError"),
+        (
+            "InvalidParameterCombination",
+            "The specified instance type is not eligible for Free Tier.",
+            "FreeTierIneligible",
+        ),
+        ("MaxFleetCountExceeded", "", "FleetQuotaExceeded"),
+        ("PendingVerification", "", "AccountPendingVerification"),
+        ("MaxSpotInstanceCountExceeded", "", "SpotQuotaExceeded"),
+        ("VcpuLimitExceeded", "", "VCPULimitExceeded"),
+        ("InsufficientFreeAddressesInSubnet", "", "InsufficientFreeAddressesInSubnet"),
+        ("InsufficientInstanceCapacity", "", "LaunchFailed"),
+        ("SomethingNew", "", "LaunchFailed"),
+    ],
+)
+def test_a_failed_launch_has_the_reason_of_its_code(code, message, reason):
+    assert codes.launch_failure(code, message).reason == reason
+    assert code in codes.launch_failure(code, message).message
+
+
+def test_denials_by_a_boundary_and_by_a_policy_of_the_organisation_are_told_apart():
+    by = {
+        text: codes.launch_failure(
+            "UnauthorizedOperation", f"no, with an explicit deny in a {text}"
+        )
+        for text in ("permissions boundary", "service control policy")
+    }
+
+    assert {failure.reason for failure in by.values()} == {"Unauthorized"}
+    assert all(f"because of a {text}" in failure.message for text, failure in by.items())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "VcpuLimitExceeded",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxFleetCountExceeded",
+        "ReservationCapacityExceeded",
+    ],
+)
+def test_shortages_are_unfulfillable_and_nothing_else(code):
+    assert codes.is_unfulfillable(code)
+    assert not codes.is_throttled(code)
+    assert not codes.is_unauthorized(code)
+
+
+def test_throttling_and_a_denied_service_linked_role_are_not_shortages():
+    assert not codes.is_unfulfillable("RequestLimitExceeded")
+    assert not codes.is_unfulfillable(codes.SERVICE_LINKED_ROLE_DENIED)
+    assert codes.is_unauthorized(codes.SERVICE_LINKED_ROLE_DENIED)
+
+
+def test_quotas_reach_further_than_one_offering():
+    assert codes.exhausted_scope("VcpuLimitExceeded") is ExhaustedScope.FAMILY_QUOTA
+    assert codes.exhausted_scope("MaxSpotInstanceCountExceeded") is ExhaustedScope.REGION
+    assert codes.exhausted_scope("InsufficientInstanceCapacity") is ExhaustedScope.OFFERING
+
+
+def test_a_missing_queue_is_not_found_under_both_of_its_codes():
+    assert codes.is_not_found("QueueDoesNotExist")
+    assert codes.is_not_found("AWS.SimpleQueueService.NonExistentQueue")
+
+
+def _refusal(code, status=400):
+    answer = {
+        "Error": {"Code": code, "Message": "no"},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
+    return ClientError(answer, "CreateFleet")
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (_refusal("RequestLimitExceeded", 503), ThrottledError),
+        (_refusal("ThrottlingException"), ThrottledError),
+        (_refusal("UnauthorizedOperation", 403), AuthError),
+        (NoCredentialsError(), AuthError),
+        (_refusal("InvalidParameterValue"), CloudProviderError),
+        (EndpointConnectionError(endpoint_url="http://x"), CloudProviderError),
+    ],
+)
+def test_what_a_client_raises_becomes_the_error_of_the_core_and_names_the_action(raised, kind):
+    error = codes.core_error(raised, action="ec2:CreateFleet")
+
+    assert type(error) is kind
+    assert str(error).startswith("ec2:CreateFleet: ")
+
+
+def test_throttling_is_not_a_fault_of_the_server_though_its_status_says_so():
+    assert not codes.is_server_fault(
+        codes.Failure(code="RequestLimitExceeded", message="", status=503)
+    )
+    assert codes.is_server_fault(codes.Failure(code="Strange", message="", status=500))
+    assert not codes.is_server_fault(
+        codes.Failure(code="InvalidParameterValue", message="", status=400)
+    )
