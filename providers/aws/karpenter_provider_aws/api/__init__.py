@@ -1,0 +1,1 @@
+"""EC2NodeClass: what users write, what is found, and what the API server enforces."""
