@@ -1,0 +1,114 @@
+"""How much memory nodes really had, by instance type and images.
+
+EC2 says how much memory a machine has; what the kernel of its image sees is less, by an amount that is
+known only when a node of that type has come up. The estimate must be careful, and so wastes memory of
+every node; what was seen replaces it, for two months after it was last seen. Of several amounts the
+smallest counts, since a pod that was promised more would not start.
+
+It is kept on disk, so that a restart does not plan with estimates again (`spec/aws.md`, section 5.2).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.provider.disk_cache import DiskCache
+
+__all__ = ["LearnedMemory", "image_set"]
+
+MEMORY_LIFE: Final = timedelta(days=60)
+
+
+class _Seen(NamedTuple):
+    memory_bytes: int
+    last_seen: datetime
+
+
+def image_set(image_ids: Iterable[str]) -> str:
+    """Return the name under which a set of images is remembered."""
+    return ",".join(sorted(set(image_ids)))
+
+
+@final
+class LearnedMemory:
+    """Bytes of memory by (instance type, image set); callable from any thread."""
+
+    def __init__(self, disk: DiskCache, *, now: datetime) -> None:
+        self._disk: Final = disk
+        self._lock: Final = Lock()
+        self._writing: Final = Lock()
+        self._seen: Final = _read(disk, now)
+        self._revision = 0
+        self._written = now
+
+    @property
+    def revision(self) -> int:
+        """A number that grows whenever an amount changes."""
+        return self._revision
+
+    def observe(self, instance_type: str, images: str, memory_bytes: int, *, now: datetime) -> bool:
+        """Note what a node reports as `status.capacity.memory`; True if it changes what holds.
+
+        Only a node with an image that its NodeClass would choose today may be noted: another
+        image's kernel sees another amount.
+        """
+        if memory_bytes <= 0:
+            return False
+        key = (instance_type, images)
+        with self._lock:
+            known = self._current(key, now)
+            if known is not None and memory_bytes > known.memory_bytes:
+                return False
+            changed = known is None or memory_bytes < known.memory_bytes
+            self._seen[key] = _Seen(memory_bytes, now)
+            self._revision += changed
+            # The same amount again only lengthens the life: once a day is often enough on disk.
+            is_due = changed or now - self._written > timedelta(days=1)
+            if is_due:
+                self._written = now
+        if is_due:
+            self._write(now)
+        return changed
+
+    def amounts(self, images: str, *, now: datetime) -> Mapping[str, int]:
+        """Return the bytes of memory by instance type, for nodes of these images."""
+        with self._lock:
+            return {
+                instance_type: seen.memory_bytes
+                for (instance_type, of), seen in self._seen.items()
+                if of == images and now - seen.last_seen < MEMORY_LIFE
+            }
+
+    def _current(self, key: tuple[str, str], now: datetime) -> _Seen | None:
+        seen = self._seen.get(key)
+        return seen if seen is not None and now - seen.last_seen < MEMORY_LIFE else None
+
+    def _write(self, now: datetime) -> None:
+        with self._writing:
+            with self._lock:
+                rows = [
+                    [instance_type, images, seen.memory_bytes, seen.last_seen.isoformat()]
+                    for (instance_type, images), seen in sorted(self._seen.items())
+                    if now - seen.last_seen < MEMORY_LIFE
+                ]
+            self._disk.write(rows, now=now)
+
+
+def _read(disk: DiskCache, now: datetime) -> dict[tuple[str, str], _Seen]:
+    """Read what an earlier process wrote; what is damaged is as if it were not there."""
+    value: object = disk.read(now=now, max_age=MEMORY_LIFE)
+    if not isinstance(value, list):
+        return {}
+    rows = cast("list[tuple[str, str, int, str]]", value)
+    try:
+        return {
+            (str(name), str(images)): _Seen(int(memory), datetime.fromisoformat(seen))
+            for name, images, memory, seen in rows
+        }
+    except (TypeError, ValueError):
+        return {}

@@ -1,0 +1,178 @@
+"""What launches found sold out, for three minutes.
+
+EC2 tells of stock only by refusing. A fleet that succeeds may still report types that were sold out and
+subnets that ran out of addresses, and a spot warning says that a pool is being drained; whatever is
+learned in this way is kept from being chosen again at once. A mark that is made again lasts anew.
+
+Every mark, and every end of one, raises the sequence numbers of the types concerned, so that what was
+built from these marks is known to be outdated (acceptance cases 77-81 of `spec/aws.md`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+__all__ = ["MARK_LIFE", "OfferingMark", "Shortages", "UnavailableOfferings"]
+
+MARK_LIFE: Final = timedelta(minutes=3)
+
+_Key = TypeVar("_Key", bound="OfferingMark | str")
+
+
+class OfferingMark(NamedTuple):
+    """One thing that was sold out; with a placement group, inside that group only.
+
+    A group's `partition` narrows it further; both are empty for launches outside of groups.
+    """
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    placement_group: str = ""
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortages:
+    """The marks that hold at one instant; two with one `revision` are equal."""
+
+    revision: int = 0
+    offerings: frozenset[OfferingMark] = frozenset()
+    capacity_types: frozenset[str] = frozenset()
+    subnets: frozenset[str] = frozenset()
+    sequences: Mapping[str, int]
+    """By instance type, how often marks of its own came or went."""
+    shared_sequence: int = 0
+    """How often marks of capacity types and subnets did."""
+
+    def sequence(self, instance_type: str) -> int:
+        """Return a number that differs whenever the marks that concern a type do."""
+        return self.sequences.get(instance_type, 0) + self.shared_sequence
+
+    def is_unavailable(self, offering: OfferingMark, subnets: Collection[str] = ()) -> bool:
+        """Whether an offering cannot be had.
+
+        A launch into a placement group meets the general shortages, those of the group and those
+        of its partition; one outside of groups only the general ones. A zone is closed when all its
+        subnets are; which zones have a subnet at all is not decided here.
+        """
+        if offering.capacity_type in self.capacity_types:
+            return True
+        if self.offerings and any(mark in self.offerings for mark in _scopes(offering)):
+            return True
+        return bool(self.subnets) and bool(subnets) and self.subnets.issuperset(subnets)
+
+
+def _scopes(offering: OfferingMark) -> set[OfferingMark]:
+    return {
+        offering._replace(placement_group="", partition=""),
+        offering._replace(partition=""),
+        offering,
+    }
+
+
+@final
+class UnavailableOfferings:
+    """Marks with their ends; callable from any thread."""
+
+    def __init__(self, life: timedelta = MARK_LIFE) -> None:
+        self._life: Final = life
+        self._lock: Final = Lock()
+        self._offerings: Final[dict[OfferingMark, datetime]] = {}
+        self._capacity_types: Final[dict[str, datetime]] = {}
+        self._subnets: Final[dict[str, datetime]] = {}
+        self._sequences: Final[dict[str, int]] = {}
+        self._shared_sequence = 0
+        self._view = Shortages(sequences={})
+        self._view_ends: datetime | None = None
+        """When the first mark of the view ends; None when it has no marks."""
+
+    def mark(self, *offerings: OfferingMark, now: datetime) -> None:
+        """Note that offerings were sold out."""
+        with self._lock:
+            self._sweep(now)
+            for offering in offerings:
+                self._offerings[offering] = now + self._life
+                self._count(offering.instance_type)
+            self._renew()
+
+    def mark_capacity_type(self, capacity_type: str, *, now: datetime) -> None:
+        """Note that nothing of a capacity type can be had (no role for spot, say)."""
+        self._mark_shared(self._capacity_types, capacity_type, now)
+
+    def mark_subnet(self, subnet_id: str, *, now: datetime) -> None:
+        """Note that a subnet has no free addresses."""
+        self._mark_shared(self._subnets, subnet_id, now)
+
+    def delete(self, offering: OfferingMark, *, now: datetime) -> None:
+        """Forget a mark, because the offering was seen to be there."""
+        with self._lock:
+            self._sweep(now)
+            if self._offerings.pop(offering, None) is not None:
+                self._count(offering.instance_type)
+                self._renew()
+
+    def flush(self) -> None:
+        """Forget all marks."""
+        with self._lock:
+            for marks in (self._offerings, self._capacity_types, self._subnets):
+                marks.clear()
+            self._shared_sequence += 1
+            self._renew()
+
+    def view(self, *, now: datetime) -> Shortages:
+        """Return the marks that hold now."""
+        with self._lock:
+            self._sweep(now)
+            return self._view
+
+    def _mark_shared(self, marks: dict[str, datetime], name: str, now: datetime) -> None:
+        with self._lock:
+            self._sweep(now)
+            marks[name] = now + self._life
+            self._shared_sequence += 1
+            self._renew()
+
+    def _count(self, instance_type: str) -> None:
+        self._sequences[instance_type] = self._sequences.get(instance_type, 0) + 1
+
+    def _sweep(self, now: datetime) -> None:
+        """Drop what has ended; each end counts as a change."""
+        if self._view_ends is None or now < self._view_ends:
+            return
+        for offering in _ended(self._offerings, now):
+            self._count(offering.instance_type)
+        for marks in (self._capacity_types, self._subnets):
+            self._shared_sequence += len(_ended(marks, now))
+        self._renew()
+
+    def _renew(self) -> None:
+        ends = (
+            *self._offerings.values(),
+            *self._capacity_types.values(),
+            *self._subnets.values(),
+        )
+        self._view_ends = min(ends, default=None)
+        self._view = Shortages(
+            revision=self._view.revision + 1,
+            offerings=frozenset(self._offerings),
+            capacity_types=frozenset(self._capacity_types),
+            subnets=frozenset(self._subnets),
+            sequences=dict(self._sequences),
+            shared_sequence=self._shared_sequence,
+        )
+
+
+def _ended(marks: dict[_Key, datetime], now: datetime) -> list[_Key]:
+    """Take out the marks that have ended and return them."""
+    ended = [key for key, end in marks.items() if end <= now]
+    for key in ended:
+        del marks[key]
+    return ended
