@@ -1,0 +1,67 @@
+"""Which public SSM parameters name the images of an alias, and which machines each image is for.
+
+An image says nothing of accelerators: what it has drivers for is known from its parameter's path
+alone. Its architecture comes from the image itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_provider_aws.labels import INSTANCE_ACCELERATOR_COUNT, INSTANCE_GPU_COUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_provider_aws.api.nodeclass import Ami
+
+__all__ = [
+    "LATEST",
+    "NEURON",
+    "NVIDIA",
+    "STANDARD",
+    "ImageParameter",
+    "image_for",
+]
+
+LATEST: Final = "latest"
+"""The version of an alias that follows new images; their parameters change their values."""
+
+STANDARD: Final = (
+    RequirementSpec(key=INSTANCE_ACCELERATOR_COUNT, operator="DoesNotExist"),
+    RequirementSpec(key=INSTANCE_GPU_COUNT, operator="DoesNotExist"),
+)
+"""Machines without accelerators."""
+NVIDIA: Final = (RequirementSpec(key=INSTANCE_GPU_COUNT, operator="Exists"),)
+"""Machines with GPUs."""
+NEURON: Final = (RequirementSpec(key=INSTANCE_ACCELERATOR_COUNT, operator="Exists"),)
+"""Machines with Inferentia or Trainium."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageParameter:
+    """An SSM parameter that holds an image id."""
+
+    path: str
+    requirement_sets: tuple[tuple[RequirementSpec, ...], ...]
+    """The image serves machines that meet any of these; each makes an entry of `status.amis`."""
+    mutable: bool = False
+    """Another image may come under the same path."""
+
+
+def image_for(instance_type: InstanceType, amis: Sequence[Ami]) -> Ami | None:
+    """Return the image that a machine of this type boots: the first in status order that fits.
+
+    None when there is none. Status order is newest first.
+    """
+    from karpenter_core.provider.catalogue import Requirements
+    from karpenter_provider_aws.labels import LABEL_CLASSES
+
+    for ami in amis:
+        wanted = Requirements.from_specs(ami.requirements)
+        if instance_type.requirements.compatible(wanted, allow_undefined=LABEL_CLASSES.well_known):
+            return ami
+    return None
