@@ -1,0 +1,207 @@
+"""What a region sells: read from EC2, and kept on disk between two lives of the process.
+
+EC2 takes seconds and megabytes to describe its types, and it does so page after page. A process that
+starts reads what an earlier one kept, whatever its age, and refreshes it beside its work: types are
+added to a region every few weeks, and none ever changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+import msgspec
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
+from karpenter_provider_aws.discovery.calls import calling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from pathlib import Path
+
+    from types_boto3_ec2.type_defs import InstanceTypeOfferingTypeDef
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["REFRESH_PERIOD", "Region", "RegionCatalogue", "fetch_region", "read_offerings"]
+
+REFRESH_PERIOD: Final = timedelta(hours=12)
+DISK_LIFE: Final = timedelta(days=30)
+"""How old a catalogue may be that is better than waiting for EC2."""
+_DISK_VERSION: Final = "1"
+_TYPES_PAGE: Final = 100
+_OFFERINGS_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """The instance types of a region and the zones in which each is sold."""
+
+    types: Mapping[str, InstanceTypeInfo]
+    """By name, sorted."""
+    zones: Mapping[str, tuple[str, ...]]
+    """Zones by type name, sorted."""
+
+    @property
+    def all_zones(self) -> frozenset[str]:
+        """Every zone in which anything is sold."""
+        return frozenset(zone for zones in self.zones.values() for zone in zones)
+
+
+def read_offerings(items: Iterable[InstanceTypeOfferingTypeDef]) -> dict[str, tuple[str, ...]]:
+    """Return the zones by type name, from items of DescribeInstanceTypeOfferings."""
+    zones: dict[str, set[str]] = {}
+    for item in items:
+        name, zone = item.get("InstanceType", ""), item.get("Location", "")
+        if name and zone:
+            zones.setdefault(name, set()).add(zone)
+    return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
+
+
+def fetch_region(clients: Clients) -> Region:
+    """Ask EC2 for types and their zones, both at once.
+
+    Raises:
+        CloudProviderError: it refused, did not answer, or says that it sells nothing.
+    """
+    with ThreadPoolExecutor(2, thread_name_prefix="aws-catalogue") as pool:
+        types = pool.submit(_fetch_types, clients)
+        zones = pool.submit(_fetch_zones, clients)
+        return Region(types=types.result(), zones=zones.result())
+
+
+def _fetch_types(clients: Clients) -> dict[str, InstanceTypeInfo]:
+    with calling("ec2:DescribeInstanceTypes"):
+        pages = clients.ec2.get_paginator("describe_instance_types").paginate(
+            Filters=[
+                {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+                {
+                    "Name": "processor-info.supported-architecture",
+                    "Values": ["x86_64", "arm64"],
+                },
+            ],
+            PaginationConfig={"PageSize": _TYPES_PAGE},
+        )
+        types = [read_instance_type(item) for page in pages for item in page["InstanceTypes"]]
+    if not types:
+        raise CloudProviderError("ec2:DescribeInstanceTypes: no instance types found")
+    return {info.name: info for info in sorted(types, key=lambda info: info.name)}
+
+
+def _fetch_zones(clients: Clients) -> dict[str, tuple[str, ...]]:
+    with calling("ec2:DescribeInstanceTypeOfferings"):
+        pages = clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
+            LocationType="availability-zone", PaginationConfig={"PageSize": _OFFERINGS_PAGE}
+        )
+        zones = read_offerings(item for page in pages for item in page["InstanceTypeOfferings"])
+    if not zones:
+        raise CloudProviderError(
+            "ec2:DescribeInstanceTypeOfferings: no instance types offerings found"
+        )
+    return zones
+
+
+class _Held(NamedTuple):
+    region: Region
+    revision: int
+    fetched_at: datetime | None
+    """None when it was read from disk."""
+
+
+@final
+class RegionCatalogue:
+    """The region as last read; callable from any thread.
+
+    Whoever needs it first waits for it, and those who come meanwhile wait for the same answer.
+    """
+
+    def __init__(self, clients: Clients, clock: Clock, cache_folder: Path) -> None:
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._folder: Final = cache_folder
+        self._lock: Final = Lock()
+        self._held: _Held | None = None
+        self._open: Future[_Held] | None = None
+
+    def current(self) -> tuple[Region, int]:
+        """Return the region and a number that grows when another one was read.
+
+        Raises:
+            CloudProviderError: nothing is known yet, and EC2 refused or did not answer.
+        """
+        held = self._held or self._read_disk() or self._fetch_once()
+        return held.region, held.revision
+
+    def refresh(self) -> bool:
+        """Ask EC2 again, unless it was asked lately; True if it sells something else now.
+
+        Raises:
+            CloudProviderError: it refused or did not answer; what was known stays.
+        """
+        before = self._held or self._read_disk()
+        fetched = None if before is None else before.fetched_at
+        if fetched is not None and self._clock.now() - fetched < REFRESH_PERIOD / 2:
+            return False
+        return self._fetch_once().revision != (0 if before is None else before.revision)
+
+    def _fetch_once(self) -> _Held:
+        with self._lock:
+            is_mine = self._open is None
+            answer = self._open = self._open or Future()
+        if not is_mine:
+            return answer.result()
+        try:
+            held = self._keep(fetch_region(self._clients))
+        except BaseException as error:
+            self._close()
+            answer.set_exception(error)
+            raise
+        self._close()
+        answer.set_result(held)
+        return held
+
+    def _close(self) -> None:
+        with self._lock:
+            self._open = None
+
+    def _keep(self, region: Region) -> _Held:
+        now = self._clock.now()
+        with self._lock:
+            known = self._held
+            if known is None:
+                held = _Held(region, 1, now)
+            elif known.region == region:
+                # The objects that are known stay: what was built of them is not built anew.
+                held = known._replace(fetched_at=now)
+            else:
+                held = _Held(region, known.revision + 1, now)
+            self._held = held
+        self._disk().write(msgspec.to_builtins(region), now=now)
+        return held
+
+    def _read_disk(self) -> _Held | None:
+        value: object = self._disk().read(now=self._clock.now(), max_age=DISK_LIFE)
+        if value is None:
+            return None
+        try:
+            region = msgspec.convert(value, Region)
+        except (msgspec.ValidationError, TypeError):
+            return None
+        if not region.types or not region.zones:
+            return None
+        with self._lock:
+            if self._held is None:
+                self._held = _Held(region, 1, None)
+            return self._held
+
+    def _disk(self) -> DiskCache:
+        name = f"aws-catalogue-{self._clients.region}"
+        return DiskCache(self._folder, name, version=_DISK_VERSION)

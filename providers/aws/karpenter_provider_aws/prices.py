@@ -1,0 +1,231 @@
+"""What instances cost: the price list for on-demand, the market for spot.
+
+Two books, since the two are read from different places and fail apart. On-demand prices that could not
+be read are as shipped. Spot prices are estimated by shipped on-demand prices only until the market was
+first read: afterwards a zone without a price is one where the type is not sold as spot.
+
+Sources: `spec/aws.md` section 6; its acceptance cases 72-76.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from math import isfinite
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.catalogue import DEFAULT_CURRENCY, Price
+from karpenter_core.provider.price_book import PriceBook, PriceKey
+from karpenter_provider_aws.data import shipped_on_demand_prices
+from karpenter_provider_aws.discovery.calls import calling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import timedelta
+
+    from types_boto3_ec2.type_defs import SpotPriceTypeDef
+    from types_boto3_pricing.type_defs import FilterTypeDef
+
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["Prices", "currency_of", "read_products", "read_spot_history"]
+
+_PRICING_PAGE: Final = 100
+_SPOT_PAGE: Final = 2000
+_SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+
+# Machines of tenancy "Shared", and bare metal, which the price list files under "Dedicated".
+_PRODUCTS: Final = (
+    {"tenancy": "Shared", "productFamily": "Compute Instance"},
+    {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"},
+)
+
+
+def currency_of(region: str) -> str:
+    """Return the currency in which a region is billed."""
+    return "CNY" if region.startswith("cn-") else DEFAULT_CURRENCY
+
+
+def read_products(items: Iterable[str], *, currency: str) -> dict[str, float]:
+    """Return the price per hour by instance type, from the `PriceList` of GetProducts.
+
+    Products without a price above zero in this currency, or that cannot be read, are left out.
+    """
+    prices: dict[str, float] = {}
+    for item in items:
+        try:
+            document: dict[str, Any] = json.loads(item)
+            name: str = document["product"]["attributes"]["instanceType"]
+            terms: dict[str, Any] = document["terms"]["OnDemand"]
+            amounts = [
+                float(dimension["pricePerUnit"][currency])
+                for term in terms.values()
+                for dimension in term["priceDimensions"].values()
+                if currency in dimension["pricePerUnit"]
+            ]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue
+        # There is one amount; of several, one must be chosen that does not depend on their order.
+        amount = max(amounts, default=0.0)
+        if amount > 0 and isfinite(amount):
+            prices[name] = amount
+    return prices
+
+
+def read_spot_history(items: Iterable[SpotPriceTypeDef]) -> dict[tuple[str, str], float]:
+    """Return the latest price per hour by (instance type, zone)."""
+    latest: dict[tuple[str, str], tuple[datetime, float]] = {}
+    for item in items:
+        try:
+            amount = float(item.get("SpotPrice", ""))
+        except ValueError:
+            continue
+        key = (item.get("InstanceType", ""), item.get("AvailabilityZone", ""))
+        said = (item.get("Timestamp", datetime.min.replace(tzinfo=UTC)), amount)
+        if all(key) and isfinite(amount) and said > latest.get(key, (said[0], 0.0)):
+            latest[key] = said
+    return {key: amount for key, (_, amount) in latest.items()}
+
+
+@final
+class Prices:
+    """The prices of one region; callable from any thread."""
+
+    def __init__(self, region: str, *, isolated: bool = False) -> None:
+        """With `isolated` the price list, which is no endpoint inside a VPC, is never asked."""
+        self.currency: Final = currency_of(region)
+        self._region: Final = region
+        self._reads_price_list: Final = not isolated and not region.startswith("us-gov")
+        shipped = {name: self._price(p) for name, p in shipped_on_demand_prices(region).items()}
+        self._on_demand: Final = PriceBook(_of(ON_DEMAND, shipped))
+        self._spot: Final = PriceBook(_of(SPOT, shipped), fills_gaps=False)
+        self._lock: Final = Lock()
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        """A number that grows whenever a price changes."""
+        return self._revision
+
+    def on_demand(self, instance_type: str) -> Price | None:
+        """Return the on-demand price; None when it is not known."""
+        return self._on_demand.find(instance_type, ON_DEMAND)
+
+    def spot(self, instance_type: str, zone: str) -> Price | None:
+        """Return the spot price; None when it is not known, or not sold there."""
+        return self._spot.find(instance_type, SPOT, zone=zone)
+
+    def stale(self, *, now: datetime, after: timedelta) -> tuple[str, ...]:
+        """Return which prices were not read for that long: `on-demand`, `spot`."""
+        books = {SPOT: self._spot}
+        if self._reads_price_list:
+            books[ON_DEMAND] = self._on_demand
+        return tuple(sorted(n for n, book in books.items() if book.is_stale(now=now, after=after)))
+
+    def refresh(self, clients: Clients, *, now: datetime) -> bool:
+        """Read both lists, at the same time; True if any price is another one.
+
+        What one of them said is used although the other failed.
+
+        Raises:
+            CloudProviderError: one or both could not be read; names which and why.
+        """
+        jobs: list[Callable[[Clients, datetime], None]] = [self._refresh_spot]
+        if self._reads_price_list:
+            jobs.append(self._refresh_on_demand)
+        before = self._revision
+        with ThreadPoolExecutor(len(jobs), thread_name_prefix="aws-prices") as pool:
+            started = [pool.submit(job, clients, now) for job in jobs]
+            errors = [error for future in started if (error := future.exception()) is not None]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise CloudProviderError("; ".join(str(error) for error in errors)) from errors[0]
+        return self._revision != before
+
+    def update_on_demand(self, prices: Mapping[str, float], *, now: datetime) -> None:
+        """Take in what the price list said, by instance type."""
+        self._take(
+            self._on_demand,
+            _of(ON_DEMAND, {name: self._price(amount) for name, amount in prices.items()}),
+            now,
+        )
+
+    def update_spot(self, prices: Mapping[tuple[str, str], float], *, now: datetime) -> None:
+        """Take in what the market said, by (instance type, zone)."""
+        keyed = {
+            PriceKey(name, SPOT, zone): self._price(amount)
+            for (name, zone), amount in prices.items()
+        }
+        self._take(self._spot, keyed, now)
+
+    def _take(self, book: PriceBook, prices: Mapping[PriceKey, Price], now: datetime) -> None:
+        changed = book.update(prices, now=now)
+        with self._lock:
+            self._revision += changed
+
+    def _price(self, amount: float) -> Price:
+        return Price(amount, self.currency)
+
+    def _refresh_on_demand(self, clients: Clients, now: datetime) -> None:
+        with ThreadPoolExecutor(len(_PRODUCTS), thread_name_prefix="aws-price-list") as pool:
+            started = [pool.submit(self._products, clients, product) for product in _PRODUCTS]
+            lists = tuple(future.result() for future in started)
+        # Half a price list is a sign that the other half will be wrong as well.
+        for product, prices in zip(_PRODUCTS, lists, strict=True):
+            if not prices:
+                raise CloudProviderError(
+                    f"pricing:GetProducts: no prices in {self.currency} for region {self._region}, "
+                    f'tenancy {product["tenancy"]}, product family "{product["productFamily"]}"'
+                )
+        shared, metal = lists
+        self.update_on_demand({**metal, **shared}, now=now)
+
+    def _products(self, clients: Clients, product: Mapping[str, str]) -> dict[str, float]:
+        with calling("pricing:GetProducts"):
+            pages = clients.pricing.get_paginator("get_products").paginate(
+                ServiceCode="AmazonEC2",
+                Filters=_filters(self._region, product),
+                FormatVersion="aws_v1",
+                PaginationConfig={"PageSize": _PRICING_PAGE},
+            )
+            items = (item for page in pages for item in page["PriceList"])
+            return read_products(items, currency=self.currency)
+
+    def _refresh_spot(self, clients: Clients, now: datetime) -> None:
+        with calling("ec2:DescribeSpotPriceHistory"):
+            pages = clients.ec2.get_paginator("describe_spot_price_history").paginate(
+                ProductDescriptions=list(_SPOT_PRODUCTS),
+                StartTime=now,
+                PaginationConfig={"PageSize": _SPOT_PAGE},
+            )
+            prices = read_spot_history(item for page in pages for item in page["SpotPriceHistory"])
+        if not prices:
+            raise CloudProviderError(
+                f"ec2:DescribeSpotPriceHistory: no spot prices for region {self._region}"
+            )
+        self.update_spot(prices, now=now)
+
+
+def _of(capacity_type: str, prices: Mapping[str, Price]) -> dict[PriceKey, Price]:
+    return {PriceKey(name, capacity_type): price for name, price in prices.items()}
+
+
+def _filters(region: str, product: Mapping[str, str]) -> list[FilterTypeDef]:
+    wanted = {
+        "regionCode": region,
+        "serviceCode": "AmazonEC2",
+        "preInstalledSw": "NA",
+        "operatingSystem": "Linux",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        **product,
+    }
+    return [
+        cast("FilterTypeDef", {"Type": "TERM_MATCH", "Field": field, "Value": value})
+        for field, value in wanted.items()
+    ]
