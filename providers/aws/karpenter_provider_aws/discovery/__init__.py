@@ -1,0 +1,1 @@
+"""What a NodeClass refers to in AWS, found by its selector terms."""

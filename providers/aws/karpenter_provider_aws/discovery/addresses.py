@@ -1,0 +1,155 @@
+"""Free addresses of subnets, less those that launches under way will take.
+
+AWS counts an address when an instance has it; between a launch and the next look at the subnets,
+what was launched is counted here. Numbers are of IPv4 addresses. How many a launch will take is a
+guess by its caller (the pods of the smallest machine it may get), and what a launch did not take is
+given back, unless AWS has been asked meanwhile and knows better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.api.nodeclass import Subnet
+
+__all__ = ["AddressBook", "AddressHold", "choose_subnets"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressHold:
+    """The subnets that a launch may use, one for each zone, and the addresses kept for it there."""
+
+    subnets: Mapping[str, Subnet]
+    """By zone."""
+    addresses_each: Mapping[str, int]
+    """By subnet id: how many one instance is reckoned to take."""
+    instances: int
+    looks: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By subnet id: which look at AWS it was reckoned from."""
+
+
+def choose_subnets(
+    subnets: Iterable[Subnet], *, free: Mapping[str, int], expected: Mapping[str, int]
+) -> dict[str, Subnet]:
+    """Return for each zone the subnet with most addresses; the first of equals.
+
+    `free` is what AWS said of a subnet (nothing known is none), `expected` what launches under way
+    will leave of that, where there are any.
+    """
+    chosen: dict[str, Subnet] = {}
+
+    def left(subnet: Subnet) -> int:
+        return expected.get(subnet.id, free.get(subnet.id, 0))
+
+    for subnet in subnets:
+        best = chosen.get(subnet.zone)
+        if best is None or left(subnet) > left(best):
+            chosen[subnet.zone] = subnet
+    return chosen
+
+
+@dataclass(slots=True)
+class _Account:
+    free: int
+    read_at: float
+    look: int
+    expected: int | None = None
+
+
+@final
+class AddressBook:
+    """What is known of subnets' addresses; callable from any thread.
+
+    A count is believed for `ttl`; afterwards nothing is known of the subnet.
+    """
+
+    def __init__(self, clock: Clock, ttl: timedelta) -> None:
+        self._clock: Final = clock
+        self._ttl_seconds: Final = ttl.total_seconds()
+        self._lock: Final = Lock()
+        self._accounts: Final[dict[str, _Account]] = {}
+        self._look = 0
+
+    def record(self, free: Mapping[str, int]) -> None:
+        """Take down what AWS just said; what was reckoned for these subnets is forgotten."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._look += 1
+            for subnet_id, count in free.items():
+                self._accounts[subnet_id] = _Account(free=count, read_at=now, look=self._look)
+
+    def hold(
+        self,
+        subnets: Sequence[Subnet],
+        *,
+        addresses_each: Mapping[str, int],
+        instances: int = 1,
+    ) -> AddressHold:
+        """Choose one subnet for each zone and keep addresses for a launch.
+
+        `addresses_each` says by zone how many addresses one instance is reckoned to take; a zone
+        that is not named takes none.
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            fresh = {s.id: self._fresh(s.id, now) for s in subnets}
+            chosen = choose_subnets(
+                subnets,
+                free={key: account.free for key, account in fresh.items() if account},
+                expected={
+                    key: account.expected
+                    for key, account in fresh.items()
+                    if account and account.expected is not None
+                },
+            )
+            each: dict[str, int] = {}
+            looks: dict[str, int] = {}
+            for zone, subnet in chosen.items():
+                each[subnet.id] = addresses_each.get(zone, 0)
+                account = fresh[subnet.id]
+                if account is not None:
+                    looks[subnet.id] = account.look
+                    left = account.free if account.expected is None else account.expected
+                    account.expected = left - each[subnet.id] * instances
+            return AddressHold(
+                subnets=chosen, addresses_each=each, instances=instances, looks=looks
+            )
+
+    def settle(self, hold: AddressHold, launched: Mapping[str, int]) -> None:
+        """Give back what a launch did not take; `launched` counts its instances by subnet id."""
+        with self._lock:
+            for subnet_id, look in hold.looks.items():
+                account = self._accounts.get(subnet_id)
+                unused = hold.instances - launched.get(subnet_id, 0)
+                if account is None or account.look != look or account.expected is None:
+                    continue
+                account.expected += max(unused, 0) * hold.addresses_each[subnet_id]
+
+    def exhaust(self, subnet_id: str) -> None:
+        """Take down that AWS found no free address in a subnet."""
+        self.record({subnet_id: 0})
+
+    def expected(self, subnet_id: str) -> int:
+        """Return how many addresses are left to new launches; none where nothing is known."""
+        now = self._clock.monotonic()
+        with self._lock:
+            account = self._fresh(subnet_id, now)
+            if account is None:
+                return 0
+            return account.free if account.expected is None else account.expected
+
+    def _fresh(self, subnet_id: str, now: float) -> _Account | None:
+        account = self._accounts.get(subnet_id)
+        if account is None:
+            return None
+        if account.read_at + self._ttl_seconds <= now:
+            del self._accounts[subnet_id]
+            return None
+        return account

@@ -1,0 +1,310 @@
+"""Capacity reservations: which ones a NodeClass means, and how much of each is left.
+
+EC2 counts what is left, a while behind; between two looks launches and terminations are counted
+here. It is better to reckon with too much (a launch is refused, and the count is zero) than with too
+little (what is paid for stays idle).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_provider_aws.api.found import CapacityReservation
+from karpenter_provider_aws.codes import is_not_found
+from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.queries import Filter, Found, Part, tag_filters, tag_text
+from karpenter_provider_aws.discovery.ttl import TtlCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+    from types_boto3_ec2.type_defs import (
+        CapacityReservationTypeDef,
+        DescribeCapacityReservationsRequestTypeDef,
+        PaginatorConfigTypeDef,
+    )
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.api.nodeclass import CapacityReservationTerm
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = [
+    "AvailabilityBook",
+    "FoundReservation",
+    "ReservationQuery",
+    "Reservations",
+    "current_reservations",
+    "is_expiring",
+    "read_reservation",
+    "reservation_queries",
+]
+
+FIELD: Final = "spec.capacityReservationSelectorTerms"
+PAGE_SIZE: Final = 1000
+TTL: Final = timedelta(minutes=1)
+AVAILABILITY_TTL: Final = timedelta(hours=24)
+EXPIRES_BEFORE_END: Final = timedelta(minutes=40)
+"""EC2 begins to end the instances of a capacity block half an hour before its end."""
+CAPACITY_BLOCK: Final = "capacity-block"
+ON_DEMAND: Final = "default"
+_CRITERIA: Final = frozenset({"open", "targeted"})
+_TYPES: Final = frozenset({ON_DEMAND, CAPACITY_BLOCK})
+_ACTIVE: Final = Filter("state", ("active",))
+_MALFORMED: Final = "InvalidCapacityReservationId.Malformed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationQuery:
+    """One call: for one id, or for all that the filters let through."""
+
+    part: Part
+    filters: tuple[Filter, ...] = (_ACTIVE,)
+
+    def to_api(self) -> DescribeCapacityReservationsRequestTypeDef:
+        """Return the call as EC2 takes it, without the size of its pages."""
+        request: DescribeCapacityReservationsRequestTypeDef = {
+            "Filters": [item.to_api() for item in self.filters]
+        }
+        if self.part.wanted:
+            request["CapacityReservationIds"] = [self.part.wanted]
+        return request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundReservation:
+    """A reservation as EC2 describes it, with what was left of it then."""
+
+    id: str
+    availability_zone: str
+    instance_type: str
+    instance_match_criteria: str
+    owner_id: str
+    reservation_type: str
+    interruptible: bool
+    end_time: datetime | None
+    available_instances: int
+
+    def status(self, now: datetime) -> CapacityReservation:
+        """Return what the status says of it."""
+        expiring = is_expiring(self.reservation_type, self.end_time, now)
+        return CapacityReservation(
+            id=self.id,
+            availability_zone=self.availability_zone,
+            instance_type=self.instance_type,
+            instance_match_criteria=self.instance_match_criteria,
+            owner_id=self.owner_id,
+            reservation_type=self.reservation_type,
+            interruptible=self.interruptible or None,
+            state="expiring" if expiring else "active",
+            end_time=self.end_time,
+        )
+
+
+def reservation_queries(
+    terms: Iterable[CapacityReservationTerm],
+) -> tuple[ReservationQuery, ...]:
+    """Return one query for each term."""
+    queries: list[ReservationQuery] = []
+    for index, term in enumerate(terms):
+        where = f"{FIELD}[{index}]"
+        if term.id:
+            queries.append(ReservationQuery(part=Part(f'{where}.id "{term.id}"', term.id)))
+            continue
+        if not (term.tags or term.instance_match_criteria):
+            continue
+        said = {
+            "ownerID": term.owner_id,
+            "tags": tag_text(term.tags) if term.tags else "",
+            "instanceMatchCriteria": term.instance_match_criteria,
+        }
+        filters = [_ACTIVE]
+        if term.owner_id:
+            filters.append(Filter("owner-id", (term.owner_id,)))
+        filters += tag_filters(term.tags)
+        if term.instance_match_criteria:
+            criteria = (term.instance_match_criteria,)
+            filters.append(Filter("instance-match-criteria", criteria))
+        text = ", ".join(f"{name} {value}" for name, value in said.items() if value)
+        queries.append(ReservationQuery(part=Part(f"{where} ({text})"), filters=tuple(filters)))
+    return tuple(queries)
+
+
+def read_reservation(item: CapacityReservationTypeDef) -> FoundReservation:
+    """Read EC2's description.
+
+    Raises:
+        ValueError: its kind is one that we do not know, and cannot launch into.
+    """
+    criteria = item.get("InstanceMatchCriteria", "")
+    kind = item.get("ReservationType") or ON_DEMAND
+    for name, value, known in (
+        ("InstanceMatchCriteria", criteria, _CRITERIA),
+        ("ReservationType", kind, _TYPES),
+    ):
+        if value not in known:
+            message = f'{item.get("CapacityReservationId", "")}: unknown {name} "{value}"'
+            raise ValueError(message)
+    return FoundReservation(
+        id=item.get("CapacityReservationId", ""),
+        availability_zone=item.get("AvailabilityZone", ""),
+        instance_type=item.get("InstanceType", ""),
+        instance_match_criteria=criteria,
+        owner_id=item.get("OwnerId", ""),
+        reservation_type=kind,
+        interruptible=item.get("Interruptible", False),
+        end_time=item.get("EndDate"),
+        available_instances=item.get("AvailableInstanceCount", 0),
+    )
+
+
+def is_expiring(reservation_type: str, end_time: datetime | None, now: datetime) -> bool:
+    """Whether nothing should be launched into a reservation any more: a block about to end."""
+    return (
+        reservation_type == CAPACITY_BLOCK
+        and end_time is not None
+        and now >= end_time - EXPIRES_BEFORE_END
+    )
+
+
+def current_reservations(
+    found: Iterable[FoundReservation], *, now: datetime
+) -> tuple[FoundReservation, ...]:
+    """Return each reservation once, by id, without those that have ended."""
+    unique = {item.id: item for item in found if item.end_time is None or item.end_time > now}
+    return tuple(unique[key] for key in sorted(unique))
+
+
+@dataclass(slots=True)
+class _Count:
+    left: int
+    read_at: datetime
+    expires_at: float
+
+
+@final
+class AvailabilityBook:
+    """How many instances are left of each reservation; callable from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._lock: Final = Lock()
+        self._counts: Final[dict[str, _Count]] = {}
+
+    def record(self, left: Mapping[str, int]) -> None:
+        """Take down what EC2 just said."""
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        with self._lock:
+            for key, count in left.items():
+                self._counts[key] = _Count(
+                    left=count,
+                    read_at=now,
+                    expires_at=monotonic + AVAILABILITY_TTL.total_seconds(),
+                )
+
+    def left(self, reservation_id: str) -> int:
+        """Return what is left; none of a reservation that is not known."""
+        with self._lock:
+            count = self._count(reservation_id)
+            return 0 if count is None else count.left
+
+    def note_launched(self, reservation_id: str, *, launched_at: datetime | None = None) -> None:
+        """Count one instance less, unless EC2 was asked after the launch and has counted it."""
+        at = launched_at or self._clock.now()
+        with self._lock:
+            count = self._count(reservation_id)
+            if count is not None and count.read_at <= at and count.left > 0:
+                count.left -= 1
+
+    def note_terminated(self, reservation_id: str) -> None:
+        """Count one instance more: one that was launched into the reservation is gone."""
+        with self._lock:
+            count = self._count(reservation_id)
+            if count is not None:
+                count.left += 1
+
+    def note_exhausted(self, *reservation_ids: str) -> None:
+        """Count nothing as left: a launch was refused, or instances are taken away."""
+        with self._lock:
+            for reservation_id in reservation_ids:
+                count = self._count(reservation_id)
+                if count is not None:
+                    count.left = 0
+
+    def _count(self, reservation_id: str) -> _Count | None:
+        count = self._counts.get(reservation_id)
+        if count is None or count.expires_at > self._clock.monotonic():
+            return count
+        del self._counts[reservation_id]
+        return None
+
+
+@final
+class Reservations:
+    """Reads capacity reservations; callable from any thread."""
+
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._cache: Final[TtlCache[ReservationQuery, tuple[FoundReservation, ...]]]
+        self._cache = TtlCache(clock, TTL)
+        self.availability: Final = AvailabilityBook(clock)
+        self._log: FilteringBoundLogger = structlog.get_logger("aws.reservations")
+
+    def find(self, terms: Sequence[CapacityReservationTerm]) -> Found[FoundReservation]:
+        """Return the active reservations that the terms mean, by id.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+        """
+        found: list[FoundReservation] = []
+        absent: set[str] = set()
+        for query in reservation_queries(terms):
+            answer = self._answer(query)
+            found += answer
+            if not answer:
+                absent.add(query.part.text)
+        return Found(
+            items=current_reservations(found, now=self._clock.now()),
+            absent=tuple(sorted(absent)),
+        )
+
+    def _answer(self, query: ReservationQuery) -> tuple[FoundReservation, ...]:
+        answer = self._cache.get(query)
+        if answer is None:
+            answer = tuple(self._usable(self._describe(query)))
+            self.availability.record({item.id: item.available_instances for item in answer})
+            self._cache.put(query, answer)
+        return answer
+
+    def _describe(self, query: ReservationQuery) -> list[CapacityReservationTypeDef]:
+        # The size of a page cannot be asked for together with an id.
+        paging: PaginatorConfigTypeDef = {} if query.part.wanted else {"PageSize": PAGE_SIZE}
+        try:
+            with calling("ec2:DescribeCapacityReservations"):
+                pages = self._clients.ec2.get_paginator("describe_capacity_reservations").paginate(
+                    **query.to_api(), PaginationConfig=paging
+                )
+                return [item for page in pages for item in page["CapacityReservations"]]
+        except CloudProviderError as error:
+            failure = failure_behind(error)
+            missing = failure is not None and (
+                is_not_found(failure.code) or failure.code == _MALFORMED
+            )
+            if query.part.wanted and missing:
+                return []
+            raise
+
+    def _usable(self, items: Iterable[CapacityReservationTypeDef]) -> Iterable[FoundReservation]:
+        for item in items:
+            try:
+                yield read_reservation(item)
+            except ValueError as error:
+                self._log.warning("capacity reservation left out", reason=str(error))

@@ -1,0 +1,178 @@
+"""Subnets: which ones a NodeClass means, and into which of a zone the next launch goes.
+
+A launch asks for `zonal_subnets`, hands the hold that it gets to `note_launched` once the cloud has
+answered (or to `restore`, when there was no answer or no instance), and tells `note_exhausted` of a
+subnet in which EC2 found no free address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_provider_aws.discovery.addresses import AddressBook, AddressHold
+from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.discovery.queries import (
+    Filter,
+    Found,
+    Part,
+    Query,
+    absent_parts,
+    tag_filters,
+    tag_text,
+)
+from karpenter_provider_aws.discovery.ttl import TtlCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from types_boto3_ec2.type_defs import SubnetTypeDef
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass, SubnetTerm
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["FoundSubnet", "Subnets", "least_pods", "order_subnets", "subnet_queries"]
+
+FIELD: Final = "spec.subnetSelectorTerms"
+PAGE_SIZE: Final = 500
+COUNT_TTL: Final = timedelta(minutes=5)
+"""How long a count of free addresses is believed; longer where subnets are read less often."""
+COUNT_TTL_BEYOND_READING: Final = timedelta(minutes=4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSubnet:
+    """A subnet as EC2 describes it."""
+
+    id: str
+    zone: str
+    zone_id: str
+    free_addresses: int
+
+
+def subnet_queries(terms: Iterable[SubnetTerm]) -> tuple[Query, ...]:
+    """Return one query for each term with tags, and one for all ids."""
+    queries: list[Query] = []
+    named: list[Part] = []
+    for index, term in enumerate(terms):
+        where = f"{FIELD}[{index}]"
+        if term.id:
+            named.append(Part(f'{where}.id "{term.id}"', term.id))
+        elif term.tags:
+            part = Part(f"{where}.tags {tag_text(term.tags)}")
+            queries.append(Query(filters=tag_filters(term.tags), parts=(part,)))
+    if named:
+        ids = tuple(dict.fromkeys(part.wanted for part in named))
+        queries.append(Query(filters=(Filter("subnet-id", ids),), parts=tuple(named)))
+    return tuple(queries)
+
+
+def order_subnets(subnets: Iterable[FoundSubnet]) -> tuple[FoundSubnet, ...]:
+    """Return each subnet once, those with most free addresses first, then by id."""
+    unique = {subnet.id: subnet for subnet in subnets}
+    return tuple(sorted(unique.values(), key=lambda s: (-s.free_addresses, s.id)))
+
+
+def least_pods(instance_types: Iterable[InstanceType], capacity_type: str) -> dict[str, int]:
+    """Return by zone the pods of the smallest machine that can be had there.
+
+    That many addresses one launch is reckoned to take at least. Only available offerings of the
+    capacity type count.
+    """
+    least: dict[str, int] = {}
+    for instance_type in instance_types:
+        pods = instance_type.capacity.get("pods", 0)
+        for offering in instance_type.offerings:
+            if offering.available and offering.capacity_type == capacity_type:
+                zone = offering.zone
+                least[zone] = min(least.get(zone, pods), pods)
+    return least
+
+
+@final
+class Subnets:
+    """Reads subnets and keeps count of their addresses; callable from any thread."""
+
+    def __init__(self, clients: Clients, clock: Clock, *, refresh_interval: timedelta) -> None:
+        self._clients: Final = clients
+        self._cache: Final[TtlCache[tuple[Query, ...], Found[FoundSubnet]]] = TtlCache(
+            clock, refresh_interval
+        )
+        self._book: Final = AddressBook(
+            clock, max(COUNT_TTL, refresh_interval + COUNT_TTL_BEYOND_READING)
+        )
+
+    def find(self, terms: Sequence[SubnetTerm]) -> Found[FoundSubnet]:
+        """Return the subnets that the terms mean.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+        """
+        queries = subnet_queries(terms)
+        found = self._cache.get(queries)
+        if found is None:
+            answers = [self._describe(query) for query in queries]
+            found = Found(
+                items=order_subnets(subnet for answer in answers for subnet in answer),
+                absent=absent_parts(queries, answers, keys=lambda subnet: (subnet.id,)),
+            )
+            self._book.record({subnet.id: subnet.free_addresses for subnet in found.items})
+            self._cache.put(queries, found)
+        return found
+
+    def zonal_subnets(
+        self,
+        node_class: EC2NodeClass,
+        *,
+        instance_types: Iterable[InstanceType],
+        capacity_type: str,
+        instances: int = 1,
+    ) -> AddressHold:
+        """Choose for each zone of the NodeClass's status the subnet for a launch, and keep addresses.
+
+        It is the one with most free addresses, launches under way counted; of equals the first of
+        the status. `instance_types` are those that the launch may become.
+        """
+        return self._book.hold(
+            node_class.status.subnets,
+            addresses_each=least_pods(instance_types, capacity_type),
+            instances=instances,
+        )
+
+    def note_launched(self, hold: AddressHold, launched: Mapping[str, int]) -> None:
+        """Give back the addresses that a launch did not take.
+
+        `launched` counts the instances that came of it, by subnet id.
+        """
+        self._book.settle(hold, launched)
+
+    def restore(self, hold: AddressHold) -> None:
+        """Give back all addresses of a launch that brought no instance."""
+        self._book.settle(hold, {})
+
+    def note_exhausted(self, subnet_id: str) -> None:
+        """Take down that EC2 found no free address in a subnet."""
+        self._book.exhaust(subnet_id)
+
+    def expected_addresses(self, subnet_id: str) -> int:
+        """Return how many addresses are left to new launches."""
+        return self._book.expected(subnet_id)
+
+    def _describe(self, query: Query) -> list[FoundSubnet]:
+        with calling("ec2:DescribeSubnets"):
+            pages = self._clients.ec2.get_paginator("describe_subnets").paginate(
+                Filters=query.filters_to_api(), PaginationConfig={"PageSize": PAGE_SIZE}
+            )
+            return [_read(item) for page in pages for item in page["Subnets"]]
+
+
+def _read(item: SubnetTypeDef) -> FoundSubnet:
+    return FoundSubnet(
+        id=item.get("SubnetId", ""),
+        zone=item.get("AvailabilityZone", ""),
+        zone_id=item.get("AvailabilityZoneId", ""),
+        free_addresses=item.get("AvailableIpAddressCount", 0),
+    )
