@@ -37,7 +37,7 @@ __all__ = [
     "selected_plugins",
 ]
 
-Value: TypeAlias = str | int | bool | timedelta
+Value: TypeAlias = str | float | bool | timedelta
 
 DEFAULT_CPU_REQUESTS: Final = 1000  # upstream default, in milli-cores
 DEFAULT_JOURNAL_BYTES: Final = 64 * 2**20
@@ -604,9 +604,9 @@ def _read_variable(default: Value, text: str) -> Value:
     return _read_scalar(default, text)
 
 
-def _read_scalar(default: str | int | timedelta, text: str) -> Value:
-    if isinstance(default, int):
-        return int(text)
+def _read_scalar(default: str | float | timedelta, text: str) -> Value:
+    if isinstance(default, int | float):
+        return type(default)(text)
     if isinstance(default, timedelta):
         return parse_duration(text)
     return text

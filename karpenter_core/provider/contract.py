@@ -101,12 +101,12 @@ class RepairPolicy:
 class SettingSpec:
     """One option of a plug-in: `--flag`, its environment twin, default and meaning.
 
-    The type of `default` (str, int, bool, timedelta) decides how text is read.
+    The type of `default` (str, int, float, bool, timedelta) decides how text is read.
     """
 
     flag: str
     env: str
-    default: str | int | bool | timedelta
+    default: str | float | bool | timedelta
     help: str
 
 
@@ -403,7 +403,7 @@ class NodeReader(Protocol):
 class ProviderContext:
     """What the core hands a provider at start."""
 
-    settings: Mapping[str, str | int | bool | timedelta]
+    settings: Mapping[str, str | float | bool | timedelta]
     """By flag, without dashes in front; every `SettingSpec` of the plug-in is there."""
     clock: Clock
     cache_folder: Path

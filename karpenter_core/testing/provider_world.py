@@ -162,8 +162,8 @@ class ProviderWorld:
     cache_folder: Path
     clock: Clock = field(default_factory=SystemClock)
     executor: Executor = field(default_factory=ThreadExecutor)
-    settings: Mapping[str, str | int | bool | timedelta] = field(
-        default_factory=dict[str, "str | int | bool | timedelta"]
+    settings: Mapping[str, str | float | bool | timedelta] = field(
+        default_factory=dict[str, "str | float | bool | timedelta"]
     )
     nodes: FakeNodes = field(default_factory=FakeNodes)
     fence: FakeFence = field(default_factory=FakeFence)

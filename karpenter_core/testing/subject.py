@@ -65,8 +65,8 @@ class Subject:
     """Makes the plug-in, as a new process would; what the cloud keeps stays. Best the class itself."""
     node_class: NodeClass
     """One that can be launched."""
-    settings: Mapping[str, str | int | bool | timedelta] = field(
-        default_factory=dict[str, "str | int | bool | timedelta"]
+    settings: Mapping[str, str | float | bool | timedelta] = field(
+        default_factory=dict[str, "str | float | bool | timedelta"]
     )
     """By flag without dashes; the others have their defaults."""
 

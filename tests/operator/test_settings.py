@@ -277,11 +277,19 @@ def test_settings_of_plugins_are_read_like_our_own():
     specs = [
         SettingSpec(flag="delay", env="DELAY", default=timedelta(seconds=1), help="Wait."),
         SettingSpec(flag="types-file", env="TYPES_FILE", default="", help="File."),
+        SettingSpec(flag="share", env="SHARE", default=0.075, help="Share."),
+        SettingSpec(flag="percent", env="PERCENT", default=0.5, help="Percent."),
     ]
+    environment = {"TYPES_FILE": "a.json", "SHARE": "0", "PERCENT": "much"}
 
-    settings = load_settings(["--delay=3s"], {"TYPES_FILE": "a.json"}, plugin_options=specs)
+    settings = load_settings(["--delay=3s"], environment, plugin_options=specs)
 
-    assert {"delay": timedelta(seconds=3), "types-file": "a.json"} == settings.plugins
+    assert settings.plugins == {
+        "delay": timedelta(seconds=3),
+        "types-file": "a.json",
+        "share": 0.0,
+        "percent": 0.5,
+    }
 
 
 def test_two_owners_of_one_setting_stop_the_start():

@@ -27,7 +27,7 @@ class Question:
     model: type[NodeClass]
     node_class: str
     """As JSON."""
-    settings: dict[str, str | int | bool | timedelta]
+    settings: dict[str, str | float | bool | timedelta]
     folder: str
 
 
