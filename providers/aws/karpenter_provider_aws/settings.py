@@ -1,0 +1,231 @@
+"""The provider's settings: what can be set, and what was.
+
+Flags, variables and defaults are those of Karpenter's AWS provider. `--cluster-name` is the core's.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from karpenter_core.api.durations import format_duration
+from karpenter_core.errors import SettingsError
+from karpenter_core.provider.contract import SettingSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_core.provider.contract import ProviderContext
+
+__all__ = ["GATES", "NODE_CLASS_CEL", "SETTINGS", "AwsSettings"]
+
+NODE_CLASS_CEL: Final = "NodeClassCEL"
+"""The gate of CEL expressions in `spec.kubelet`."""
+GATES: Final = {NODE_CLASS_CEL: False}
+"""Gates of the provider with their defaults; the core has its own."""
+
+SHORTEST_REFRESH: Final = timedelta(minutes=1)
+
+_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+SETTINGS: Final = (
+    SettingSpec(
+        flag="--cluster-endpoint",
+        env="CLUSTER_ENDPOINT",
+        default="",
+        help="URL under which nodes reach the API server; empty = asked of EKS.",
+    ),
+    SettingSpec(
+        flag="--cluster-ca-bundle",
+        env="CLUSTER_CA_BUNDLE",
+        default="",
+        help="Certificates of the API server for nodes, in base64; empty = those that this process "
+        "trusts it by.",
+    ),
+    SettingSpec(
+        flag="--isolated-vpc",
+        env="ISOLATED_VPC",
+        default=False,
+        help="Nothing outside the VPC can be reached: prices are the shipped ones, and instance "
+        "profiles are left behind.",
+    ),
+    SettingSpec(
+        flag="--eks-control-plane",
+        env="EKS_CONTROL_PLANE",
+        default=False,
+        help="The control plane is one of EKS, which is asked for the cluster's version.",
+    ),
+    SettingSpec(
+        flag="--vm-memory-overhead-percent",
+        env="VM_MEMORY_OVERHEAD_PERCENT",
+        default=0.075,
+        help="Share of an instance type's memory that its nodes are assumed to lack, until one was "
+        "seen; 0.075 = 7.5 %.",
+    ),
+    SettingSpec(
+        flag="--interruption-queue",
+        env="INTERRUPTION_QUEUE",
+        default="",
+        help="SQS queue with announcements of interruptions; empty = none is read.",
+    ),
+    SettingSpec(
+        flag="--reserved-enis",
+        env="RESERVED_ENIS",
+        default=0,
+        help="Network interfaces of each node that no pod gets addresses of, as with custom "
+        "networking of the VPC CNI.",
+    ),
+    SettingSpec(
+        flag="--disable-dry-run",
+        env="DISABLE_DRY_RUN",
+        default=False,
+        help="Do not try out permissions for each EC2NodeClass.",
+    ),
+    SettingSpec(
+        flag="--enable-zonal-shift",
+        env="ENABLE_ZONAL_SHIFT",
+        default=False,
+        help="Launch nothing in zones that a zonal shift of the cluster has moved away from.",
+    ),
+    SettingSpec(
+        flag="--ami-refresh-interval",
+        env="AMI_REFRESH_INTERVAL",
+        default=timedelta(minutes=1),
+        help="How long found images are taken for true; one minute at least.",
+    ),
+    SettingSpec(
+        flag="--subnet-refresh-interval",
+        env="SUBNET_REFRESH_INTERVAL",
+        default=timedelta(minutes=1),
+        help="How long found subnets are taken for true; one minute at least.",
+    ),
+    SettingSpec(
+        flag="--aws-feature-gates",
+        env="AWS_FEATURE_GATES",
+        default=",".join(f"{gate}={str(on).lower()}" for gate, on in GATES.items()),
+        help="Optional features of the provider, A=true,B=false; gates left out keep their default.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """The settings, read."""
+
+    cluster_name: str
+    cluster_endpoint: str = ""
+    """As configured; empty when it is to be asked of EKS."""
+    cluster_ca_bundle: str = ""
+    """PEM in base64, as configured or as this process trusts; empty when neither is known."""
+    isolated_vpc: bool = False
+    eks_control_plane: bool = False
+    vm_memory_overhead_percent: float = 0.075
+    """A share: 0.075 is 7.5 %."""
+    interruption_queue: str = ""
+    reserved_enis: int = 0
+    disable_dry_run: bool = False
+    enable_zonal_shift: bool = False
+    ami_refresh_interval: timedelta = SHORTEST_REFRESH
+    subnet_refresh_interval: timedelta = SHORTEST_REFRESH
+    gates: frozenset[str] = frozenset()
+    """Names of the provider's gates that are on."""
+
+    @classmethod
+    def from_context(cls, context: ProviderContext) -> AwsSettings:
+        """Read what the core hands over.
+
+        Raises:
+            SettingsError: a value cannot be used; all such values are named.
+        """
+        given = context.settings
+        gates, complaint = _read_gates(str(given["aws-feature-gates"]))
+        settings = cls(
+            cluster_name=context.cluster.name,
+            cluster_endpoint=str(given["cluster-endpoint"]),
+            cluster_ca_bundle=str(given["cluster-ca-bundle"])
+            or base64.b64encode(context.cluster.ca_bundle.encode()).decode(),
+            isolated_vpc=given["isolated-vpc"] is True,
+            eks_control_plane=given["eks-control-plane"] is True,
+            vm_memory_overhead_percent=_number(context, "vm-memory-overhead-percent"),
+            interruption_queue=str(given["interruption-queue"]),
+            reserved_enis=int(_number(context, "reserved-enis")),
+            disable_dry_run=given["disable-dry-run"] is True,
+            enable_zonal_shift=given["enable-zonal-shift"] is True,
+            ami_refresh_interval=_duration(context, "ami-refresh-interval"),
+            subnet_refresh_interval=_duration(context, "subnet-refresh-interval"),
+            gates=gates,
+        )
+        complaints = [*settings._complaints(), *([complaint] if complaint else [])]
+        if complaints:
+            raise SettingsError("; ".join(complaints))
+        return settings
+
+    def _complaints(self) -> Iterator[str]:
+        if not self.cluster_name:
+            yield (
+                "--cluster-name: must be given; without it instances cannot be told from another "
+                "cluster's"
+            )
+        if self.cluster_endpoint and not _is_absolute(self.cluster_endpoint):
+            yield f'--cluster-endpoint: must be a URL with a host, not "{self.cluster_endpoint}"'
+        if self.cluster_ca_bundle and not _is_base64(self.cluster_ca_bundle):
+            yield "--cluster-ca-bundle: must be base64"
+        share = self.vm_memory_overhead_percent
+        if not 0 <= share < math.inf:
+            yield f"--vm-memory-overhead-percent: must be zero or more, not {share}"
+        if self.reserved_enis < 0:
+            yield f"--reserved-enis: must be zero or more, not {self.reserved_enis}"
+        for flag, interval in (
+            ("ami-refresh-interval", self.ami_refresh_interval),
+            ("subnet-refresh-interval", self.subnet_refresh_interval),
+        ):
+            if interval < SHORTEST_REFRESH:
+                yield f"--{flag}: must be one minute or more, not {format_duration(interval)}"
+
+
+def _read_gates(text: str) -> tuple[frozenset[str], str]:
+    """Read `A=true,B=false`, and say what is wrong with it; unknown gates are ignored."""
+    chosen = dict(GATES)
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in GATES:
+            continue
+        if value not in _TRUE | _FALSE:
+            return frozenset(), f'--aws-feature-gates: {name} must be true or false, not "{value}"'
+        chosen[name] = value in _TRUE
+    return frozenset(name for name, on in chosen.items() if on), ""
+
+
+def _is_absolute(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.scheme and parts.hostname)
+    except ValueError:  # such as brackets without an address
+        return False
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(context: ProviderContext, name: str) -> float:
+    value = context.settings[name]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SettingsError(f"--{name}: must be a number, not {value}")
+    return value
+
+
+def _duration(context: ProviderContext, name: str) -> timedelta:
+    value = context.settings[name]
+    if not isinstance(value, timedelta):
+        raise SettingsError(f"--{name}: must be a duration, not {value}")
+    return value
