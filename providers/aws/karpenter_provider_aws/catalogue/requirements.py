@@ -1,0 +1,197 @@
+"""Which labels nodes of an instance type have: `spec/aws.md`, section 4.
+
+Every well-known label is defined, as absent where it does not apply, so that a pod that asks for a GPU
+is told why no other type will do. What follows from the type alone is the same for every NodeClass and
+is shared between them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    ON_DEMAND,
+    OS,
+    REGION,
+    RESERVED,
+    SPOT,
+    WINDOWS_BUILD,
+    ZONE,
+)
+from karpenter_core.provider.catalogue import Requirement, Requirements
+from karpenter_provider_aws import labels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from karpenter_provider_aws.api.nodeclass import CapacityReservation, Subnet
+    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.families.traits import FamilyTraits
+
+__all__ = [
+    "PARTITION",
+    "group_requirements",
+    "instance_labels",
+    "interruptible_text",
+    "is_any_of",
+    "requirements_of",
+    "type_requirements",
+]
+
+PARTITION: Final = "partition"
+"""The strategy of placement groups that have partitions."""
+
+_NAME: Final = re.compile(r"([a-z]+)(?:-[0-9]+tb)?([0-9]+).*\.")
+"""Category and generation: `g4dn.8xlarge`, `u-6tb1.metal`; names of Macs have none."""
+_TRUE_FALSE: Final = {True: "true", False: "false"}
+
+
+@lru_cache(maxsize=16384)
+def is_any_of(key: str, *values: str) -> Requirement:
+    """Return the requirement that a label has one of these values; without any, that it is absent.
+
+    Types share most values, and equal requirements are one object.
+    """
+    return Requirement.of(key, "In" if values else "DoesNotExist", values)
+
+
+def instance_labels(info: InstanceTypeInfo) -> dict[str, str]:
+    """Return the labels under `karpenter.k8s.aws` that follow from an instance type alone."""
+    found = {
+        labels.INSTANCE_CPU: str(info.vcpus),
+        labels.INSTANCE_MEMORY: str(info.memory_mib),
+        labels.INSTANCE_HYPERVISOR: info.hypervisor,
+        labels.INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED: _TRUE_FALSE[info.encryption_in_transit],
+        labels.NITRO_SANDBOX: _TRUE_FALSE[info.nitro_enclaves],
+    }
+    found |= _name_labels(info.name)
+    if info.has_processor_info:
+        megahertz = round(info.clock_ghz * 1000)
+        found[labels.INSTANCE_CPU_MANUFACTURER] = _kebab(info.cpu_manufacturer)
+        found[labels.INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ] = str(megahertz)
+    if info.ebs_mbps is not None:
+        found[labels.INSTANCE_EBS_BANDWIDTH] = str(info.ebs_mbps)
+    # Upstream ships a table; the API now says the same, and of newer types more.
+    megabits = round(1000 * sum(card.baseline_gbps for card in info.network_cards))
+    if megabits:
+        found[labels.INSTANCE_NETWORK_BANDWIDTH] = str(megabits)
+    if info.storage_nvme and info.storage_gb is not None:
+        found[labels.INSTANCE_LOCAL_NVME] = str(info.storage_gb)
+    return {**found, **_accelerator_labels(info)}
+
+
+def _name_labels(name: str) -> dict[str, str]:
+    family, *sizes = name.split(".")
+    found = {labels.INSTANCE_CAPABILITY_FLEX: _TRUE_FALSE["-flex" in family]}
+    if len(sizes) == 1:
+        found |= {labels.INSTANCE_FAMILY: family, labels.INSTANCE_SIZE: sizes[0]}
+    if (match := _NAME.match(name)) is not None:
+        found |= {labels.INSTANCE_CATEGORY: match[1], labels.INSTANCE_GENERATION: match[2]}
+    return found
+
+
+def _accelerator_labels(info: InstanceTypeInfo) -> dict[str, str]:
+    """Return labels of GPUs and accelerators; with several kinds no label could tell of both."""
+    found: dict[str, str] = {}
+    if len(info.gpus) == 1:
+        gpu = info.gpus[0]
+        found |= {
+            labels.INSTANCE_GPU_NAME: _kebab(gpu.name),
+            labels.INSTANCE_GPU_MANUFACTURER: _kebab(gpu.manufacturer),
+            labels.INSTANCE_GPU_COUNT: str(gpu.count),
+            labels.INSTANCE_GPU_MEMORY: str(gpu.memory_mib),
+        }
+    if info.neuron_devices is None:
+        chips = [(c.name, c.manufacturer, c.count) for c in info.inference_accelerators]
+    else:
+        chips = [(device.name, "aws", device.count) for device in info.neuron_devices]
+    if len(chips) == 1:
+        name, manufacturer, count = chips[0]
+        found |= {
+            labels.INSTANCE_ACCELERATOR_NAME: _kebab(name),
+            labels.INSTANCE_ACCELERATOR_MANUFACTURER: _kebab(manufacturer),
+            labels.INSTANCE_ACCELERATOR_COUNT: str(count),
+        }
+    return found
+
+
+def type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement, ...]:
+    """Return what follows from an instance type and its region, whatever the NodeClass."""
+    told = instance_labels(info)
+    return (
+        is_any_of(INSTANCE_TYPE, info.name),
+        is_any_of(ARCH, *_present(info.architecture)),
+        is_any_of(REGION, region),
+        is_any_of(labels.INSTANCE_TENANCY, labels.TENANCY_DEFAULT, labels.TENANCY_DEDICATED),
+        *(
+            is_any_of(key, told[key]) if key in told else is_any_of(key)
+            for key in sorted(labels.INSTANCE_LABELS)
+        ),
+    )
+
+
+def requirements_of(
+    info: InstanceTypeInfo,
+    fixed: Iterable[Requirement],
+    *,
+    subnets: Sequence[Subnet],
+    traits: FamilyTraits,
+    reservations: Sequence[CapacityReservation],
+    group: Iterable[Requirement],
+) -> Requirements:
+    """Return all requirements of an instance type for one NodeClass.
+
+    `fixed` is `type_requirements`, `group` is `group_requirements`. `subnets` are those in zones
+    where the type is sold, `reservations` those of this type.
+    """
+    capacity_types = [c for c in info.usage_classes if c in {ON_DEMAND, SPOT}]
+    if reservations:
+        capacity_types.append(RESERVED)
+    operating_system = "linux"
+    if traits.is_windows:
+        operating_system = "windows" if info.architecture == "amd64" else ""
+    told = {
+        OS: _present(operating_system),
+        WINDOWS_BUILD: _present(traits.windows_build),
+        CAPACITY_TYPE: capacity_types,
+        ZONE: _unique(subnet.zone for subnet in subnets),
+        labels.ZONE_ID: _unique(subnet.zone_id for subnet in subnets),
+        labels.CAPACITY_RESERVATION_ID: _unique(r.id for r in reservations),
+        labels.CAPACITY_RESERVATION_TYPE: _unique(r.reservation_type for r in reservations),
+        labels.CAPACITY_RESERVATION_INTERRUPTIBLE: _unique(
+            interruptible_text(r) for r in reservations
+        ),
+    }
+    return Requirements((*fixed, *group, *(is_any_of(key, *v) for key, v in told.items())))
+
+
+def group_requirements(group: PlacementGroup | None) -> tuple[Requirement, ...]:
+    """Return the labels that nodes in a placement group have; absent outside of one."""
+    partitions = group.partitions if group is not None and group.strategy == PARTITION else 0
+    return (
+        is_any_of(labels.PLACEMENT_GROUP_ID, *_present("" if group is None else group.id)),
+        is_any_of(labels.PLACEMENT_GROUP_PARTITION, *(str(n) for n in range(1, partitions + 1))),
+    )
+
+
+def interruptible_text(reservation: CapacityReservation) -> str:
+    """Return the value of the label that says whether the owner may take the capacity back."""
+    return _TRUE_FALSE[bool(reservation.interruptible)]
+
+
+def _kebab(text: str) -> str:
+    return text.lower().replace(" ", "-")
+
+
+def _present(text: str) -> tuple[str, ...]:
+    return (text,) if text else ()
+
+
+def _unique(texts: Iterable[str]) -> list[str]:
+    return sorted({text for text in texts if text})
