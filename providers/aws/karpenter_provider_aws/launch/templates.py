@@ -1,0 +1,298 @@
+"""Launch templates in EC2: made when a launch needs one, deleted when none has for a while.
+
+A template is needed only while a fleet is asked for, so an unused one is litter. Yet deleting one
+that a launch is about to name would make that launch fail. So a launch holds its templates
+(`run`), and whatever is done to one name, making or deleting, is done by one thread at a time, while
+the others wait for it and none holds a lock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+import structlog
+
+from karpenter_core.errors import CloudProviderError, ThrottledError
+from karpenter_provider_aws.codes import failure_of, is_launch_template_missing
+from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NODE_CLASS_TAG
+from karpenter_provider_aws.launch.tags import to_tag_list
+from karpenter_provider_aws.launch.template_data import NAME_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from types_boto3_ec2.type_defs import FilterTypeDef
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.launch.template_groups import LaunchTemplate
+    from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["LaunchTemplates"]
+
+T = TypeVar("T")
+
+_PAGE_SIZE: Final = 200
+"""The most that DescribeLaunchTemplates gives."""
+_ALREADY_EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
+_ATTEMPTS: Final = 2
+
+
+@final
+class LaunchTemplates:
+    """The launch templates of one cluster; callable from any thread.
+
+    What is known to exist is kept in memory, by name; a name is a digest of the content, so what is
+    known is right as long as it exists.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        *,
+        cluster: str,
+        sizes: UserDataSizes,
+        unused_after: timedelta = timedelta(minutes=1),
+    ) -> None:
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._cluster: Final = cluster
+        self._sizes: Final = sizes
+        self._unused_seconds: Final = unused_after.total_seconds()
+        self._lock: Final = Lock()
+        self._last_used: Final[dict[str, float]] = {}
+        """By name, of those that exist: monotonic seconds."""
+        self._holds: Final[Counter[str]] = Counter()
+        self._busy: Final[dict[str, Future[None]]] = {}
+        """By name: making or deleting it is under way."""
+
+    def run(self, templates: Sequence[LaunchTemplate], call: Callable[[], T]) -> T:
+        """Call with these templates in place, once more when EC2 says that it knows none of them.
+
+        Somebody may have deleted one, or EC2 may not show yet what it has just made. What else the
+        call raises is passed on.
+
+        Raises:
+            CloudProviderError: a template can be neither found nor made.
+        """
+        names = [template.name for template in templates]
+        attempt = 1
+        while True:
+            with self._held(names):
+                for template in templates:
+                    self.ensure(template)
+                try:
+                    return call()
+                except Exception as error:
+                    if attempt == _ATTEMPTS or not _says_missing(error):
+                        raise
+            self.invalidate(names)
+            attempt += 1
+
+    def ensure(self, template: LaunchTemplate) -> None:
+        """Have EC2 know the template; two who need the same one make it once.
+
+        Raises:
+            CloudProviderError: it can be neither found nor made.
+        """
+        while True:
+            with self._lock:
+                if template.name in self._last_used:
+                    self._last_used[template.name] = self._clock.monotonic()
+                    return
+                others = self._busy.get(template.name)
+                if others is None:
+                    self._busy[template.name] = Future()
+            if others is not None:
+                others.result()
+                continue
+            try:
+                self._find_or_make(template)
+            except BaseException as error:
+                self._finish(template.name).set_exception(error)
+                raise
+            self._finish(template.name).set_result(None)
+            return
+
+    def invalidate(self, names: Iterable[str]) -> None:
+        """Forget templates that EC2 says it does not know; nothing is deleted."""
+        with self._lock:
+            for name in names:
+                self._last_used.pop(name, None)
+
+    def hydrate(self) -> None:
+        """Take in what an earlier process left, so that `sweep` deletes what stays unused.
+
+        Call it when this process begins to lead.
+
+        Raises:
+            CloudProviderError: they cannot be listed.
+        """
+        names = self._list()
+        now = self._clock.monotonic()
+        with self._lock:
+            for name in names:
+                self._last_used.setdefault(name, now)
+
+    def sweep(self) -> tuple[str, ...]:
+        """Delete the templates that no launch has needed for a while; return their names, sorted.
+
+        One that cannot be deleted now is tried again the next time.
+
+        Raises:
+            CloudProviderError: what the last one failed with.
+        """
+        with self._lock:
+            candidates = sorted(self._last_used)
+        deleted: list[str] = []
+        problem: CloudProviderError | None = None
+        for name in candidates:
+            last_used = self._take_idle(name)
+            if last_used is None:
+                continue
+            try:
+                self._delete(name)
+                deleted.append(name)
+            except CloudProviderError as error:
+                problem = error
+                with self._lock:
+                    self._last_used[name] = last_used
+            finally:  # those who wait look again, and find it there, or make it
+                self._finish(name).set_result(None)
+            if isinstance(problem, ThrottledError):
+                break
+        if problem is not None:
+            raise problem
+        return tuple(deleted)
+
+    def delete_all(self, node_class: str) -> None:
+        """Delete every template that was made for a NodeClass, by this process or another.
+
+        Raises:
+            CloudProviderError: some are left; what the last one failed with.
+        """
+        problem: CloudProviderError | None = None
+        for name in self._list(node_class):
+            self.invalidate([name])
+            try:
+                self._delete(name)
+            except CloudProviderError as error:
+                problem = error
+        if problem is not None:
+            raise problem
+        self._sizes.forget(node_class)
+
+    @contextmanager
+    def _held(self, names: Sequence[str]) -> Generator[None]:
+        with self._lock:
+            self._holds.update(names)
+        try:
+            yield
+        finally:
+            now = self._clock.monotonic()
+            with self._lock:
+                for name in names:
+                    self._holds[name] -= 1
+                    if not self._holds[name]:
+                        del self._holds[name]
+                    if name in self._last_used:
+                        self._last_used[name] = now
+
+    def _take_idle(self, name: str) -> float | None:
+        """Forget a template that nobody has used for a while, and say that it is being deleted.
+
+        Returns when it was used last; None for one that stays.
+        """
+        with self._lock:
+            last_used = self._last_used.get(name)
+            if last_used is None or self._holds[name] or name in self._busy:
+                return None
+            if self._clock.monotonic() - last_used < self._unused_seconds:
+                return None
+            del self._last_used[name]
+            self._busy[name] = Future()
+            return last_used
+
+    def _finish(self, name: str) -> Future[None]:
+        with self._lock:
+            return self._busy.pop(name)
+
+    def _find_or_make(self, template: LaunchTemplate) -> None:
+        if not self._exists(template.name):
+            self._make(template)
+        with self._lock:
+            self._last_used[template.name] = self._clock.monotonic()
+
+    def _exists(self, name: str) -> bool:
+        try:
+            with calling("ec2:DescribeLaunchTemplates"):
+                answer = self._clients.ec2.describe_launch_templates(LaunchTemplateNames=[name])
+        except CloudProviderError as error:
+            if _says_missing(error):
+                return False
+            raise
+        found = answer["LaunchTemplates"]
+        if len(found) != 1:
+            raise CloudProviderError(f'{len(found)} launch templates are named "{name}"')
+        return True
+
+    def _make(self, template: LaunchTemplate) -> None:
+        self._sizes.record(template.node_class, template.user_data_bytes)
+        tags = to_tag_list(template.tags)
+        try:
+            with calling("ec2:CreateLaunchTemplate"):
+                self._clients.ec2.create_launch_template(
+                    LaunchTemplateName=template.name,
+                    LaunchTemplateData=template.data,
+                    TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
+                )
+        except CloudProviderError as error:
+            failure = failure_behind(error)
+            if failure is None or failure.code != _ALREADY_EXISTS:  # another process was faster
+                raise
+            return
+        structlog.get_logger("aws").debug("launch template made", launch_template=template.name)
+
+    def _delete(self, name: str) -> None:
+        try:
+            with calling("ec2:DeleteLaunchTemplate"):
+                self._clients.ec2.delete_launch_template(LaunchTemplateName=name)
+        except CloudProviderError as error:
+            if not _says_missing(error):
+                raise
+        structlog.get_logger("aws").debug("launch template deleted", launch_template=name)
+
+    def _list(self, node_class: str = "") -> tuple[str, ...]:
+        """Return the names of ours, of one NodeClass or of all, sorted.
+
+        Others may carry the cluster's tag too; only a name of our making is taken for ours.
+        """
+        filters: list[FilterTypeDef] = [
+            {"Name": f"tag:{EKS_CLUSTER_NAME_TAG}", "Values": [self._cluster]},
+            {"Name": f"tag:{NODE_CLASS_TAG}", "Values": [node_class]}
+            if node_class
+            else {"Name": "tag-key", "Values": [NODE_CLASS_TAG]},
+        ]
+        with calling("ec2:DescribeLaunchTemplates"):
+            pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
+                Filters=filters, PaginationConfig={"PageSize": _PAGE_SIZE}
+            )
+            names = [
+                template.get("LaunchTemplateName", "")
+                for page in pages
+                for template in page["LaunchTemplates"]
+            ]
+        return tuple(sorted(name for name in names if name.startswith(NAME_PREFIX)))
+
+
+def _says_missing(error: BaseException) -> bool:
+    """Whether an error, of boto3 or made of one, says that a launch template does not exist."""
+    failure = failure_of(error) or failure_behind(error)
+    return failure is not None and is_launch_template_missing(failure.code)

@@ -1,0 +1,52 @@
+"""How close user data comes to what EC2 takes: a metric, and a warning before it is too much.
+
+Nothing is refused here: what EC2 refuses becomes a condition of the NodeClass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+from prometheus_client import Gauge
+
+from karpenter_provider_aws.launch.template_data import USER_DATA_LIMIT_BYTES
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["WARN_FROM_BYTES", "UserDataSizes"]
+
+WARN_FROM_BYTES: Final = 14_745
+"""Nine tenths of the limit."""
+
+
+@final
+class UserDataSizes:
+    """The size of each NodeClass's user data, as last rendered; callable from any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._gauge: Final = Gauge(
+            "karpenter_ec2nodeclasses_userdata_bytes",
+            "Size of the user data of an EC2NodeClass before it is encoded.",
+            ["nodeclass"],
+            registry=registry,
+        )
+
+    def record(self, node_class: str, size_bytes: int) -> None:
+        """Note the size; warn when it is nine tenths of the limit or more."""
+        self._gauge.labels(node_class).set(size_bytes)
+        if size_bytes >= WARN_FROM_BYTES:
+            structlog.get_logger("aws").warning(
+                "user data is close to the limit of EC2, or above it",
+                node_class=node_class,
+                bytes=size_bytes,
+                limit_bytes=USER_DATA_LIMIT_BYTES,
+            )
+
+    def forget(self, node_class: str) -> None:
+        """Take the series of a NodeClass away."""
+        try:
+            self._gauge.remove(node_class)
+        except KeyError:
+            return
