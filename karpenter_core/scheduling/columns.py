@@ -10,14 +10,15 @@ from typing import Final, final
 
 import numpy as np
 
-from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
+from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, grown
 
 __all__ = ["NO_ROW", "OpenNodes"]
 
 NO_ROW: Final = -1
 """The `row` of a node whose machine is open (or that is there already)."""
 
-_FIRST_SIZE: Final = 256
+_FIRST_CLAIMS: Final = 256
+"""Claims that there is room for at first."""
 
 
 @final
@@ -30,10 +31,10 @@ class OpenNodes:
         signatures: Amounts,
         *,
         weights: Floats | None = None,
-        size: int = _FIRST_SIZE,
+        spare: int = _FIRST_CLAIMS,
     ) -> None:
         resources, existing = free.shape
-        size = max(size, existing)
+        size = existing + spare
         self.existing: Final = existing
         """How many of the columns are nodes that are there."""
         self.count = existing
@@ -144,9 +145,7 @@ class OpenNodes:
 
     def _grow(self, needed: int) -> None:
         size = max(needed, 2 * self._signature.shape[0])
-        extra = size - self._signature.shape[0]
-        self._free = np.pad(self._free, ((0, 0), (0, extra)))
-        self._used = np.pad(self._used, ((0, 0), (0, extra)))
-        self._signature = np.pad(self._signature, (0, extra), constant_values=NO_ROW)
-        self._worth = np.pad(self._worth, (0, extra))
-        self._row = np.pad(self._row, (0, extra), constant_values=NO_ROW)
+        self._free, self._used = grown(self._free, size), grown(self._used, size)
+        self._signature = grown(self._signature, size, NO_ROW)
+        self._worth = grown(self._worth, size)
+        self._row = grown(self._row, size, NO_ROW)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from karpenter_core.scheduling.arrays import grown
 from karpenter_core.scheduling.columns import NO_ROW
 from karpenter_core.scheduling.signatures import NO_MATCH
 
@@ -77,9 +78,8 @@ class Becoming:
     def reserve(self, number: int) -> None:
         """Make room for a signature."""
         if number >= len(self.met):
-            extra = max(number + 1, 2 * len(self.met)) - len(self.met)
-            self.met = np.pad(self.met, (0, extra), constant_values=_UNKNOWN)
-            self.good = np.pad(self.good, (0, extra))
+            size = max(number + 1, 2 * len(self.met))
+            self.met, self.good = grown(self.met, size, _UNKNOWN), grown(self.good, size)
 
 
 @final

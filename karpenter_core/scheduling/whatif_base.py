@@ -22,6 +22,7 @@ from karpenter_core.scheduling.domains import (
 )
 from karpenter_core.scheduling.signatures import NO_MATCH, Pin
 from karpenter_core.scheduling.topology import Kind
+from karpenter_core.scheduling.whatif_hosts import HostCounts
 from karpenter_core.scheduling.whatif_takers import Takers, class_plan
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Base:
         self.slots: Final = dict[str, int]()
         """Slots by the names of nodes."""
         self.places: Final = dict[int, Place]()
-        self.host: Final = dict[int, dict[int, int]]()
+        self.host: Final = HostCounts()
         """Pods counted by each host name group, by slot."""
         self.offsets: Final = list[int]()
         """Where the cells (group row times domains) of each axis begin."""
@@ -353,7 +354,7 @@ class Base:
     def _count(self, slot: int, place: Place, sign: int) -> None:
         for effects in (place.staying, place.moving):
             for group, count in effects.host.items():
-                _change(self.host.setdefault(group, {}), slot, sign * count)
+                self.host.change(group, slot, sign * count)
             for cell, count in effects.cells.items():
                 self.cells[cell] += sign * count
             for cell, count in effects.perhaps.items():

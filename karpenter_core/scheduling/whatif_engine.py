@@ -159,7 +159,7 @@ def _ask(
             if group.kind is Kind.AFFINITY
             for slot in overlay.counted_slots(index)
         }
-        slots, free = _columns(base, overlay, requests, near)
+        slots, free = _columns(base, overlay, numbers, near)
     chosen: list[int] = slots.tolist()
     signatures = base.takers.signature[slots]
     for slot, signature in overlay.signatures.items():
@@ -228,24 +228,26 @@ def _narrowed(base: Base, work: Work, in_play: frozenset[int]) -> tuple[PodClass
 
 
 def _columns(
-    base: Base, overlay: Overlay, requests: Amounts, near: set[int]
+    base: Base, overlay: Overlay, numbers: Sequence[int], near: set[int]
 ) -> tuple[Amounts, Amounts]:
     """Return the nodes that may take anything, in their order, and what is free on each.
 
     Beside them those `near` which some pods want to be, even if nothing fits there.
     """
-    order = base.takers.order
-    free = base.takers.free[:, order]
-    if overlay.free:
-        columns = base.takers.positions(overlay.free)
-        free[:, columns] = np.array(list(overlay.free.values()), dtype=np.int64).T
-    free[:, base.takers.positions((*overlay.removed, *base.takers.barred))] = -1
-    least = requests.min(axis=1)
-    asked = least > 0  # what is not asked for may be overdrawn
-    may: Mask = np.logical_and.reduce(free[asked] >= least[asked, None], axis=0)
-    if near:
-        may |= np.isin(order, sorted(near))
-    return order[may], free[:, may]
+    takers = base.takers
+    may = takers.able(numbers)
+    may[takers.positions(overlay.removed)] = False
+    may[takers.positions(near)] = True
+    slots = takers.order[may]
+    free = takers.free[:, slots]
+    closed = [slot for slot in near if slot in overlay.removed or slot in takers.barred]
+    if overlay.free or closed:
+        columns = {slot: column for column, slot in enumerate(slots.tolist())}
+        for slot, room in overlay.free.items():
+            if slot in columns:
+                free[:, columns[slot]] = room
+        free[:, [columns[slot] for slot in closed]] = -1
+    return slots, free
 
 
 def _zonal(base: Base, overlay: Overlay) -> tuple[Amounts, ...]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-import numpy as np
-
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.whatif_takers import TakersKey
 
@@ -202,9 +200,8 @@ class Overlay:
 
     def host_counts(self, group: int, slots: Amounts) -> Amounts:
         """Return how many pods a host name group counts on nodes; where one is gone, who stays."""
-        row = self.base.host.get(group, {})
-        counts = np.zeros(self.base.takers.signature.shape[0], dtype=np.int64)
-        counts[list(row)] = list(row.values())
+        size = self.base.takers.signature.shape[0]
+        counts: Amounts = self.base.host.array(group, size).copy()
         for slot, more in self.host.get(group, {}).items():
             counts[slot] += more
         for slot in self.removed:
@@ -213,7 +210,7 @@ class Overlay:
 
     def counted_slots(self, group: int) -> set[int]:
         """Return the slots on which a host name group may count any."""
-        return {*self.base.host.get(group, ()), *self.host.get(group, ())}
+        return {*self.base.host.rows.get(group, ()), *self.host.get(group, ())}
 
     def freed(self, pool: str, resources: Iterable[str]) -> Resources:
         """Return what the nodes that are gone leave of the limits of a pool."""

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import numpy as np
 
 from karpenter_core.api.labels import CPU, MEMORY, PODS
+from karpenter_core.scheduling.arrays import grown
 from karpenter_core.scheduling.signatures import NO_MATCH
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.topology import Group
+    from karpenter_core.scheduling.whatif_hosts import HostCounts
 
 __all__ = ["ClassPlan", "Takers", "TakersKey", "class_plan"]
 
@@ -187,7 +189,7 @@ class Takers:
         self,
         compiled: CompiledProblem,
         plans: Sequence[ClassPlan],
-        host: Mapping[int, Mapping[int, int]],
+        host: HostCounts,
     ) -> None:
         self._compiled: Final = compiled
         self._plans: Final = plans
@@ -202,6 +204,7 @@ class Takers:
         self._is_barred: Mask = np.zeros(size, dtype=np.bool_)
         self._order: Amounts | None = None
         self._open: Amounts | None = None
+        self._positions: Amounts = np.empty(0, dtype=np.int64)
         self._ranks: list[int] = []
         self._lists: Final = dict[TakersKey, _List]()
         self._good: Final = dict[tuple[int, int], bool]()
@@ -211,9 +214,9 @@ class Takers:
         """Set the columns of a slot; `key` is its node's place in the order of filling."""
         if slot >= self.signature.shape[0]:
             size = self.signature.shape[0]
-            self.free = np.pad(self.free, ((0, 0), (0, size)), constant_values=-1)
-            self.signature = np.pad(self.signature, (0, size))
-            self._is_barred = np.pad(self._is_barred, (0, size))
+            self.free = grown(self.free, 2 * size, -1)
+            self.signature = grown(self.signature, 2 * size)
+            self._is_barred = grown(self._is_barred, 2 * size)
         if slot in self._keys:
             self._release(slot)
         if self._keys.get(slot) != key:
@@ -255,16 +258,34 @@ class Takers:
     def order(self) -> Amounts:
         """All slots in use, in the order in which they are filled."""
         if self._order is None:
-            self._order = np.array(sorted(self._keys, key=self._keys.__getitem__), dtype=np.int64)
-            ranks = np.zeros(self.signature.shape[0], dtype=np.int64)
-            ranks[self._order] = np.arange(len(self._order))
-            self._ranks = ranks.tolist()
+            order: Amounts = np.array(
+                sorted(self._keys, key=self._keys.__getitem__), dtype=np.int64
+            )
+            positions = np.zeros_like(self.signature)
+            positions[order] = np.arange(len(order))
+            ranks: list[int] = positions.tolist()
+            self._order, self._positions, self._ranks = order, positions, ranks
         return self._order
 
     def positions(self, slots: Iterable[int]) -> list[int]:
         """Return where slots are in the order."""
         _ = self.order
         return [self._ranks[slot] for slot in slots]
+
+    def able(self, numbers: Iterable[int]) -> Mask:
+        """Say of the slots in their order which may take a pod of any of these classes."""
+        order = self.order
+        may = np.zeros(len(order), dtype=np.bool_)
+        for number in numbers:
+            plan = self._plans[number]
+            if plan.is_plain and not plan.has_wishes:
+                listed = np.frombuffer(self.of(plan.anywhere), dtype=np.int32)
+                may[self._positions[listed]] = True
+            else:
+                room = self.free[:, order]
+                fits = [room[line] >= least for line, least in plan.asked]
+                may |= np.logical_and.reduce([*fits, ~self._is_barred[order]])
+        return may
 
     def _reorder(self) -> None:
         self._order = self._open = None
@@ -301,10 +322,8 @@ class Takers:
         for line, amount in plan.asked:
             able &= self.free[line, slots] >= amount
         for rule in plan.host:
-            counts = self._host.get(rule.group, {})
-            full = np.zeros(self.signature.shape[0], dtype=np.bool_)
-            full[[slot for slot, count in counts.items() if count > rule.most]] = True
-            able &= ~full[slots]
+            counts = self._host.array(rule.group, self.signature.shape[0])
+            able &= counts[slots] <= rule.most
         return array("i", slots[able].astype(np.int32).tobytes())
 
     def _open_slots(self) -> Amounts:
@@ -348,4 +367,6 @@ class Takers:
             self.free[line, slot] < amount for line, amount in plan.asked
         ):
             return False
-        return all(self._host.get(rule.group, {}).get(slot, 0) <= rule.most for rule in plan.host)
+        return all(
+            self._host.rows.get(rule.group, {}).get(slot, 0) <= rule.most for rule in plan.host
+        )

@@ -32,6 +32,9 @@ Work = tuple[int, "tuple[PodView, ...]"]
 _FEW: Final = 32
 """Nodes that are looked at to tell that pods find no place."""
 
+_MANY: Final = 32
+"""Classes for which it pays to note which nodes are full."""
+
 _Caps = tuple[list[int], "list[int]", bool, bool]
 """Pods that each domain takes now; the counts to level, if some group's grow and spread; whether
 any group's grow; whether affinity has no target yet (as `counts.DomainCaps`)."""
@@ -57,12 +60,20 @@ class Walk:
         self._short: Final[list[tuple[int, int]]] = []
         self._in_play: frozenset[int] | None = None
         self._keys: Final[list[TakersKey]] = []
+        self._closed: set[int] | dict[int, bool] = overlay.removed
+        """Nodes not to look at: they are gone or, of many classes, have too little for any."""
+        self._least: tuple[tuple[int, int], ...] = ()
+        """Where there are many classes: lines of resources, and what any of them asks at least."""
 
     def place(self, works: Sequence[Work]) -> None:
         """Put pods on nodes, class by class, as far as that goes."""
-        overlay = self._overlay
+        overlay, plans = self._overlay, self._base.plans
+        if len(works) > _MANY:
+            least = self._base.compiled.requests[:, [number for number, _ in works]].min(axis=1)
+            self._least = tuple((line, least.item(line)) for line in least.nonzero()[0].tolist())
+            self._closed = set(overlay.removed)
         for position, (number, pods) in enumerate(works):
-            plan = self._base.plans[number]
+            plan = plans[number]
             if not plan.is_plain or (self.left and plan.zonal and self._disturbed(plan)):
                 self.rest.extend(works[position:])
                 return
@@ -100,7 +111,7 @@ class Walk:
         On those of a list only, and `within` domains (as bits) of other axes.
         """
         overlay, places, number, asked = self._overlay, self._base.places, plan.number, plan.asked
-        removed, taken = overlay.removed, overlay.free
+        closed, taken = self._closed, overlay.free
         slots = self._base.takers.of(key)
         self._keys.append(key)
         start = overlay.starts.get(key, 0)
@@ -108,7 +119,7 @@ class Walk:
         # Most nodes that were filled lack CPU or memory: looked at before anything is called.
         (line_a, amount_a), (line_b, amount_b) = plan.closest
         for slot in slots[start:] if start else slots:
-            if slot in removed or (within and not self._is_within(slot, within)):
+            if slot in closed or (within and not self._is_within(slot, within)):
                 continue
             free = taken.get(slot)
             if free is None:
@@ -121,19 +132,25 @@ class Walk:
                 if not room:
                     continue
             after = free.copy()
-            if room == left:
-                for line, amount in asked:
-                    after[line] -= amount * room
-                overlay.put(slot, number, room, after)
-                self.moves.append((number, slot, pods[placed:] if placed else pods))
-                return placed + room
             for line, amount in asked:
                 after[line] -= amount * room
             overlay.put(slot, number, room, after)
+            if self._least:
+                self._close(slot, after)
+            if room == left:
+                self.moves.append((number, slot, pods[placed:] if placed else pods))
+                return placed + room
             self.moves.append((number, slot, pods[placed : placed + room]))
             placed += room
             left -= room
         return placed
+
+    def _close(self, slot: int, free: list[int]) -> None:
+        """Look at a node no more that has too little for any class, if it has."""
+        for line, least in self._least:
+            if free[line] < least and isinstance(self._closed, set):
+                self._closed.add(slot)
+                return
 
     def _is_within(self, slot: int, within: Sequence[tuple[int, int]]) -> bool:
         signatures, signature = self._base.compiled.signatures, self._base.places[slot].signature
@@ -207,12 +224,17 @@ class Walk:
     def skip_full(self) -> None:
         """Note, for the next walk, where the lists that were looked at begin to have room.
 
-        For an overlay from which this walk was taken back, as it may be again.
+        For an overlay from which this walk was taken back, as it may be again. Of lists that are
+        looked at for the second time: most are not.
         """
         overlay = self._overlay
         for key in dict.fromkeys(self._keys):
+            first = overlay.starts.get(key)
+            if first is None:
+                overlay.skip(key, 0)
+                continue
             slots, plan = self._base.takers.of(key), self._base.plans[key[0]]
-            first = start = overlay.starts.get(key, 0)
+            start = first
             while start < len(slots):
                 slot = slots[start]
                 free = overlay.free.get(slot)
@@ -232,7 +254,7 @@ class Walk:
                 if most <= 0:
                     return 0
         for rule in plan.host:
-            counts = self._base.host.get(rule.group)
+            counts = self._base.host.rows.get(rule.group)
             count = counts.get(slot, 0) if counts else 0
             more = self._overlay.host.get(rule.group)
             if more:

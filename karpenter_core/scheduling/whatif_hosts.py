@@ -1,0 +1,43 @@
+"""The pods that host name groups count, by node: as rows that change, and as arrays to look over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from karpenter_core.scheduling.arrays import Amounts
+
+__all__ = ["HostCounts"]
+
+
+@final
+class HostCounts:
+    """Counts by group and slot."""
+
+    def __init__(self) -> None:
+        self.rows: Final = dict[int, dict[int, int]]()
+        """By group: the slots where any are counted. Only `change` may write them."""
+        self._arrays: Final = dict[int, "Amounts"]()
+
+    def change(self, group: int, slot: int, difference: int) -> None:
+        """Count more or fewer pods of a group on a node."""
+        row = self.rows.setdefault(group, {})
+        count = row.get(slot, 0) + difference
+        if count:
+            row[slot] = count
+        else:
+            row.pop(slot, None)
+        known = self._arrays.get(group)
+        if known is not None and slot < len(known):
+            known[slot] = count
+
+    def array(self, group: int, size: int) -> Amounts:
+        """Return the counts of all slots below `size`; not to be written to."""
+        known = self._arrays.get(group)
+        if known is None or len(known) != size:
+            row = self.rows.get(group, {})
+            known = self._arrays[group] = np.zeros(size, dtype=np.int64)
+            known[list(row)] = list(row.values())
+        return known
