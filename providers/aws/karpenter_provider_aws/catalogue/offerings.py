@@ -1,0 +1,231 @@
+"""How an instance type can be bought now: `spec/aws.md`, section 6.
+
+Offerings come out of a chain of resolvers, each of which is given what the one before it made: on-demand
+and spot first, then reservations, then the partitions of a placement group, then what an extension adds.
+Resolvers are plain functions of the type as one NodeClass sees it and of the market at that moment.
+
+Only zones are offered in which the type is sold and the NodeClass has a subnet (rule PC-022); what
+cannot be had there just now is listed as unavailable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT, ZONE
+from karpenter_core.provider.catalogue import Offering, Price, Requirements
+from karpenter_provider_aws import labels
+from karpenter_provider_aws.catalogue.requirements import PARTITION, interruptible_text, is_any_of
+from karpenter_provider_aws.unavailable import OfferingMark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_provider_aws.api.nodeclass import CapacityReservation
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.unavailable import Shortages
+
+__all__ = [
+    "RESOLVERS",
+    "Market",
+    "OfferingResolver",
+    "PriceList",
+    "SoldType",
+    "ZoneSubnets",
+    "base_offerings",
+    "partitioned_offerings",
+    "reserved_offerings",
+]
+
+_RESERVED_DISCOUNT: Final = 10_000_000
+"""What is paid for in any case is as good as free, and yet a smaller machine is cheaper."""
+_EXPIRING: Final = "expiring"
+
+
+class PriceList(Protocol):
+    """What is asked of `prices.Prices`."""
+
+    @property
+    def currency(self) -> str:
+        """Of all prices."""
+        ...
+
+    def on_demand(self, instance_type: str) -> Price | None:
+        """Return the on-demand price; None when it is not known."""
+        ...
+
+    def spot(self, instance_type: str, zone: str) -> Price | None:
+        """Return the spot price; None when it is not known."""
+        ...
+
+
+class ZoneSubnets(NamedTuple):
+    """A zone and the NodeClass's subnets in it."""
+
+    zone: str
+    zone_id: str
+    subnets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoldType:
+    """An instance type as one NodeClass may buy it."""
+
+    name: str
+    zones: tuple[ZoneSubnets, ...]
+    """Where it is sold and the NodeClass has a subnet; sorted."""
+    capacity_types: tuple[str, ...]
+    """`on-demand` and `spot`, as far as it is sold so; sorted."""
+    is_compatible: bool = True
+    reservations: tuple[CapacityReservation, ...] = ()
+    """Of this type; sorted by id."""
+    group: PlacementGroup | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """What of a region's offerings can be had at one moment, and for how much."""
+
+    prices: PriceList
+    shortages: Shortages
+    reserved_left: Callable[[str], int]
+    """How many machines are left of a reservation, by its id."""
+    shifted_zones: frozenset[str] = frozenset()
+    """Ids of zones that traffic is shifted away from."""
+
+
+OfferingResolver: TypeAlias = (
+    "Callable[[SoldType, tuple[Offering, ...], Market], tuple[Offering, ...]]"
+)
+
+
+def base_offerings(
+    sold: SoldType, offerings: tuple[Offering, ...], market: Market
+) -> tuple[Offering, ...]:
+    """Add one offering for each zone and capacity type, reservations apart.
+
+    A price that is not known makes an offering unavailable. It still has one, the on-demand price
+    if there is one: that is what such a machine costs at most, should one be running.
+    """
+    on_demand = market.prices.on_demand(sold.name)
+    added: list[Offering] = []
+    for zone in sold.zones:
+        is_open = sold.is_compatible and zone.zone_id not in market.shifted_zones
+        for capacity_type in sold.capacity_types:
+            is_spot = capacity_type == SPOT
+            price = market.prices.spot(sold.name, zone.zone) if is_spot else on_demand
+            added.append(
+                Offering(
+                    requirements=_plain(capacity_type, zone.zone, zone.zone_id),
+                    price=price or on_demand or Price(0.0, market.prices.currency),
+                    available=(
+                        is_open
+                        and price is not None
+                        and not _is_sold_out(sold, zone, capacity_type, market.shortages)
+                    ),
+                )
+            )
+    return (*offerings, *added)
+
+
+def reserved_offerings(
+    sold: SoldType, offerings: tuple[Offering, ...], market: Market
+) -> tuple[Offering, ...]:
+    """Add one offering for each reservation of the type."""
+    if not sold.reservations:
+        return offerings
+    zones = {zone.zone: zone for zone in sold.zones}
+    on_demand = market.prices.on_demand(sold.name) or Price(0.0, market.prices.currency)
+    price = Price(on_demand.amount / _RESERVED_DISCOUNT, on_demand.currency)
+    added: list[Offering] = []
+    for reservation in sold.reservations:
+        zone = zones.get(reservation.availability_zone)
+        if zone is None:
+            continue
+        left = market.reserved_left(reservation.id)
+        added.append(
+            Offering(
+                requirements=_reserved(reservation, zone),
+                price=price,
+                available=(
+                    sold.is_compatible
+                    and left > 0
+                    and reservation.state != _EXPIRING
+                    and zone.zone_id not in market.shifted_zones
+                ),
+                reservation_capacity=max(left, 0),
+            )
+        )
+    return (*offerings, *added)
+
+
+def partitioned_offerings(
+    sold: SoldType, offerings: tuple[Offering, ...], market: Market
+) -> tuple[Offering, ...]:
+    """Offer each partition of a partition placement group on its own."""
+    group = sold.group
+    if group is None or group.strategy != PARTITION or group.partitions <= 0:
+        return offerings
+    partitions = tuple(str(number) for number in range(1, group.partitions + 1))
+    return tuple(
+        replace(
+            offering,
+            requirements=_in_partition(offering.requirements, partition),
+            available=offering.available
+            and OfferingMark(sold.name, offering.zone, offering.capacity_type, group.id, partition)
+            not in market.shortages.offerings,
+        )
+        for offering in offerings
+        for partition in partitions
+    )
+
+
+RESOLVERS: Final[tuple[OfferingResolver, ...]] = (
+    base_offerings,
+    reserved_offerings,
+    partitioned_offerings,
+)
+"""The chain, in order; an extension's resolvers follow."""
+
+
+def _is_sold_out(
+    sold: SoldType, zone: ZoneSubnets, capacity_type: str, shortages: Shortages
+) -> bool:
+    mark = OfferingMark(
+        sold.name, zone.zone, capacity_type, "" if sold.group is None else sold.group.id
+    )
+    return shortages.is_unavailable(mark, zone.subnets)
+
+
+@lru_cache(maxsize=1024)
+def _plain(capacity_type: str, zone: str, zone_id: str) -> Requirements:
+    """Return the requirements of offerings outside of reservations; of a thousand types one object."""
+    return Requirements(
+        (
+            is_any_of(CAPACITY_TYPE, capacity_type),
+            is_any_of(ZONE, zone),
+            *((is_any_of(labels.ZONE_ID, zone_id),) if zone_id else ()),
+            *(is_any_of(key) for key in sorted(labels.RESERVATION_LABELS)),
+        )
+    )
+
+
+def _reserved(reservation: CapacityReservation, zone: ZoneSubnets) -> Requirements:
+    interruptible = interruptible_text(reservation)
+    return Requirements(
+        (
+            is_any_of(CAPACITY_TYPE, RESERVED),
+            is_any_of(ZONE, zone.zone),
+            *((is_any_of(labels.ZONE_ID, zone.zone_id),) if zone.zone_id else ()),
+            is_any_of(labels.CAPACITY_RESERVATION_ID, reservation.id),
+            is_any_of(labels.CAPACITY_RESERVATION_TYPE, reservation.reservation_type),
+            is_any_of(labels.CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible),
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _in_partition(requirements: Requirements, partition: str) -> Requirements:
+    return requirements.add(is_any_of(labels.PLACEMENT_GROUP_PARTITION, partition))

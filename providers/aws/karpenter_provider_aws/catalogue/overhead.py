@@ -1,0 +1,86 @@
+"""What a node keeps from its pods: `spec/aws.md`, section 5.3."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
+from karpenter_core.api.quantities import parse_amount
+from karpenter_core.errors import BadInputError
+from karpenter_core.provider.catalogue import Overhead
+from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.records import Resources
+
+__all__ = ["overhead_of"]
+
+MIB: Final = 2**20
+GIB: Final = 2**30
+
+_CPU_BRACKETS: Final = ((1000, 0.06), (2000, 0.01), (4000, 0.005), (inf, 0.0025))
+"""Milli-cores and what the kubelet and its runtime take of them; Bottlerocket's own rule."""
+_MEMORY_MIB_PER_POD: Final = 11
+_MEMORY_MIB_BASE: Final = 255
+_STORAGE_BYTES: Final = GIB
+_NODE_RESOURCES: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+"""Of what can be reserved, that which pods ask for; process ids they do not."""
+
+# Signals of evictionHard, the resource each guards, and its default threshold
+_EVICTION: Final = (
+    ("memory.available", MEMORY, "100Mi"),
+    ("nodefs.available", EPHEMERAL_STORAGE, "10%"),
+)
+
+
+def overhead_of(
+    capacity: Resources,
+    *,
+    pods_reserved_for: int,
+    kube_reserved: Mapping[str, str],
+    system_reserved: Mapping[str, str],
+    eviction_hard: Mapping[str, str],
+) -> Overhead:
+    """Return the three parts of a node's overhead.
+
+    The user's quantities stand in place of single defaults. Soft thresholds keep nothing: pods may
+    use what lies above the hard ones.
+
+    Raises:
+        BadInputError: a quantity or threshold cannot be read; names field and value.
+    """
+    millicores = reserved_by_brackets(capacity[CPU], _CPU_BRACKETS, whole_slices=True)
+    default = {
+        CPU: int(millicores),
+        MEMORY: (_MEMORY_MIB_PER_POD * pods_reserved_for + _MEMORY_MIB_BASE) * MIB,
+        EPHEMERAL_STORAGE: _STORAGE_BYTES,
+    }
+    return Overhead(
+        kube_reserved=default | _amounts("kubeReserved", kube_reserved),
+        system_reserved=_amounts("systemReserved", system_reserved),
+        eviction_threshold={
+            resource: _threshold(signal, eviction_hard.get(signal, usual), capacity[resource])
+            for signal, resource, usual in _EVICTION
+        },
+    )
+
+
+def _amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for resource, text in sorted(quantities.items()):
+        if resource in _NODE_RESOURCES:
+            try:
+                amounts[resource] = parse_amount(resource, text)
+            except ValueError as error:
+                raise BadInputError(f"spec.kubelet.{field}.{resource}: {error}") from error
+    return amounts
+
+
+def _threshold(signal: str, text: str, capacity: int) -> int:
+    try:
+        return eviction_threshold(text, capacity)
+    except ValueError as error:
+        raise BadInputError(f"spec.kubelet.evictionHard.{signal}: {error}") from error
