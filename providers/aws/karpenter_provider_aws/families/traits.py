@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_provider_aws.api.nodeclass import AmiFamily
+from karpenter_provider_aws.api.families import AmiFamily
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
