@@ -1,0 +1,42 @@
+"""Fixtures of discovery: one set of clients for all tests, an empty account for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_provider_aws.sdk import Clients, Limits
+from providers.aws.tests.discovery.moto_world import HandClock
+
+REGION = "us-east-1"
+
+
+@pytest.fixture(scope="session")
+def shared_clients():
+    """Clients take a second to make, and have moto's handlers only if it was imported before."""
+    import moto.core.models  # noqa: F401
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "testing")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+        patch.delenv("AWS_PROFILE", raising=False)
+        clients = Clients(region=REGION, limits=Limits(attempts=1))
+        for service in ("ec2", "iam", "ssm"):
+            getattr(clients, service)
+        yield clients
+        clients.close()
+
+
+@pytest.fixture
+def clients(shared_clients):
+    """An empty account."""
+    from moto import mock_aws
+
+    with mock_aws():
+        yield shared_clients
+
+
+@pytest.fixture
+def clock():
+    """A clock that is moved by hand."""
+    return HandClock()

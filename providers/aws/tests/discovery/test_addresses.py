@@ -1,0 +1,165 @@
+"""Addresses that launches under way will take (acceptance cases 106-108)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_provider_aws.api.nodeclass import Subnet
+from karpenter_provider_aws.discovery.addresses import AddressBook, choose_subnets
+from providers.aws.tests.discovery.moto_world import HandClock
+
+A1 = Subnet(id="subnet-a1", zone="us-east-1a", zone_id="use1-az1")
+A2 = Subnet(id="subnet-a2", zone="us-east-1a", zone_id="use1-az1")
+B1 = Subnet(id="subnet-b1", zone="us-east-1b", zone_id="use1-az2")
+FIVE_MINUTES = timedelta(minutes=5)
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def book(clock):
+    return AddressBook(clock, FIVE_MINUTES)
+
+
+def chosen(hold):
+    return {zone: subnet.id for zone, subnet in hold.subnets.items()}
+
+
+def test_the_subnet_with_most_addresses_of_each_zone_is_chosen(book):
+    """Case 106."""
+    book.record({A1.id: 10, A2.id: 100, B1.id: 1})
+
+    hold = book.hold([A1, A2, B1], addresses_each={})
+
+    assert chosen(hold) == {"us-east-1a": A2.id, "us-east-1b": B1.id}
+
+
+def test_launches_under_way_count_until_the_other_subnet_has_more(book):
+    """Case 107: of equals the one that comes first in the status is kept."""
+    book.record({A1.id: 11, A2.id: 10})
+    each = {"us-east-1a": 1}
+
+    launches = [chosen(book.hold([A1, A2], addresses_each=each))["us-east-1a"] for _ in range(3)]
+
+    assert launches == [A1.id, A1.id, A2.id]
+
+
+def test_a_launch_that_failed_gives_its_addresses_back(book):
+    """Case 108."""
+    book.record({A1.id: 20, B1.id: 20})
+    hold = book.hold([A1, B1], addresses_each={"us-east-1a": 8, "us-east-1b": 3})
+    assert (book.expected(A1.id), book.expected(B1.id)) == (12, 17)
+
+    book.settle(hold, {})
+
+    assert (book.expected(A1.id), book.expected(B1.id)) == (20, 20)
+
+
+def test_zones_that_a_launch_did_not_use_get_their_addresses_back(book):
+    """What was launched stays counted."""
+    book.record({A1.id: 20, B1.id: 20})
+    hold = book.hold([A1, B1], addresses_each={"us-east-1a": 5, "us-east-1b": 5}, instances=3)
+
+    book.settle(hold, {A1.id: 2})
+
+    assert (book.expected(A1.id), book.expected(B1.id)) == (10, 20)
+
+
+def test_what_aws_said_meanwhile_is_not_corrected(book):
+    """It has counted the launch, or the launch is over."""
+    book.record({A1.id: 20})
+    hold = book.hold([A1], addresses_each={"us-east-1a": 5})
+    book.record({A1.id: 20})
+
+    book.settle(hold, {})
+
+    assert book.expected(A1.id) == 20
+
+
+def test_an_exhausted_subnet_is_chosen_only_where_there_is_no_other(book):
+    """A sibling has more; alone in its zone it is still the zone's subnet."""
+    book.record({A1.id: 200, A2.id: 3, B1.id: 50})
+    book.hold([A1], addresses_each={"us-east-1a": 10})
+
+    book.exhaust(A1.id)
+    book.exhaust(B1.id)
+
+    assert book.expected(A1.id) == 0
+    hold = book.hold([A1, A2, B1], addresses_each={})
+    assert chosen(hold) == {"us-east-1a": A2.id, "us-east-1b": B1.id}
+
+
+def test_old_counts_are_not_believed(book, clock):
+    """Then the order of the status decides."""
+    book.record({A1.id: 1, A2.id: 100})
+    clock.forward(minutes=5)
+
+    hold = book.hold([A1, A2], addresses_each={"us-east-1a": 1})
+
+    assert chosen(hold) == {"us-east-1a": A1.id}
+    assert book.expected(A2.id) == 0
+
+
+LAUNCHES = st.lists(
+    st.tuples(
+        st.integers(0, 40),  # addresses each
+        st.integers(1, 10),  # instances
+        st.integers(0, 10),  # of which were launched
+    ),
+    max_size=12,
+)
+
+
+@given(
+    free=st.lists(st.integers(0, 300), min_size=1, max_size=5),
+    launches=LAUNCHES,
+    seed=st.randoms(use_true_random=False),
+)
+def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
+    """However launches overlap, and in whatever order they are answered."""
+    subnets = [Subnet(id=f"subnet-{i}", zone="z", zone_id="z") for i in range(len(free))]
+    book = AddressBook(HandClock(), FIVE_MINUTES)
+    book.record({subnet.id: count for subnet, count in zip(subnets, free, strict=True)})
+    open_launches, taken = [], 0
+    for each, instances, launched in launches:
+        hold = book.hold(subnets, addresses_each={"z": each}, instances=instances)
+        open_launches.append((hold, min(launched, instances)))
+        taken += each * min(launched, instances)
+    seed.shuffle(open_launches)
+
+    for hold, launched in open_launches:
+        book.settle(hold, {hold.subnets["z"].id: launched})
+
+    assert sum(book.expected(subnet.id) for subnet in subnets) == sum(free) - taken
+
+
+@given(
+    counts=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.none() | st.integers(-5, 5)),
+        max_size=8,
+    )
+)
+def test_no_subnet_of_a_zone_has_more_than_the_chosen_one(counts):
+    """And none before it in the status has as many."""
+    subnets = [Subnet(id=f"subnet-{i}", zone=zone) for i, (zone, _, _) in enumerate(counts)]
+    free = {f"subnet-{i}": count for i, (_, count, _) in enumerate(counts)}
+    expected = {f"subnet-{i}": left for i, (_, _, left) in enumerate(counts) if left is not None}
+
+    picked = choose_subnets(subnets, free=free, expected=expected)
+
+    def left(subnet):
+        return expected.get(subnet.id, free[subnet.id])
+
+    assert picked.keys() == {subnet.zone for subnet in subnets}
+    for subnet in subnets:
+        best = picked[subnet.zone]
+        assert left(subnet) <= left(best)
+        if left(subnet) == left(best):
+            assert subnets.index(best) <= subnets.index(subnet)
