@@ -1,0 +1,212 @@
+"""Tags: what everything carries, and whose an instance of a fleet is, whoever asks and when."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_provider_aws.launch.tags import (
+    ClaimRef,
+    ClaimsTooManyError,
+    FleetInstance,
+    claims_of,
+    deal,
+    fleet_batches,
+    fleet_tags,
+    from_tag_list,
+    owned_tags,
+    restricted_tags,
+    to_tag_list,
+)
+
+CLUSTER_TAGS = {
+    "kubernetes.io/cluster/test": "owned",
+    "eks:eks-cluster-name": "test",
+    "karpenter.k8s.aws/ec2nodeclass": "default",
+}
+
+names = st.text("abcdefghijklmnopqrstuvwxyz0123456789-.", min_size=1, max_size=253)
+claims = st.lists(
+    st.builds(ClaimRef, name=names, uid=st.uuids().map(str)),
+    max_size=30,
+    unique_by=(lambda claim: claim.uid, lambda claim: claim.name),
+)
+
+
+def refs(count: int, name: str = "web-") -> list[ClaimRef]:
+    return [
+        ClaimRef(name=f"{name}{i:05}", uid=f"{i:08}-0000-4000-8000-000000000000")
+        for i in range(count)
+    ]
+
+
+def test_ours_win_over_the_users_tags():
+    tags = owned_tags(
+        {"Name": "mine", "karpenter.sh/nodepool": "theirs", "karpenter.k8s.aws/nodeclaims-3": "x"},
+        cluster="test",
+        node_class="default",
+        node_pool="web",
+    )
+
+    assert tags == {**CLUSTER_TAGS, "Name": "mine", "karpenter.sh/nodepool": "web"}
+    assert list(tags) == sorted(tags)
+
+
+def test_what_serves_no_pool_names_none():
+    assert owned_tags({}, cluster="test", node_class="default") == CLUSTER_TAGS
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kubernetes.io/cluster/test",
+        "eks:eks-cluster-name",
+        "karpenter.sh/nodepool",
+        "karpenter.sh/nodeclaim",
+        "karpenter.k8s.aws/ec2nodeclass",
+    ],
+)
+def test_users_may_not_set_what_tells_resources_as_ours(key):
+    assert restricted_tags({key: "x", "Name": "y", "kubernetes.io/clusters": "z"}) == (key,)
+
+
+def test_tag_lists_are_sorted_and_read_back():
+    tags = {"b": "2", "a": "1"}
+
+    assert to_tag_list(tags) == [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}]
+    assert from_tag_list(to_tag_list(tags)) == tags
+
+
+# -- fleets --------------------------------------------------------------------------------------
+
+
+def test_a_fleet_for_one_claim_names_it_outright():
+    [claim] = refs(1)
+
+    tags = fleet_tags([claim], other_tags=4)
+
+    assert tags == {
+        "karpenter.k8s.aws/nodeclaims": "web-00000:00000000-0000-4000-8000-000000000000",
+        "karpenter.sh/nodeclaim": "web-00000",
+    }
+
+
+def test_a_fleet_for_several_claims_names_none_outright():
+    tags = fleet_tags(refs(6), other_tags=4)
+
+    assert sorted(tags) == ["karpenter.k8s.aws/nodeclaims", "karpenter.k8s.aws/nodeclaims-1"]
+    assert tags["karpenter.k8s.aws/nodeclaims"].count(":") == 5
+
+
+def test_more_claims_than_tags_hold_are_refused():
+    with pytest.raises(ClaimsTooManyError):
+        fleet_tags(refs(60), other_tags=4)
+
+
+def test_fifty_claims_with_ordinary_names_fit_into_one_fleet():
+    assert [len(batch) for batch in fleet_batches(refs(120), other_tags=5)] == [50, 50, 20]
+
+
+def test_a_users_many_tags_make_fleets_smaller():
+    assert [len(batch) for batch in fleet_batches(refs(12), other_tags=47)] == [5, 5, 2]
+
+
+def test_a_claim_with_the_longest_name_has_a_fleet_of_its_own():
+    long = ClaimRef(name="n" * 253, uid="00000000-ffff-4000-8000-000000000000")
+
+    batches = fleet_batches([*refs(2), long], other_tags=4)
+
+    assert {len(batch) for batch in batches} == {1, 2}
+    assert claims_of(fleet_tags([long], other_tags=4)) == (long,)
+
+
+@given(claims, st.integers(min_value=0, max_value=50))
+def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
+    batches = fleet_batches(found, other_tags=other_tags)
+
+    assert sorted(c.uid for batch in batches for c in batch) == sorted(c.uid for c in found)
+    for batch in batches:
+        tags = fleet_tags(batch, other_tags=other_tags)
+        assert claims_of(tags) == tuple(sorted(batch, key=lambda claim: claim.uid))
+        assert all(len(value) <= 256 for value in tags.values())
+        assert len(tags) <= 11
+
+
+@given(claims, st.randoms())
+def test_fleets_and_their_tags_do_not_depend_on_the_order_of_claims(found, random):
+    shuffled = random.sample(found, len(found))
+
+    assert fleet_batches(found, other_tags=4) == fleet_batches(shuffled, other_tags=4)
+
+
+# -- whose an instance is --------------------------------------------------------------------------
+
+
+def fleet(count: int, instances: int, own: dict[str, str] | None = None) -> list[FleetInstance]:
+    tags = fleet_tags(refs(count), other_tags=4)
+    return [
+        FleetInstance(
+            id=f"i-{index}",
+            tags={
+                **tags,
+                **(
+                    {"karpenter.sh/nodeclaim": own[f"i-{index}"]}
+                    if own and f"i-{index}" in own
+                    else {}
+                ),
+            },
+        )
+        for index in range(instances)
+    ]
+
+
+def test_instances_by_id_are_dealt_to_claims_by_uid():
+    dealt = deal(fleet(3, 3))
+
+    assert {key: claim.name for key, claim in dealt.items()} == {
+        "i-0": "web-00000",
+        "i-1": "web-00001",
+        "i-2": "web-00002",
+    }
+    assert dealt["i-1"].uid == "00000001-0000-4000-8000-000000000000"
+
+
+def test_everybody_deals_alike_in_whatever_order_instances_are_listed():
+    instances = fleet(4, 4)
+
+    assert deal(instances) == deal(list(reversed(instances)))
+
+
+def test_too_few_instances_leave_the_last_claims_without_one():
+    assert {claim.name for claim in deal(fleet(3, 2)).values()} == {"web-00000", "web-00001"}
+
+
+def test_an_instance_beyond_the_last_claim_is_nobodys():
+    assert sorted(deal(fleet(2, 3))) == ["i-0", "i-1"]
+
+
+def test_what_an_instance_says_itself_counts_first():
+    dealt = deal(fleet(3, 3, own={"i-2": "web-00000"}))
+
+    assert {key: claim.name for key, claim in dealt.items()} == {
+        "i-0": "web-00001",
+        "i-1": "web-00002",
+        "i-2": "web-00000",
+    }
+
+
+def test_registered_instances_stay_whose_they_are_when_terminated_ones_are_forgotten():
+    own = {"i-1": "web-00001", "i-2": "web-00002"}
+
+    assert {k: c.name for k, c in deal(fleet(3, 3, own=own)[1:]).items()} == own
+
+
+def test_an_instance_of_another_controller_tells_its_claims_name():
+    [claim] = deal([FleetInstance(id="i-1", tags={"karpenter.sh/nodeclaim": "old"})]).values()
+
+    assert claim == ClaimRef(name="old", uid="")
+
+
+def test_an_instance_that_tells_nothing_is_nobodys():
+    assert deal([FleetInstance(id="i-1", tags={})]) == {}
