@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
 from karpenter_core.api.quantities import parse_amount
-from karpenter_core.errors import BadInputError
 from karpenter_core.provider.catalogue import Overhead
 from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
 
@@ -50,7 +49,7 @@ def overhead_of(
     use what lies above the hard ones.
 
     Raises:
-        BadInputError: a quantity or threshold cannot be read; names field and value.
+        ValueError: a quantity or threshold cannot be read; names field and value.
     """
     millicores = reserved_by_brackets(capacity[CPU], _CPU_BRACKETS, whole_slices=True)
     default = {
@@ -75,7 +74,8 @@ def _amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
             try:
                 amounts[resource] = parse_amount(resource, text)
             except ValueError as error:
-                raise BadInputError(f"spec.kubelet.{field}.{resource}: {error}") from error
+                message = f"spec.kubelet.{field}.{resource}: {error}"
+                raise ValueError(message) from error
     return amounts
 
 
@@ -83,4 +83,5 @@ def _threshold(signal: str, text: str, capacity: int) -> int:
     try:
         return eviction_threshold(text, capacity)
     except ValueError as error:
-        raise BadInputError(f"spec.kubelet.evictionHard.{signal}: {error}") from error
+        message = f"spec.kubelet.evictionHard.{signal}: {error}"
+        raise ValueError(message) from error

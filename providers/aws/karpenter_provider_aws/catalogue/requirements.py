@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.labels import (
     ARCH,
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTITION",
-    "group_requirements",
+    "RequirementSets",
+    "Values",
+    "class_values",
+    "group_values",
     "instance_labels",
     "interruptible_text",
     "is_any_of",
-    "requirements_of",
     "type_requirements",
 ]
 
@@ -49,6 +51,8 @@ PARTITION: Final = "partition"
 
 _NAME: Final = re.compile(r"([a-z]+)(?:-[0-9]+tb)?([0-9]+).*\.")
 """Category and generation: `g4dn.8xlarge`, `u-6tb1.metal`; names of Macs have none."""
+_MOST_SETS: Final = 65_536
+"""Bounds memory while NodeClasses change their zones again and again."""
 _TRUE_FALSE: Final = {True: "true", False: "false"}
 
 
@@ -126,7 +130,7 @@ def type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement,
     told = instance_labels(info)
     return (
         is_any_of(INSTANCE_TYPE, info.name),
-        is_any_of(ARCH, *_present(info.architecture)),
+        is_any_of(ARCH, *_unique((info.architecture,))),
         is_any_of(REGION, region),
         is_any_of(labels.INSTANCE_TENANCY, labels.TENANCY_DEFAULT, labels.TENANCY_DEDICATED),
         *(
@@ -136,19 +140,20 @@ def type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement,
     )
 
 
-def requirements_of(
+Values: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Labels and the values each may have; none stands for a label that is absent."""
+
+
+def class_values(
     info: InstanceTypeInfo,
-    fixed: Iterable[Requirement],
     *,
     subnets: Sequence[Subnet],
     traits: FamilyTraits,
     reservations: Sequence[CapacityReservation],
-    group: Iterable[Requirement],
-) -> Requirements:
-    """Return all requirements of an instance type for one NodeClass.
+) -> Values:
+    """Return what a NodeClass says of the labels of a type's nodes.
 
-    `fixed` is `type_requirements`, `group` is `group_requirements`. `subnets` are those in zones
-    where the type is sold, `reservations` those of this type.
+    `subnets` are those in zones where the type is sold, `reservations` those of this type.
     """
     capacity_types = [c for c in info.usage_classes if c in {ON_DEMAND, SPOT}]
     if reservations:
@@ -156,28 +161,56 @@ def requirements_of(
     operating_system = "linux"
     if traits.is_windows:
         operating_system = "windows" if info.architecture == "amd64" else ""
-    told = {
-        OS: _present(operating_system),
-        WINDOWS_BUILD: _present(traits.windows_build),
-        CAPACITY_TYPE: capacity_types,
-        ZONE: _unique(subnet.zone for subnet in subnets),
-        labels.ZONE_ID: _unique(subnet.zone_id for subnet in subnets),
-        labels.CAPACITY_RESERVATION_ID: _unique(r.id for r in reservations),
-        labels.CAPACITY_RESERVATION_TYPE: _unique(r.reservation_type for r in reservations),
-        labels.CAPACITY_RESERVATION_INTERRUPTIBLE: _unique(
-            interruptible_text(r) for r in reservations
-        ),
-    }
-    return Requirements((*fixed, *group, *(is_any_of(key, *v) for key, v in told.items())))
+    interruptible = (interruptible_text(reservation) for reservation in reservations)
+    return (
+        (OS, _unique((operating_system,))),
+        (WINDOWS_BUILD, _unique((traits.windows_build,))),
+        (CAPACITY_TYPE, tuple(capacity_types)),
+        (ZONE, _unique(subnet.zone for subnet in subnets)),
+        (labels.ZONE_ID, _unique(subnet.zone_id for subnet in subnets)),
+        (labels.CAPACITY_RESERVATION_ID, _unique(r.id for r in reservations)),
+        (labels.CAPACITY_RESERVATION_TYPE, _unique(r.reservation_type for r in reservations)),
+        (labels.CAPACITY_RESERVATION_INTERRUPTIBLE, _unique(interruptible)),
+    )
 
 
-def group_requirements(group: PlacementGroup | None) -> tuple[Requirement, ...]:
+def group_values(group: PlacementGroup | None) -> Values:
     """Return the labels that nodes in a placement group have; absent outside of one."""
     partitions = group.partitions if group is not None and group.strategy == PARTITION else 0
     return (
-        is_any_of(labels.PLACEMENT_GROUP_ID, *_present("" if group is None else group.id)),
-        is_any_of(labels.PLACEMENT_GROUP_PARTITION, *(str(n) for n in range(1, partitions + 1))),
+        (labels.PLACEMENT_GROUP_ID, _unique(("" if group is None else group.id,))),
+        (
+            labels.PLACEMENT_GROUP_PARTITION,
+            tuple(str(number) for number in range(1, partitions + 1)),
+        ),
     )
+
+
+@final
+class RequirementSets:
+    """The requirements of a region's types; callable from any thread.
+
+    NodeClasses with the same zones and family share the sets of a thousand types.
+    """
+
+    def __init__(self, region: str) -> None:
+        self._region: Final = region
+        self._fixed: Final[dict[str, tuple[Requirement, ...]]] = {}
+        self._sets: Final[dict[tuple[str, Values], Requirements]] = {}
+
+    def find(self, info: InstanceTypeInfo, values: Values) -> Requirements:
+        """Return what nodes of a type have, `values` by their NodeClass and the rest by the type."""
+        key = (info.name, values)
+        known = self._sets.get(key)
+        if known is None:
+            fixed = self._fixed.get(info.name)
+            if fixed is None:
+                fixed = self._fixed[info.name] = type_requirements(info, self._region)
+            known = Requirements((*fixed, *(is_any_of(key, *texts) for key, texts in values)))
+            if len(self._sets) >= _MOST_SETS:
+                self._sets.clear()
+            self._sets[key] = known
+        return known
 
 
 def interruptible_text(reservation: CapacityReservation) -> str:
@@ -189,9 +222,5 @@ def _kebab(text: str) -> str:
     return text.lower().replace(" ", "-")
 
 
-def _present(text: str) -> tuple[str, ...]:
-    return (text,) if text else ()
-
-
-def _unique(texts: Iterable[str]) -> list[str]:
-    return sorted({text for text in texts if text})
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({text for text in texts if text}))

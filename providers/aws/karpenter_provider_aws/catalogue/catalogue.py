@@ -1,0 +1,241 @@
+"""The catalogue of a NodeClass: what `karpenter_list_instance_types` answers.
+
+Over a thousand types with ten offerings each are asked for by every NodePool, every few minutes and on
+every change. So what a type is (labels, capacity, overhead) is resolved once for all that it depends on,
+and how it can be bought only for the types whose prices, stock or reservations changed since: whatever
+did not change is the very object of the last answer.
+
+Everything that an answer depends on is part of a key, so nothing has to grow old. (The reference's keys
+leave things out, and its answers live for five minutes.)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
+
+from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
+from karpenter_core.provider.catalogue import InstanceType, Offering
+from karpenter_provider_aws.catalogue.offerings import RESOLVERS, Market, PriceList
+from karpenter_provider_aws.catalogue.requirements import RequirementSets
+from karpenter_provider_aws.catalogue.resolution import ResolvedType, Resolver, class_key
+from karpenter_provider_aws.learned_memory import image_set
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.catalogue.fetch import Region
+    from karpenter_provider_aws.catalogue.offerings import OfferingResolver, SoldType
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.kubelet.numbers import Evaluate, KubeletNumbers
+    from karpenter_provider_aws.learned_memory import LearnedMemory
+    from karpenter_provider_aws.settings import AwsSettings
+    from karpenter_provider_aws.unavailable import UnavailableOfferings
+
+__all__ = ["Catalogue", "RevisedPrices", "Situation"]
+
+_MOST_ENTRIES: Final = 64
+"""So many NodeClasses that are resolved differently are kept, at some megabytes each."""
+
+
+class RevisedPrices(PriceList, Protocol):
+    """What is asked of `prices.Prices`."""
+
+    @property
+    def revision(self) -> int:
+        """A number that grows whenever a price changes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the caller looks up for one answer."""
+
+    now: datetime
+    group: PlacementGroup | None = None
+    """The placement group of the NodeClass, if it selects one."""
+    shifted_zones: frozenset[str] = frozenset()
+    """Ids of zones that traffic is shifted away from."""
+
+
+class _Listed(NamedTuple):
+    """A type as last listed, and in what state of prices, stock and reservations."""
+
+    state: Hashable
+    instance_type: InstanceType
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    """The types of one key; what changes is replaced, so readers need no lock."""
+
+    resolved: Mapping[str, ResolvedType]
+    reservations: tuple[str, ...]
+    """Ids of all reservations of these types."""
+    listed: Mapping[str, _Listed] = field(default_factory=dict[str, _Listed])
+    answer: tuple[Hashable, tuple[InstanceType, ...]] | None = None
+    """The last answer, and in what state it was given."""
+
+
+@final
+class Catalogue:
+    """Resolves the types of one region; callable from any thread."""
+
+    def __init__(
+        self,
+        region: str,
+        settings: AwsSettings,
+        *,
+        source: Callable[[], tuple[Region, int]],
+        prices: RevisedPrices,
+        unavailable: UnavailableOfferings,
+        learned: LearnedMemory,
+        reserved_left: Callable[[str], int],
+        evaluate: Evaluate | None = None,
+        extensions: Sequence[OfferingResolver] = (),
+    ) -> None:
+        """`source` is `RegionCatalogue.current`, `reserved_left` is `AvailabilityBook.left`.
+
+        `evaluate` evaluates kubelet expressions; None when their gate is off. `extensions` follow
+        in the chain of resolvers, and are asked anew for every answer.
+        """
+        self._region: Final = region
+        self._settings: Final = settings
+        self._source: Final = source
+        self._prices: Final = prices
+        self._unavailable: Final = unavailable
+        self._learned: Final = learned
+        self._reserved_left: Final = reserved_left
+        self._evaluate: Final = evaluate
+        self._extensions: Final = tuple(extensions)
+        self._lock: Final = Lock()
+        self._entries: Final[OrderedDict[Hashable, _Entry]] = OrderedDict()
+        self._sets: tuple[int, RequirementSets] = (0, RequirementSets(region))
+        """With the revision of the region that they are of."""
+
+    def instance_types(
+        self, node_class: EC2NodeClass, situation: Situation
+    ) -> tuple[InstanceType, ...]:
+        """Return every type that the region sells, sorted by name, available or not.
+
+        Raises:
+            NodeClassNotReadyError: the NodeClass has found no subnets.
+            BadInputError: `spec.kubelet` cannot be used; names NodeClass, field and value.
+            CloudProviderError: nothing is known of the region, and EC2 refused or did not answer.
+        """
+        entry = self._entry(node_class, situation)
+        # The revision is read first: prices that change meanwhile are then seen next time.
+        prices = self._prices.revision
+        shortages = self._unavailable.view(now=situation.now)
+        left = {name: self._reserved_left(name) for name in entry.reservations}
+        shifted = situation.shifted_zones
+        state = (prices, shortages.revision, shifted, tuple(left.values()))
+        answer = entry.answer
+        if answer is not None and answer[0] == state and not self._extensions:
+            return answer[1]
+        market = Market(
+            prices=self._prices,
+            shortages=shortages,
+            reserved_left=lambda name: left.get(name, 0),
+            shifted_zones=shifted,
+        )
+        listed = _list(entry, market, (prices, shifted))
+        types = tuple(item.instance_type for item in listed.values())
+        entry.listed, entry.answer = listed, (state, types)
+        return self._extended(types, entry, market) if self._extensions else types
+
+    def numbers(
+        self, node_class: EC2NodeClass, instance_type: str, situation: Situation
+    ) -> KubeletNumbers:
+        """Return what the kubelet of a type's nodes is told; the type's capacity has the same.
+
+        Raises:
+            CloudProviderError: the region does not sell it; or as `instance_types`.
+        """
+        resolved = self._entry(node_class, situation).resolved.get(instance_type)
+        if resolved is None:
+            raise CloudProviderError(
+                f'instance type "{instance_type}" is not sold in region {self._region}'
+            )
+        return resolved.numbers
+
+    def _extended(
+        self, types: Iterable[InstanceType], entry: _Entry, market: Market
+    ) -> tuple[InstanceType, ...]:
+        return tuple(
+            replace(it, offerings=_resolve(self._extensions, resolved.sold, it.offerings, market))
+            for it, resolved in zip(types, entry.resolved.values(), strict=True)
+        )
+
+    def _entry(self, node_class: EC2NodeClass, situation: Situation) -> _Entry:
+        if not node_class.status.subnets:
+            raise NodeClassNotReadyError(
+                f'EC2NodeClass "{node_class.metadata.name}": no subnets found'
+            )
+        region, revision = self._source()
+        images = image_set(ami.id for ami in node_class.status.amis)
+        memory = self._learned.amounts(images, now=situation.now)
+        key = (revision, class_key(node_class, situation.group), tuple(sorted(memory.items())))
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                return entry
+            if self._sets[0] != revision:
+                self._sets = (revision, RequirementSets(self._region))
+            sets = self._sets[1]
+        resolver = Resolver(
+            node_class,
+            self._settings,
+            sets,
+            group=situation.group,
+            evaluate=self._evaluate,
+        )
+        resolved = resolver.resolve_all(region, memory)
+        ids = {r.id for item in resolved.values() for r in item.sold.reservations}
+        entry = _Entry(resolved=resolved, reservations=tuple(sorted(ids)))
+        with self._lock:
+            # Of two who resolved it at the same time, both use what the first one put.
+            entry = self._entries.setdefault(key, entry)
+            while len(self._entries) > _MOST_ENTRIES:
+                self._entries.popitem(last=False)
+        return entry
+
+
+def _list(entry: _Entry, market: Market, shared: Hashable) -> dict[str, _Listed]:
+    """List every type; `shared` is the part of their state that all have in common."""
+    before = entry.listed
+    listed: dict[str, _Listed] = {}
+    for name, item in entry.resolved.items():
+        state = (
+            shared,
+            market.shortages.sequence(name),
+            tuple(market.reserved_left(r.id) for r in item.sold.reservations),
+        )
+        known = before.get(name)
+        if known is None or known.state != state:
+            instance_type = InstanceType(
+                name=name,
+                requirements=item.requirements,
+                offerings=_resolve(RESOLVERS, item.sold, (), market),
+                capacity=item.capacity,
+                overhead=item.overhead,
+            )
+            known = _Listed(state, instance_type)
+        listed[name] = known
+    return listed
+
+
+def _resolve(
+    resolvers: Iterable[OfferingResolver],
+    sold: SoldType,
+    offerings: tuple[Offering, ...],
+    market: Market,
+) -> tuple[Offering, ...]:
+    for resolver in resolvers:
+        offerings = resolver(sold, offerings, market)
+    return offerings

@@ -1,0 +1,209 @@
+"""What the types of a region are to one NodeClass, whatever they cost.
+
+Of values alone: the same region and NodeClass give the same result in every process.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.errors import BadInputError
+from karpenter_provider_aws.catalogue.capacity import capacity_of, estimated_memory_bytes
+from karpenter_provider_aws.catalogue.compatibility import efa_only_interfaces, incompatibility
+from karpenter_provider_aws.catalogue.offerings import SoldType, ZoneSubnets
+from karpenter_provider_aws.catalogue.overhead import overhead_of
+from karpenter_provider_aws.catalogue.requirements import class_values, group_values
+from karpenter_provider_aws.families.traits import TRAITS
+from karpenter_provider_aws.kubelet.numbers import (
+    eni_limited_pods,
+    kubelet_numbers,
+    read_kubelet_options,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from karpenter_core.api.records import Resources
+    from karpenter_core.provider.catalogue import Overhead, Requirements
+    from karpenter_provider_aws.api.nodeclass import CapacityReservation, EC2NodeClass, Subnet
+    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
+    from karpenter_provider_aws.catalogue.fetch import Region
+    from karpenter_provider_aws.catalogue.requirements import RequirementSets
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.kubelet.numbers import Evaluate, KubeletNumbers
+    from karpenter_provider_aws.settings import AwsSettings
+
+__all__ = ["ResolvedType", "Resolver", "class_key"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedType:
+    """An instance type for one NodeClass, without its offerings."""
+
+    sold: SoldType
+    requirements: Requirements
+    capacity: Resources
+    overhead: Overhead
+    numbers: KubeletNumbers
+    """What its kubelet is told; `capacity` has the same number of pods."""
+
+
+def class_key(node_class: EC2NodeClass, group: PlacementGroup | None) -> Hashable:
+    """Return a value that is equal for NodeClasses whose types are resolved alike.
+
+    Images are not in it: what was learned of them is.
+    """
+    spec, status = node_class.spec, node_class.status
+    cpu, enclaves = spec.cpu_options, spec.enclave_options
+    return (
+        node_class.ami_family,
+        # Ordered by free addresses, which change with every launch.
+        tuple(sorted((subnet.zone, subnet.zone_id, subnet.id) for subnet in status.subnets)),
+        tuple(sorted(status.capacity_reservations, key=_id_of)),
+        json.dumps(spec.kubelet, sort_keys=True),
+        spec.block_device_mappings,
+        spec.instance_store_policy,
+        spec.network_interfaces,
+        spec.ip_prefix_count,
+        spec.connection_tracking is None,
+        "" if cpu is None else cpu.nested_virtualization,
+        enclaves is not None and enclaves.enabled,
+        group,
+    )
+
+
+@final
+class Resolver:
+    """Resolves the types of a region for one NodeClass."""
+
+    def __init__(
+        self,
+        node_class: EC2NodeClass,
+        settings: AwsSettings,
+        requirement_sets: RequirementSets,
+        *,
+        group: PlacementGroup | None = None,
+        evaluate: Evaluate | None = None,
+    ) -> None:
+        """Raise BadInputError when `spec.kubelet` cannot be read."""
+        self._node_class: Final = node_class
+        self._settings: Final = settings
+        self._sets: Final = requirement_sets
+        self._group: Final = group
+        self._group_values: Final = group_values(group)
+        self._evaluate: Final = evaluate
+        self._options: Final = read_kubelet_options(node_class)
+        self._traits: Final = TRAITS[node_class.ami_family]
+        self._efa_only: Final = efa_only_interfaces(node_class.spec.network_interfaces, card=0)
+        self._subnets: Final = tuple(
+            sorted(node_class.status.subnets, key=lambda subnet: (subnet.zone, subnet.id))
+        )
+        reservations: dict[str, list[CapacityReservation]] = {}
+        for reservation in sorted(node_class.status.capacity_reservations, key=_id_of):
+            reservations.setdefault(reservation.instance_type, []).append(reservation)
+        self._reservations: Final = {name: tuple(of) for name, of in reservations.items()}
+        self._zones: Final[dict[tuple[str, ...], _Zones]] = {}
+
+    def resolve_all(
+        self, region: Region, memory_bytes: Mapping[str, int]
+    ) -> dict[str, ResolvedType]:
+        """Resolve every type of the region, by name in the region's order.
+
+        `memory_bytes` is what was seen of nodes, by type; for the rest it is estimated. One type
+        that cannot be resolved fails all: a list with holes would tell pods that types do not exist.
+
+        Raises:
+            BadInputError: a field of `spec.kubelet` cannot be used; names NodeClass, field, value.
+        """
+        try:
+            return {
+                name: self._resolve(info, region.zones.get(name, ()), memory_bytes.get(name))
+                for name, info in region.types.items()
+            }
+        except ValueError as error:
+            name = self._node_class.metadata.name
+            raise BadInputError(f'EC2NodeClass "{name}": {error}') from error
+
+    def _resolve(
+        self, info: InstanceTypeInfo, sold_in: tuple[str, ...], memory_bytes: int | None
+    ) -> ResolvedType:
+        zones = self._zones.get(sold_in)
+        if zones is None:
+            zones = self._zones[sold_in] = self._zones_of(sold_in)
+        reservations = self._reservations.get(info.name, ())
+        numbers = kubelet_numbers(
+            info,
+            self._node_class,
+            self._options,
+            self._traits,
+            reserved_enis=self._settings.reserved_enis,
+            evaluate=self._evaluate,
+        )
+        if memory_bytes is None:
+            memory_bytes = estimated_memory_bytes(
+                info, overhead_percent=self._settings.vm_memory_overhead_percent
+            )
+        capacity = capacity_of(
+            info,
+            self._node_class,
+            self._traits,
+            pods=numbers.pods,
+            memory_bytes=memory_bytes,
+        )
+        values = class_values(
+            info, subnets=zones.subnets, traits=self._traits, reservations=reservations
+        )
+        return ResolvedType(
+            sold=SoldType(
+                name=info.name,
+                zones=zones.zones,
+                capacity_types=tuple(c for c in (ON_DEMAND, SPOT) if c in info.usage_classes),
+                is_compatible=not incompatibility(info, self._node_class, self._group),
+                reservations=reservations,
+                group=self._group,
+            ),
+            requirements=self._sets.find(info, values + self._group_values),
+            capacity=capacity,
+            overhead=overhead_of(
+                capacity,
+                pods_reserved_for=self._pods_reserved_for(info, numbers),
+                kube_reserved=numbers.kube_reserved,
+                system_reserved=numbers.system_reserved,
+                eviction_hard=self._options.eviction_hard,
+            ),
+            numbers=numbers,
+        )
+
+    def _pods_reserved_for(self, info: InstanceTypeInfo, numbers: KubeletNumbers) -> int:
+        """Return for how many pods the images of the family keep memory."""
+        if self._traits.kube_reserved_uses_eni_pods:
+            return eni_limited_pods(info, reserved_enis=0, efa_only=self._efa_only)
+        return numbers.pods
+
+    def _zones_of(self, sold_in: tuple[str, ...]) -> _Zones:
+        subnets = tuple(subnet for subnet in self._subnets if subnet.zone in sold_in)
+        by_zone: dict[str, list[Subnet]] = {}
+        for subnet in subnets:
+            by_zone.setdefault(subnet.zone, []).append(subnet)
+        return _Zones(
+            subnets=subnets,
+            zones=tuple(
+                ZoneSubnets(zone, of[0].zone_id, tuple(subnet.id for subnet in of))
+                for zone, of in by_zone.items()
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Zones:
+    """The NodeClass's subnets where a type is sold, and the same by zone; types share them."""
+
+    subnets: tuple[Subnet, ...]
+    zones: tuple[ZoneSubnets, ...]
+
+
+def _id_of(reservation: CapacityReservation) -> str:
+    return reservation.id
