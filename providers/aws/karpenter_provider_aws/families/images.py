@@ -9,8 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_provider_aws.labels import INSTANCE_ACCELERATOR_COUNT, INSTANCE_GPU_COUNT
+from karpenter_core.provider.catalogue import Requirements
+from karpenter_provider_aws.labels import (
+    INSTANCE_ACCELERATOR_COUNT,
+    INSTANCE_GPU_COUNT,
+    LABEL_CLASSES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +46,8 @@ NVIDIA: Final = (RequirementSpec(key=INSTANCE_GPU_COUNT, operator="Exists"),)
 NEURON: Final = (RequirementSpec(key=INSTANCE_ACCELERATOR_COUNT, operator="Exists"),)
 """Machines with Inferentia or Trainium."""
 
+_WELL_KNOWN: Final = WELL_KNOWN | LABEL_CLASSES.well_known
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageParameter:
@@ -57,11 +65,8 @@ def image_for(instance_type: InstanceType, amis: Sequence[Ami]) -> Ami | None:
 
     None when there is none. Status order is newest first.
     """
-    from karpenter_core.provider.catalogue import Requirements
-    from karpenter_provider_aws.labels import LABEL_CLASSES
-
     for ami in amis:
         wanted = Requirements.from_specs(ami.requirements)
-        if instance_type.requirements.compatible(wanted, allow_undefined=LABEL_CLASSES.well_known):
+        if instance_type.requirements.compatible(wanted, allow_undefined=_WELL_KNOWN):
             return ami
     return None

@@ -7,9 +7,9 @@ told, and in the reservation they go into; all else is the same for all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
+from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, WELL_KNOWN
 from karpenter_core.errors import LaunchFailedError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import Requirement, Requirements, compatible_offerings
 from karpenter_provider_aws.families.bootstrap import (
@@ -56,6 +56,8 @@ __all__ = [
     "lowest_partition",
     "templates_for",
 ]
+
+_WELL_KNOWN: Final = WELL_KNOWN | LABEL_CLASSES.well_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ def templates_for(
     """Return the templates that the launch needs, in the order of its cheapest types.
 
     Each type boots the first image in status order that is for it; a type without an image is left
-    out. `numbers_of` gives what the catalogue has promised of a type, by its name.
+    out, and so is, at a reserved launch, one without a reservation to be had. `numbers_of` gives what the catalogue has promised of a type, by its name.
 
     Raises:
         NodeClassNotReadyError: the status lacks what a template must have.
@@ -135,17 +137,18 @@ def templates_for(
         BadInputError: the user's text cannot be merged with ours.
     """
     _check_status(request.node_class)
+    amis = request.node_class.status.amis
+    images = [(it, image_for(it, amis)) for it in request.instance_types]
+    if not any(image for _, image in images):
+        ids = ", ".join(sorted({ami.id for ami in amis}))
+        raise LaunchFailedError(f"none of the images {ids} is for any of the instance types")
     groups: dict[_Group, list[InstanceType]] = {}
-    for instance_type in request.instance_types:
-        image = image_for(instance_type, request.node_class.status.amis)
+    for instance_type, image in images:
         if image is None:
             continue
         for reservation in _reservations(instance_type, request):
             group = _group(instance_type, image.id, reservation, request, numbers_of)
             groups.setdefault(group, []).append(instance_type)
-    if not groups:
-        images = ", ".join(sorted({ami.id for ami in request.node_class.status.amis}))
-        raise LaunchFailedError(f"no instance type fits any of the images {images}")
     return tuple(
         _template(group, tuple(types), request, cluster) for group, types in groups.items()
     )
@@ -183,7 +186,7 @@ def _reservations(
     wanted = Requirements.from_specs(request.node_claim.spec.requirements).replace(
         Requirement.of(CAPACITY_TYPE, "In", (RESERVED,))
     )
-    offerings = compatible_offerings(instance_type, wanted, well_known=LABEL_CLASSES.well_known)
+    offerings = compatible_offerings(instance_type, wanted, well_known=_WELL_KNOWN)
     return tuple({_reservation(offering): None for offering in offerings})
 
 
