@@ -98,6 +98,12 @@ class ClaimSignature:
         return self._pool_free[:, self.rows]
 
     @cached_property
+    def _overdrawn(self) -> list[int]:
+        """The lines of which some row has less than nothing, and so does not hold nothing either."""
+        lines: list[int] = np.flatnonzero((self.free < 0).any(axis=1)).tolist()
+        return lines
+
+    @cached_property
     def largest(self) -> Amounts:
         """The element-wise largest of `free`: more than this fits on none."""
         return self.free.max(axis=1)
@@ -121,7 +127,12 @@ class ClaimSignature:
 
     def fitting(self, used: Amounts) -> Mask:
         """Return which of `rows` hold an amount."""
-        fits: Mask = np.logical_and.reduce(self.free >= used[:, None], axis=0)
+        free, lines = self.free, [*self._overdrawn, *np.flatnonzero(used).tolist()]
+        if not lines:
+            return np.ones(free.shape[1], dtype=np.bool_)
+        fits: Mask = free[lines[0]] >= used[lines[0]]
+        for line in lines[1:]:
+            fits &= free[line] >= used[line]
         return fits
 
     def ensures(self, asked: Requirements, bits: int | None = None) -> bool:
