@@ -1,0 +1,89 @@
+"""Memory that nodes really had: acceptance case 46."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_provider_aws.learned_memory import LearnedMemory, image_set
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+KIB = 1024
+IMAGES = image_set(["ami-1"])
+
+
+def disk(folder: Path) -> DiskCache:
+    return DiskCache(folder, "aws-memory", version="1")
+
+
+def test_the_smallest_amount_counts(tmp_path: Path):
+    """Case 46."""
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+
+    assert learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+    assert not learned.observe("m5.large", IMAGES, 7_700_000 * KIB, now=NOW)
+    assert learned.amounts(IMAGES, now=NOW) == {"m5.large": 7_600_000 * KIB}
+    assert learned.observe("m5.large", IMAGES, 7_500_000 * KIB, now=NOW)
+    assert learned.amounts(IMAGES, now=NOW) == {"m5.large": 7_500_000 * KIB}
+
+
+def test_other_images_have_amounts_of_their_own(tmp_path: Path):
+    """Case 46."""
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+
+    assert learned.amounts(image_set(["ami-2"]), now=NOW) == {}
+    assert learned.amounts(image_set(["ami-1", "ami-2"]), now=NOW) == {}
+
+
+def test_the_order_of_images_does_not_matter():
+    assert image_set(["ami-2", "ami-1", "ami-2"]) == image_set(["ami-1", "ami-2"])
+
+
+def test_an_amount_lives_for_60_days_after_it_was_last_seen(tmp_path: Path):
+    """Case 46."""
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW + timedelta(days=30))
+
+    assert learned.amounts(IMAGES, now=NOW + timedelta(days=89)) != {}
+    assert learned.amounts(IMAGES, now=NOW + timedelta(days=90)) == {}
+
+
+def test_after_its_life_a_larger_amount_is_learned(tmp_path: Path):
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+    later = NOW + timedelta(days=60)
+
+    assert learned.observe("m5.large", IMAGES, 7_700_000 * KIB, now=later)
+    assert learned.amounts(IMAGES, now=later) == {"m5.large": 7_700_000 * KIB}
+
+
+def test_amounts_outlive_the_process(tmp_path: Path):
+    LearnedMemory(disk(tmp_path), now=NOW).observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+    again = LearnedMemory(disk(tmp_path), now=NOW + timedelta(hours=1))
+
+    assert again.amounts(IMAGES, now=NOW + timedelta(hours=1)) == {"m5.large": 7_600_000 * KIB}
+
+
+def test_a_longer_life_reaches_the_disk_once_a_day(tmp_path: Path):
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+    for hours in range(0, 24 * 31, 6):
+        learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW + timedelta(hours=hours))
+    later = NOW + timedelta(days=85)
+
+    assert LearnedMemory(disk(tmp_path), now=later).amounts(IMAGES, now=later) != {}
+
+
+def test_what_is_damaged_on_disk_is_as_if_it_were_not_there(tmp_path: Path):
+    disk(tmp_path).write([["m5.large", IMAGES, "much", "yesterday"]], now=NOW)
+
+    assert LearnedMemory(disk(tmp_path), now=NOW).amounts(IMAGES, now=NOW) == {}
+
+
+def test_a_node_that_reports_nothing_teaches_nothing(tmp_path: Path):
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+
+    assert not learned.observe("m5.large", IMAGES, 0, now=NOW)
+    assert learned.amounts(IMAGES, now=NOW) == {}
