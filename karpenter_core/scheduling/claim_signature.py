@@ -127,12 +127,8 @@ class ClaimSignature:
 
     def fitting(self, used: Amounts) -> Mask:
         """Return which of `rows` hold an amount."""
-        free, lines = self.free, [*self._overdrawn, *np.flatnonzero(used).tolist()]
-        if not lines:
-            return np.ones(free.shape[1], dtype=np.bool_)
-        fits: Mask = free[lines[0]] >= used[lines[0]]
-        for line in lines[1:]:
-            fits &= free[line] >= used[line]
+        free, lines = self.free, [*self._overdrawn, *np.flatnonzero(used).tolist()] or [0]
+        fits: Mask = np.logical_and.reduce([free[line] >= used[line] for line in lines])
         return fits
 
     def ensures(self, asked: Requirements, bits: int | None = None) -> bool:
