@@ -75,9 +75,10 @@ class World:
 
         def respond(**_):
             before()
-            if not left:
+            try:
+                left.pop()
+            except IndexError:
                 return None
-            left.clear()
             parsed = {
                 "Error": {"Code": code, "Message": "m"},
                 "ResponseMetadata": {"HTTPStatusCode": status},
@@ -86,9 +87,16 @@ class World:
 
         self._register(f"before-call.ec2.{operation}", respond)
 
+    def empty(self, operation: str, answer: dict) -> None:
+        """Have the next call of an operation answered so."""
+        answers = [(SimpleNamespace(status_code=200), answer)]
+        self._register(
+            f"before-call.ec2.{operation}", lambda **_: answers.pop() if answers else None
+        )
+
     def on(self, operation: str, do) -> None:
         """Do something right before an operation is sent."""
-        self._register(f"before-call.ec2.{operation}", lambda **_: do())
+        self._register(f"before-call.ec2.{operation}", lambda **_: do() and None)
 
     def names(self) -> list[str]:
         found = self.ec2.describe_launch_templates()["LaunchTemplates"]
@@ -142,7 +150,7 @@ TWO = "karpenter.k8s.aws/two"
 
 
 def test_a_template_is_made_as_it_was_decided_and_tagged(world):
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
 
     [found] = world.ec2.describe_launch_templates()["LaunchTemplates"]
     assert found["LaunchTemplateName"] == ONE
@@ -155,28 +163,28 @@ def test_a_template_is_made_as_it_was_decided_and_tagged(world):
 
 
 def test_a_template_that_is_needed_again_costs_no_call(world):
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
     world.calls.clear()
 
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
 
     assert world.calls == []
 
 
 def test_a_template_of_an_earlier_process_is_used(world):
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
     world.calls.clear()
 
-    world.process().ensure(template())
+    world.process().ensure([template()])
 
     assert world.calls == ["DescribeLaunchTemplates"]
 
 
 def test_a_template_that_another_process_makes_meanwhile_is_used(world):
-    world.process().ensure(template())
-    world.fail("DescribeLaunchTemplates", "InvalidLaunchTemplateName.NotFoundException")
+    world.process().ensure([template()])
+    world.empty("DescribeLaunchTemplates", {"LaunchTemplates": []})
 
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
 
     assert world.names() == [ONE]
 
@@ -186,7 +194,7 @@ def test_many_threads_that_need_a_template_make_it_once(world):
 
     def need(_: int) -> None:
         everybody.wait()
-        world.templates.ensure(template())
+        world.templates.ensure([template()])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(need, range(8)))
@@ -204,16 +212,16 @@ def test_those_who_wait_for_a_template_learn_why_it_could_not_be_made(world):
 
     world.fail("CreateLaunchTemplate", "UnauthorizedOperation", status=403, before=hold)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(world.templates.ensure, template())
+        first = pool.submit(world.templates.ensure, [template()])
         assert inside.wait(10)
-        second = pool.submit(world.templates.ensure, template())
+        second = pool.submit(world.templates.ensure, [template()])
         go_on.set()
         errors = [first.exception(10), second.exception(10)]
 
     # The second either waited for the first, or came after it and made the template itself.
     assert isinstance(errors[0], AuthError)
     assert errors[1] is errors[0] or errors[1] is None
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
     assert world.names() == [ONE]
 
 
@@ -230,7 +238,30 @@ def test_what_ec2_refuses_is_an_error_of_the_core(world, operation, code, status
     world.fail(operation, code, status=status)
 
     with pytest.raises(error, match=f"ec2:{operation}"):
-        world.templates.ensure(template())
+        world.templates.ensure([template()])
+
+
+def test_all_templates_of_a_launch_are_looked_for_by_one_call_and_made_side_by_side(world):
+    world.templates.ensure([template("one")])
+    others = [template(f"other-{index}") for index in range(4)]
+    everybody = Barrier(4, timeout=10)
+    world.on("CreateLaunchTemplate", everybody.wait)
+    world.calls.clear()
+
+    world.templates.ensure([template("one"), *others])
+
+    assert sorted(world.calls) == ["CreateLaunchTemplate"] * 4 + ["DescribeLaunchTemplates"]
+    assert len(world.names()) == 5
+
+
+def test_a_template_that_cannot_be_made_leaves_the_others(world):
+    world.fail("CreateLaunchTemplate", "UnauthorizedOperation", status=403)
+
+    with pytest.raises(AuthError):
+        world.templates.ensure([template("one"), template("two")])
+    assert len(world.names()) == 1
+    world.templates.ensure([template("one"), template("two")])
+    assert world.names() == [ONE, TWO]
 
 
 # -- launches --------------------------------------------------------------------------------------
@@ -256,7 +287,7 @@ def test_a_launch_whose_template_is_gone_is_tried_again_with_a_new_one(world):
             raise missing()
         return "launched"
 
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
     world.ec2.delete_launch_template(LaunchTemplateName=ONE)
 
     assert world.templates.run([template()], launch) == "launched"
@@ -288,7 +319,7 @@ def test_a_launch_that_fails_otherwise_is_not_tried_again(world):
 
 
 def test_templates_that_ec2_does_not_know_are_forgotten_and_not_deleted(world):
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
     world.calls.clear()
 
     world.templates.invalidate([ONE])
@@ -303,9 +334,9 @@ def test_templates_that_ec2_does_not_know_are_forgotten_and_not_deleted(world):
 
 
 def test_templates_are_deleted_when_nobody_needed_them_for_a_minute(world):
-    world.templates.ensure(template("one"))
+    world.templates.ensure([template("one")])
     world.clock.seconds += 40
-    world.templates.ensure(template("two"))
+    world.templates.ensure([template("two")])
     world.clock.seconds += 30
 
     assert world.templates.sweep() == (ONE,)
@@ -314,7 +345,7 @@ def test_templates_are_deleted_when_nobody_needed_them_for_a_minute(world):
 
 def test_a_template_that_is_needed_again_and_again_stays(world):
     for _ in range(5):
-        world.templates.ensure(template())
+        world.templates.ensure([template()])
         world.clock.seconds += 40
         assert world.templates.sweep() == ()
 
@@ -339,12 +370,12 @@ def test_a_template_that_is_needed_while_it_is_being_deleted_is_made_again(world
         assert needed.wait(10)
 
     world.on("DeleteLaunchTemplate", hold)
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
     world.clock.seconds += 60
     with ThreadPoolExecutor(2) as pool:
         sweep = pool.submit(world.templates.sweep)
         assert deleting.wait(10)
-        ensured = pool.submit(world.templates.ensure, template())
+        ensured = pool.submit(world.templates.ensure, [template()])
         needed.set()
         assert sweep.result(10) == (ONE,)
         ensured.result(10)
@@ -354,7 +385,7 @@ def test_a_template_that_is_needed_while_it_is_being_deleted_is_made_again(world
 
 
 def test_a_template_that_is_gone_already_counts_as_deleted(world):
-    world.templates.ensure(template())
+    world.templates.ensure([template()])
     world.fail("DeleteLaunchTemplate", "InvalidLaunchTemplateName.NotFoundException")
     world.clock.seconds += 60
 
@@ -365,8 +396,8 @@ def test_a_template_that_is_gone_already_counts_as_deleted(world):
 
 
 def test_a_template_that_cannot_be_deleted_is_tried_again_and_holds_up_no_other(world):
-    world.templates.ensure(template("one"))
-    world.templates.ensure(template("two"))
+    world.templates.ensure([template("one")])
+    world.templates.ensure([template("two")])
     world.fail("DeleteLaunchTemplate", "InternalError", status=500)
     world.clock.seconds += 60
 
@@ -377,8 +408,8 @@ def test_a_template_that_cannot_be_deleted_is_tried_again_and_holds_up_no_other(
 
 
 def test_throttling_ends_a_sweep(world):
-    world.templates.ensure(template("one"))
-    world.templates.ensure(template("two"))
+    world.templates.ensure([template("one")])
+    world.templates.ensure([template("two")])
     world.fail("DeleteLaunchTemplate", "RequestLimitExceeded", status=503)
     world.clock.seconds += 60
 
@@ -389,14 +420,14 @@ def test_throttling_ends_a_sweep(world):
 
 
 def test_what_an_earlier_process_left_is_deleted_by_the_next(world):
-    world.templates.ensure(template("one"))
-    world.templates.ensure(template("two"))
+    world.templates.ensure([template("one")])
+    world.templates.ensure([template("two")])
     next_process = world.process()
 
     next_process.hydrate()
     assert next_process.sweep() == ()
     world.calls.clear()
-    next_process.ensure(template("one"))
+    next_process.ensure([template("one")])
     assert world.calls == []
     world.clock.seconds += 60
 
@@ -420,9 +451,9 @@ def test_nothing_of_others_is_ever_deleted(world):
 
 
 def test_all_templates_of_a_node_class_go_with_it(world):
-    world.templates.ensure(template("one", "default"))
-    world.templates.ensure(template("two", "other"))
-    world.process().ensure(template("three", "default"))
+    world.templates.ensure([template("one", "default")])
+    world.templates.ensure([template("two", "other")])
+    world.process().ensure([template("three", "default")])
 
     world.templates.delete_all("default")
     world.templates.delete_all("default")
@@ -433,8 +464,8 @@ def test_all_templates_of_a_node_class_go_with_it(world):
 
 
 def test_a_node_class_whose_templates_cannot_all_be_deleted_is_told(world):
-    world.templates.ensure(template("one"))
-    world.templates.ensure(template("two"))
+    world.templates.ensure([template("one")])
+    world.templates.ensure([template("two")])
     world.fail("DeleteLaunchTemplate", "InternalError", status=500)
 
     with pytest.raises(CloudProviderError, match="ec2:DeleteLaunchTemplate"):
@@ -450,7 +481,7 @@ def test_the_size_of_user_data_is_known_until_the_node_class_goes(world):
             "karpenter_ec2nodeclasses_userdata_bytes", {"nodeclass": "default"}
         )
 
-    world.templates.ensure(template(user_data_bytes=123))
+    world.templates.ensure([template(user_data_bytes=123)])
     assert size() == 123
     world.templates.delete_all("default")
     assert size() is None

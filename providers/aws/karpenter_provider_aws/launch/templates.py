@@ -9,7 +9,7 @@ the others wait for it and none holds a lock.
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Lock
@@ -42,6 +42,8 @@ _PAGE_SIZE: Final = 200
 """The most that DescribeLaunchTemplates gives."""
 _ALREADY_EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
 _ATTEMPTS: Final = 2
+_MAKERS: Final = 8
+"""How many templates one launch makes at once."""
 
 
 @final
@@ -86,8 +88,7 @@ class LaunchTemplates:
         attempt = 1
         while True:
             with self._held(names):
-                for template in templates:
-                    self.ensure(template)
+                self.ensure(templates)
                 try:
                     return call()
                 except Exception as error:
@@ -96,30 +97,21 @@ class LaunchTemplates:
             self.invalidate(names)
             attempt += 1
 
-    def ensure(self, template: LaunchTemplate) -> None:
-        """Have EC2 know the template; two who need the same one make it once.
+    def ensure(self, templates: Iterable[LaunchTemplate]) -> None:
+        """Have EC2 know these templates; several threads that need the same one make it once.
 
         Raises:
-            CloudProviderError: it can be neither found nor made.
+            CloudProviderError: one can be neither found nor made; the others are there.
         """
-        while True:
-            with self._lock:
-                if template.name in self._last_used:
-                    self._last_used[template.name] = self._clock.monotonic()
-                    return
-                others = self._busy.get(template.name)
-                if others is None:
-                    self._busy[template.name] = Future()
-            if others is not None:
-                others.result()
-                continue
-            try:
-                self._find_or_make(template)
-            except BaseException as error:
-                self._finish(template.name).set_exception(error)
-                raise
-            self._finish(template.name).set_result(None)
-            return
+        wanted = {template.name: template for template in templates}
+        while wanted:
+            ours, others = self._claim(wanted)
+            # Our own work comes before waiting for others': nobody ever waits in a circle.
+            self._find_or_make([wanted[name] for name in ours])
+            for future in others.values():
+                future.result()
+            # What others were deleting has to be made now.
+            wanted = {name: wanted[name] for name in others}
 
     def invalidate(self, names: Iterable[str]) -> None:
         """Forget templates that EC2 says it does not know; nothing is deleted."""
@@ -224,24 +216,66 @@ class LaunchTemplates:
         with self._lock:
             return self._busy.pop(name)
 
-    def _find_or_make(self, template: LaunchTemplate) -> None:
-        if not self._exists(template.name):
-            self._make(template)
+    def _claim(self, names: Iterable[str]) -> tuple[tuple[str, ...], dict[str, Future[None]]]:
+        """Return which of these this thread is to make, and which others work on just now."""
+        ours: list[str] = []
+        others: dict[str, Future[None]] = {}
+        now = self._clock.monotonic()
         with self._lock:
-            self._last_used[template.name] = self._clock.monotonic()
+            for name in names:
+                if name in self._last_used:
+                    self._last_used[name] = now
+                elif name in self._busy:
+                    others[name] = self._busy[name]
+                else:
+                    self._busy[name] = Future()
+                    ours.append(name)
+        return tuple(ours), others
 
-    def _exists(self, name: str) -> bool:
+    def _find_or_make(self, templates: Sequence[LaunchTemplate]) -> None:
+        """Do what was claimed, and tell those who wait how it went."""
+        if not templates:
+            return
         try:
-            with calling("ec2:DescribeLaunchTemplates"):
-                answer = self._clients.ec2.describe_launch_templates(LaunchTemplateNames=[name])
-        except CloudProviderError as error:
-            if _says_missing(error):
-                return False
+            existing = self._existing([template.name for template in templates])
+        except BaseException as error:
+            for template in templates:
+                self._finish(template.name).set_exception(error)
             raise
-        found = answer["LaunchTemplates"]
-        if len(found) != 1:
-            raise CloudProviderError(f'{len(found)} launch templates are named "{name}"')
-        return True
+        missing = [template for template in templates if template.name not in existing]
+        for template in templates:
+            if template.name in existing:
+                self._settle(template.name, None)
+        if not missing:
+            return
+        with ThreadPoolExecutor(min(len(missing), _MAKERS), "aws-launch-templates") as pool:
+            errors = list(pool.map(self._made, missing))
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def _made(self, template: LaunchTemplate) -> BaseException | None:
+        """Make one template and say what went wrong, if anything did."""
+        try:
+            self._make(template)
+        except BaseException as error:
+            self._settle(template.name, error)
+            return error
+        self._settle(template.name, None)
+        return None
+
+    def _settle(self, name: str, error: BaseException | None) -> None:
+        """Note that a template exists, unless there was an error, and tell those who wait."""
+        if error is not None:
+            self._finish(name).set_exception(error)
+            return
+        with self._lock:
+            self._last_used[name] = self._clock.monotonic()
+        self._finish(name).set_result(None)
+
+    def _existing(self, names: Sequence[str]) -> frozenset[str]:
+        """Return which of these EC2 knows, asking once for all of them."""
+        return frozenset(self._describe([{"Name": "launch-template-name", "Values": names}]))
 
     def _make(self, template: LaunchTemplate) -> None:
         self._sizes.record(template.node_class, template.user_data_bytes)
@@ -280,16 +314,19 @@ class LaunchTemplates:
             if node_class
             else {"Name": "tag-key", "Values": [NODE_CLASS_TAG]},
         ]
+        names = self._describe(filters)
+        return tuple(sorted(name for name in names if name.startswith(NAME_PREFIX)))
+
+    def _describe(self, filters: Sequence[FilterTypeDef]) -> list[str]:
         with calling("ec2:DescribeLaunchTemplates"):
             pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
                 Filters=filters, PaginationConfig={"PageSize": _PAGE_SIZE}
             )
-            names = [
+            return [
                 template.get("LaunchTemplateName", "")
                 for page in pages
                 for template in page["LaunchTemplates"]
             ]
-        return tuple(sorted(name for name in names if name.startswith(NAME_PREFIX)))
 
 
 def _says_missing(error: BaseException) -> bool:
