@@ -96,7 +96,11 @@ class World:
 
     def on(self, operation: str, do) -> None:
         """Do something right before an operation is sent."""
-        self._register(f"before-call.ec2.{operation}", lambda **_: do() and None)
+
+        def handle(**_) -> None:
+            do()
+
+        self._register(f"before-call.ec2.{operation}", handle)
 
     def names(self) -> list[str]:
         found = self.ec2.describe_launch_templates()["LaunchTemplates"]
