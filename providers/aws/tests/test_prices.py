@@ -1,0 +1,271 @@
+"""Prices: acceptance cases 72-76."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.catalogue import Price
+from karpenter_provider_aws.prices import Prices, read_products, read_spot_history
+from karpenter_provider_aws.sdk import pricing_region
+from providers.aws.tests.stubbed import StubbedClients
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+METAL = "bare metal"
+SHARED = "Shared"
+
+
+def product(name: str, price: str, currency: str = "USD") -> str:
+    dimension = {"unit": "Hrs", "pricePerUnit": {currency: price}}
+    return json.dumps(
+        {
+            "product": {"attributes": {"instanceType": name}},
+            "terms": {"OnDemand": {"A.B": {"priceDimensions": {"A.B.C": dimension}}}},
+        }
+    )
+
+
+def product_filters(tenancy: str, family: str, region: str = "us-east-1") -> dict[str, Any]:
+    wanted = {
+        "regionCode": region,
+        "serviceCode": "AmazonEC2",
+        "preInstalledSw": "NA",
+        "operatingSystem": "Linux",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "tenancy": tenancy,
+        "productFamily": family,
+    }
+    return {
+        "ServiceCode": "AmazonEC2",
+        "FormatVersion": "aws_v1",
+        "MaxResults": 100,
+        "Filters": [{"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in wanted.items()],
+    }
+
+
+def spot_request(**more: Any) -> dict[str, Any]:
+    return {
+        "ProductDescriptions": ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"],
+        "StartTime": NOW,
+        "MaxResults": 2000,
+        **more,
+    }
+
+
+def spot(name: str, zone: str, price: str, *, hours_ago: float = 1) -> Any:
+    return {
+        "InstanceType": name,
+        "AvailabilityZone": zone,
+        "SpotPrice": price,
+        "Timestamp": NOW - timedelta(hours=hours_ago),
+    }
+
+
+def cloud(
+    shared: list[str],
+    metal: list[str],
+    spots: list[Any] | None = None,
+    *,
+    region: str = "us-east-1",
+) -> StubbedClients:
+    clients = StubbedClients(region)
+    family = "Compute Instance"
+    clients.page(
+        "get_products",
+        {"PriceList": shared},
+        product_filters(SHARED, family, region),
+        of=SHARED,
+    )
+    clients.page(
+        "get_products",
+        {"PriceList": metal},
+        product_filters("Dedicated", f"{family} (bare metal)", region),
+        of=METAL,
+    )
+    history = [spot("m5.large", "us-east-1a", "0.03")] if spots is None else spots
+    clients.page("describe_spot_price_history", {"SpotPriceHistory": history}, spot_request())
+    return clients
+
+
+def test_prices_that_were_read_stand_in_place_of_shipped_ones():
+    """Case 72."""
+    prices = Prices("us-east-1")
+    clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
+
+    assert prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+    assert prices.on_demand("c98.large") == Price(1.20)
+    assert prices.on_demand("c99.large") == Price(1.23)
+    assert prices.on_demand("c5.large") == Price(0.085)
+    assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
+
+
+def test_reading_the_same_prices_again_changes_nothing():
+    prices = Prices("us-east-1")
+    prices.refresh(cloud([product("a", "1")], [product("b", "2")]), now=NOW)  # type: ignore[arg-type]
+    revision = prices.revision
+
+    assert not prices.refresh(cloud([product("a", "1")], [product("b", "2")]), now=NOW)  # type: ignore[arg-type]
+    assert prices.revision == revision
+
+
+def test_a_price_list_that_cannot_be_read_leaves_shipped_prices_and_spot_is_read():
+    """Case 72."""
+    prices = Prices("us-east-1")
+    clients = cloud([], [])
+    clients._answers = {k: v for k, v in clients._answers.items() if k[0] != "get_products"}
+    for of in (SHARED, METAL):
+        clients.fail("get_products", "AccessDeniedException", of=of)
+
+    with pytest.raises(AuthError, match="pricing:GetProducts"):
+        prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+    assert prices.on_demand("c5.large") == Price(0.085)
+    assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
+
+
+@pytest.mark.parametrize(
+    ("shared", "metal", "named"),
+    [
+        ([product("c98.large", "1.20")], [], "bare metal"),
+        ([], [product("c98.metal", "1.20")], "Shared"),
+    ],
+)
+def test_half_a_price_list_is_not_used(shared: list[str], metal: list[str], named: str):
+    """Case 73."""
+    prices = Prices("us-east-1")
+    prices.update_on_demand({"c98.large": 9.0, "c98.metal": 9.0}, now=NOW)
+
+    with pytest.raises(CloudProviderError, match=named):
+        prices.refresh(cloud(shared, metal), now=NOW)  # type: ignore[arg-type]
+    assert prices.on_demand("c98.large") == Price(9.0)
+    assert prices.on_demand("c98.metal") == Price(9.0)
+
+
+def test_both_failures_are_told():
+    prices = Prices("us-east-1")
+
+    with pytest.raises(CloudProviderError, match=r"(?s)GetProducts.*DescribeSpotPriceHistory|"
+                       r"DescribeSpotPriceHistory.*GetProducts"):  # fmt: skip
+        prices.refresh(cloud([], [], []), now=NOW)  # type: ignore[arg-type]
+
+
+def test_prices_in_china_are_in_yuan():
+    """Case 72."""
+    prices = Prices("cn-north-1")
+    clients = cloud(
+        [product("c98.large", "8.5", "CNY"), product("c97.large", "8.5", "USD")],
+        [product("c99.metal", "12", "CNY")],
+        region="cn-north-1",
+    )
+    prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+
+    assert prices.on_demand("c98.large") == Price(8.5, "CNY")
+    assert prices.on_demand("c97.large") is None
+    assert prices.on_demand("c5.large") == Price(0.739, "CNY")
+
+
+def test_spot_costs_what_on_demand_does_until_the_market_was_read():
+    """Case 74."""
+    prices = Prices("us-east-1")
+    before = prices.spot("c5.large", "us-east-1a")
+    prices.update_spot({("c5.large", "us-east-1a"): 0.03}, now=NOW)
+
+    assert before == Price(0.085)
+    assert prices.spot("c5.large", "us-east-1a") == Price(0.03)
+    assert prices.spot("c5.large", "us-east-1b") is None
+    assert prices.spot("m5.large", "us-east-1a") is None
+
+
+@pytest.mark.parametrize(("region", "isolated"), [("us-gov-west-1", False), ("us-east-1", True)])
+def test_a_price_list_that_cannot_be_reached_is_never_asked(region: str, isolated: bool):
+    """Case 75."""
+    prices = Prices(region, isolated=isolated)
+    clients = cloud([], [], region=region)
+
+    prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+
+    assert clients.called == ["describe_spot_price_history"]
+    assert prices.on_demand("c5.large") is not None
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint"),
+    [
+        ("ap-southeast-1", "ap-south-1"),
+        ("eu-west-1", "eu-central-1"),
+        ("sa-east-1", "us-east-1"),
+        ("cn-north-1", "cn-northwest-1"),
+    ],
+)
+def test_prices_are_asked_of_the_region_that_serves_them(region: str, endpoint: str):
+    """Case 76."""
+    assert pricing_region(region) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("region", "expected"),
+    [
+        ("us-east-1", Price(0.085)),
+        ("eu-west-3", Price(0.085)),
+        ("us-gov-east-1", Price(0.102)),
+        ("us-gov-new-1", Price(0.102)),
+        ("cn-northwest-1", Price(0.739, "CNY")),
+    ],
+)
+def test_every_region_has_shipped_prices_in_its_currency(region: str, expected: Price):
+    assert Prices(region).on_demand("c5.large") == expected
+
+
+def test_all_pages_are_read():
+    prices = Prices("us-east-1", isolated=True)
+    clients = StubbedClients()
+    operation = "describe_spot_price_history"
+    clients.page(
+        operation,
+        {"SpotPriceHistory": [spot("m5.large", "us-east-1a", "0.03")], "NextToken": "more"},
+        spot_request(),
+    )
+    clients.page(
+        operation,
+        {"SpotPriceHistory": [spot("m5.large", "us-east-1b", "0.04")]},
+        spot_request(NextToken="more"),
+    )
+    prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+
+    assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
+    assert prices.spot("m5.large", "us-east-1b") == Price(0.04)
+
+
+def test_the_latest_spot_price_counts_whatever_the_order():
+    items = [
+        spot("m5.large", "us-east-1a", "0.03", hours_ago=2),
+        spot("m5.large", "us-east-1a", "0.05", hours_ago=1),
+        spot("m5.large", "us-east-1a", "0.04", hours_ago=3),
+        spot("m5.large", "us-east-1b", "free", hours_ago=1),
+    ]
+
+    assert read_spot_history(items) == {("m5.large", "us-east-1a"): 0.05}
+    assert read_spot_history(items[::-1]) == {("m5.large", "us-east-1a"): 0.05}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [product("a", "0.0"), product("a", "much"), product("a", "1", "EUR"), "{}", "[]", "nonsense"],
+)
+def test_products_without_a_price_are_left_out(item: str):
+    assert read_products([item, product("b", "2")], currency="USD") == {"b": 2.0}
+
+
+def test_what_was_not_read_for_long_is_told():
+    prices = Prices("us-east-1")
+    isolated = Prices("us-east-1", isolated=True)
+    prices.update_spot({("m5.large", "us-east-1a"): 0.03}, now=NOW)
+    day = timedelta(days=1)
+
+    assert prices.stale(now=NOW, after=day) == ("on-demand",)
+    assert prices.stale(now=NOW + 2 * day, after=day) == ("on-demand", "spot")
+    assert isolated.stale(now=NOW, after=day) == ("spot",)
