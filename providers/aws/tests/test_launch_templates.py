@@ -15,6 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
 from karpenter_provider_aws.launch.tags import owned_tags
@@ -137,16 +138,17 @@ def world(clients):
     world.close()
 
 
-def template(name="one", node_class="default", *, user_data_bytes=10) -> LaunchTemplate:
-    return LaunchTemplate(
-        name=f"karpenter.k8s.aws/{name}",
-        data={"ImageId": "ami-1", "UserData": "aGVsbG8="},
-        tags=owned_tags({"team": "a"}, cluster="test", node_class=node_class, node_pool="web"),
-        node_class=node_class,
-        image_id="ami-1",
-        user_data_bytes=user_data_bytes,
-        instance_types=(),
-    )
+def template(name="one", node_class="default", **changes) -> LaunchTemplate:
+    fields = {
+        "name": f"karpenter.k8s.aws/{name}",
+        "data": {"ImageId": "ami-1", "UserData": "aGVsbG8="},
+        "tags": owned_tags({"team": "a"}, cluster="test", node_class=node_class, node_pool="web"),
+        "node_class": node_class,
+        "image_id": "ami-1",
+        "user_data_bytes": 10,
+        "instance_types": (),
+    }
+    return LaunchTemplate(**(fields | changes))
 
 
 ONE = "karpenter.k8s.aws/one"
@@ -489,3 +491,13 @@ def test_the_size_of_user_data_is_known_until_the_node_class_goes(world):
     assert size() == 123
     world.templates.delete_all("default")
     assert size() is None
+
+
+def test_settings_that_are_left_out_of_user_data_are_warned_of_once(world):
+    with capture_logs() as logs:
+        for _ in range(2):
+            world.templates.ensure([template(left_out=("no-such-setting",))])
+
+    [warning] = [log for log in logs if log["log_level"] == "warning"]
+    assert warning["settings"] == ["settings.kubernetes.no-such-setting"]
+    assert warning["node_class"] == "default"

@@ -246,6 +246,18 @@ def test_user_data_that_cannot_be_merged_makes_no_template():
         templates(spec=spec)
 
 
+def test_settings_that_bottlerocket_does_not_know_are_told():
+    spec = {
+        "amiSelectorTerms": [{"alias": "bottlerocket@latest"}],
+        "userData": "[settings.kubernetes]\nno-such-setting = 1",
+    }
+
+    [template] = templates(spec=spec)
+
+    assert template.left_out == ("no-such-setting",)
+    assert "no-such-setting" not in user_text(template.data)
+
+
 # -- names -----------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, WELL_KNOWN
 from karpenter_core.errors import LaunchFailedError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import Requirement, Requirements, compatible_offerings
+from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.families.bootstrap import (
     Bootstrap,
     bootstrap_labels,
@@ -19,7 +20,7 @@ from karpenter_provider_aws.families.bootstrap import (
     is_ipv6,
     kubelet_fields,
 )
-from karpenter_provider_aws.families.bottlerocket import ami_version
+from karpenter_provider_aws.families.bottlerocket import ami_version, unknown_settings
 from karpenter_provider_aws.families.family import user_data
 from karpenter_provider_aws.families.images import image_for
 from karpenter_provider_aws.families.traits import TRAITS
@@ -103,6 +104,8 @@ class LaunchTemplate:
     image_id: str
     user_data_bytes: int
     """Size of the user data before it is encoded, which is what EC2 limits."""
+    left_out: tuple[str, ...] = ()
+    """Settings of the user's Bottlerocket document that its images would not boot with."""
     instance_types: tuple[InstanceType, ...]
     """In the order of the request."""
     reservation_id: str = ""
@@ -260,6 +263,11 @@ def _template(
         node_class=node_class.name,
         image_id=group.image_id,
         user_data_bytes=len(text.encode()),
+        left_out=(
+            unknown_settings(node_class.spec.user_data or "")
+            if node_class.ami_family is AmiFamily.BOTTLEROCKET
+            else ()
+        ),
         instance_types=instance_types,
         reservation_id="" if group.reservation is None else group.reservation.id,
     )

@@ -279,6 +279,12 @@ class LaunchTemplates:
 
     def _make(self, template: LaunchTemplate) -> None:
         self._sizes.record(template.node_class, template.user_data_bytes)
+        if template.left_out:
+            structlog.get_logger("aws").warning(
+                "settings that Bottlerocket does not know are left out of its user data",
+                node_class=template.node_class,
+                settings=[f"settings.kubernetes.{name}" for name in template.left_out],
+            )
         tags = to_tag_list(template.tags)
         try:
             with calling("ec2:CreateLaunchTemplate"):
