@@ -487,8 +487,11 @@ def test_the_size_of_user_data_is_known_until_the_node_class_goes(world):
             "karpenter_ec2nodeclasses_userdata_bytes", {"nodeclass": "default"}
         )
 
+    world.templates.hydrate()
     world.templates.ensure([template(user_data_bytes=123)])
     assert size() == 123
+    world.templates.ensure([template(user_data_bytes=124)])
+    assert size() == 124
     world.templates.delete_all("default")
     assert size() is None
 

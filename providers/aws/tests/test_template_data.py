@@ -710,6 +710,7 @@ def test_large_user_data_is_warned_of_and_its_size_is_a_metric(size, warnings):
 
     with capture_logs() as logs:
         sizes.record("default", size)
+        sizes.record("default", size)
 
     def sample() -> float | None:
         return registry.get_sample_value(

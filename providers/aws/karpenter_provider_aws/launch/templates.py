@@ -76,7 +76,7 @@ class LaunchTemplates:
         """By name: making or deleting it is under way."""
 
     def run(self, templates: Sequence[LaunchTemplate], call: Callable[[], T]) -> T:
-        """Call with these templates in place, once more when EC2 says that it knows none of them.
+        """Call with these templates in place, once more when EC2 says that one does not exist.
 
         Somebody may have deleted one, or EC2 may not show yet what it has just made. What else the
         call raises is passed on.
@@ -104,6 +104,8 @@ class LaunchTemplates:
             CloudProviderError: one can be neither found nor made; the others are there.
         """
         wanted = {template.name: template for template in templates}
+        for template in wanted.values():
+            self._sizes.record(template.node_class, template.user_data_bytes)
         while wanted:
             ours, others = self._claim(wanted)
             # Our own work comes before waiting for others': nobody ever waits in a circle.
@@ -278,7 +280,6 @@ class LaunchTemplates:
         return frozenset(self._describe([{"Name": "launch-template-name", "Values": names}]))
 
     def _make(self, template: LaunchTemplate) -> None:
-        self._sizes.record(template.node_class, template.user_data_bytes)
         if template.left_out:
             structlog.get_logger("aws").warning(
                 "settings that Bottlerocket does not know are left out of its user data",

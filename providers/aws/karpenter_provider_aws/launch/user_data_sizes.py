@@ -5,6 +5,7 @@ Nothing is refused here: what EC2 refuses becomes a condition of the NodeClass.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -32,11 +33,16 @@ class UserDataSizes:
             ["nodeclass"],
             registry=registry,
         )
+        self._lock: Final = Lock()
+        self._sizes: Final[dict[str, int]] = {}
 
     def record(self, node_class: str, size_bytes: int) -> None:
-        """Note the size; warn when it is nine tenths of the limit or more."""
-        self._gauge.labels(node_class).set(size_bytes)
-        if size_bytes >= WARN_FROM_BYTES:
+        """Note the size; warn when it becomes nine tenths of the limit or more."""
+        with self._lock:
+            before = self._sizes.get(node_class, 0)
+            self._sizes[node_class] = size_bytes
+            self._gauge.labels(node_class).set(size_bytes)
+        if size_bytes >= WARN_FROM_BYTES > before:
             structlog.get_logger("aws").warning(
                 "user data is close to the limit of EC2, or above it",
                 node_class=node_class,
@@ -46,7 +52,6 @@ class UserDataSizes:
 
     def forget(self, node_class: str) -> None:
         """Take the series of a NodeClass away."""
-        try:
-            self._gauge.remove(node_class)
-        except KeyError:
-            return
+        with self._lock:
+            if self._sizes.pop(node_class, None) is not None:
+                self._gauge.remove(node_class)
