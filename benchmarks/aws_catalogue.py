@@ -1,0 +1,166 @@
+"""List all instance types of an AWS region for one NodeClass, cold and warm.
+
+The region is us-east-1 as EC2 described it (moto ships the answers): over 1,300 types, with an offering
+for each of six zones and each capacity type. What is timed:
+
+    answers    from EC2's answers, fetched already, to the list: items read, everything resolved
+    disk       from the file that an earlier process kept to the list
+    class      another NodeClass: everything resolved, facts and shared labels at hand
+    fresh      prices changed: every offering made anew; the gate is 100 ms
+    shortage   sixty offerings were found sold out: only their types are made anew
+    unchanged  nothing changed: the answer of before
+
+Each is the median of several runs, with the collector of cycles paused as during a pass; imports are
+not timed.
+
+    python -m benchmarks.aws_catalogue             prints the medians; returns 1 if a gate fails
+    python -m benchmarks.aws_catalogue --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
+from karpenter_provider_aws.catalogue.facts import read_instance_type
+from karpenter_provider_aws.catalogue.fetch import DISK_LIFE, Region, read_offerings
+from karpenter_provider_aws.learned_memory import LearnedMemory
+from karpenter_provider_aws.prices import Prices
+from karpenter_provider_aws.settings import AwsSettings
+from karpenter_provider_aws.unavailable import OfferingMark, UnavailableOfferings
+from providers.aws.tests.catalogue.dump import node_class, raw_offerings, raw_types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_core.provider.catalogue import InstanceType
+
+REGION: Final = "us-east-1"
+ZONES: Final = tuple(f"us-east-1{letter}" for letter in "abcdef")
+NOW: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RUNS: Final = 15
+MOST_FRESH_MS: Final = 100.0
+
+
+class World:
+    """A catalogue of one region, with all that it reads."""
+
+    def __init__(self, region: Region, folder: Path) -> None:
+        self.prices = Prices(REGION)
+        self.unavailable = UnavailableOfferings()
+        self.catalogue = Catalogue(
+            REGION,
+            AwsSettings(cluster_name="benchmark"),
+            source=lambda: (region, 1),
+            prices=self.prices,
+            unavailable=self.unavailable,
+            learned=LearnedMemory(DiskCache(folder, "aws-memory", version="1"), now=NOW),
+            reserved_left=lambda _: 0,
+        )
+
+    def list(self, pods: int = 110) -> tuple[InstanceType, ...]:
+        """Return what a NodeClass in all zones may launch; another `pods` is another NodeClass."""
+        of = node_class({"kubelet": {"maxPods": pods}}, zones=ZONES)
+        return self.catalogue.instance_types(of, Situation(now=NOW))
+
+
+def read_answers() -> Region:
+    """Read EC2's answers as they come from the SDK."""
+    return Region(
+        types={name: read_instance_type(item) for name, item in raw_types().items()},
+        zones=read_offerings(raw_offerings()),
+    )
+
+
+def read_disk(disk: DiskCache) -> Region:
+    """Read what an earlier process kept."""
+    return msgspec.convert(disk.read(now=NOW, max_age=DISK_LIFE), Region)
+
+
+def median_ms(run: Callable[[], object], *, runs: int = RUNS) -> float:
+    """Return the median of some runs, each without the collector of cycles."""
+    times: list[float] = []
+    for _ in range(runs):
+        gc.collect()
+        gc.disable()
+        begun = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - begun) * 1000)
+        gc.enable()
+    return statistics.median(times)
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Return the medians in milliseconds, and what was listed."""
+    region = read_answers()
+    disk = DiskCache(folder, f"aws-catalogue-{REGION}", version="1")
+    disk.write(msgspec.to_builtins(region), now=NOW)
+    world = World(region, folder)
+    listed = world.list()
+    numbers = count(1)
+    names = [it.name for it in listed[:60]]
+
+    def change_prices() -> None:
+        price = next(numbers) / 1000
+        world.prices.update_on_demand({"m5.large": price}, now=NOW)
+        world.list()
+
+    def sell_out() -> None:
+        zone = ZONES[next(numbers) % len(ZONES)]
+        world.unavailable.mark(*(OfferingMark(name, zone, "spot") for name in names), now=NOW)
+        world.list()
+
+    spot = {
+        (it.name, offering.zone): offering.price.amount / 3
+        for it in listed
+        for offering in it.offerings
+    }
+    world.prices.update_spot(spot, now=NOW)
+    return {
+        "types": len(listed),
+        "offerings": sum(len(it.offerings) for it in listed),
+        "answers_ms": median_ms(lambda: World(read_answers(), folder).list()),
+        "disk_ms": median_ms(lambda: World(read_disk(disk), folder).list()),
+        "class_ms": median_ms(lambda: world.list(next(numbers))),
+        "fresh_ms": median_ms(change_prices),
+        "shortage_ms": median_ms(sell_out),
+        "unchanged_ms": median_ms(world.list),
+    }
+
+
+def main() -> int:
+    """Print the medians; return 1 if the gate fails."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(Path(folder))
+    holds = found["fresh_ms"] <= MOST_FRESH_MS
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        for key, value in found.items():
+            print(f"{key:14} {value if isinstance(value, int) else format(value, '.2f')}")
+        verdict = "holds" if holds else "FAILS"
+        print(f"gate {verdict}: fresh below {MOST_FRESH_MS:.0f} ms; load {os.getloadavg()[0]:.1f}")
+    return int(not holds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
