@@ -28,10 +28,11 @@ def shared_clients():
 
 
 @pytest.fixture
-def clients(shared_clients):
-    """An empty account."""
+def clients(shared_clients, monkeypatch):
+    """An empty account, without the thousand images of moto."""
     from moto import mock_aws
 
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
     with mock_aws():
         yield shared_clients
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from botocore.awsrequest import AWSResponse
-
-os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 

@@ -1,0 +1,53 @@
+"""The addresses of the cluster's services, which nodes of AL2023 must be told."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_provider_aws.discovery.calls import calling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["ServiceNetwork"]
+
+
+@final
+class ServiceNetwork:
+    """Knows the CIDR of services, or asks EKS for it once; callable from any thread.
+
+    It never changes in the life of a cluster.
+    """
+
+    def __init__(self, clients: Clients, *, cluster: str, known: Sequence[str] = ()) -> None:
+        """`known` are the CIDRs that are known already, without asking."""
+        self._clients: Final = clients
+        self._cluster: Final = cluster
+        self._lock: Final = Lock()
+        self._cidr = known[0] if known else ""
+
+    @property
+    def cidr(self) -> str:
+        """What is known, without asking; empty when nothing is."""
+        with self._lock:
+            return self._cidr
+
+    def resolve(self) -> str:
+        """Return the CIDR, IPv4 or else IPv6; empty when the cluster has told none.
+
+        Raises:
+            CloudProviderError: EKS refused or did not answer (`discovery.calls`).
+        """
+        known = self.cidr
+        if known:
+            return known
+        with calling("eks:DescribeCluster"):
+            answer = self._clients.eks.describe_cluster(name=self._cluster)
+        network = answer["cluster"].get("kubernetesNetworkConfig", {})
+        cidr = network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or ""
+        with self._lock:
+            self._cidr = self._cidr or cidr
+        return cidr

@@ -1,0 +1,54 @@
+"""The end of a NodeClass: what was made for it in AWS goes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.errors import CloudProviderError
+
+if TYPE_CHECKING:
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.discovery.profiles import Profiles
+    from karpenter_provider_aws.launch.templates import LaunchTemplates
+    from karpenter_provider_aws.node_class.resolution import NodeClassResolver
+    from karpenter_provider_aws.node_class.validation import Validator
+
+__all__ = ["Finalizer"]
+
+
+@final
+class Finalizer:
+    """What `karpenter_finalize_node_class` does; callable from any thread.
+
+    The core calls it when no claim refers to the NodeClass any more, and again while it raises.
+    """
+
+    def __init__(
+        self,
+        *,
+        profiles: Profiles,
+        templates: LaunchTemplates,
+        resolver: NodeClassResolver,
+        validator: Validator,
+    ) -> None:
+        self._profiles: Final = profiles
+        self._templates: Final = templates
+        self._resolver: Final = resolver
+        self._validator: Final = validator
+
+    def finalize(self, node_class: EC2NodeClass) -> None:
+        """Remove profiles and launch templates; both are tried, whatever became of the other.
+
+        Raises:
+            CloudProviderError: something is left.
+        """
+        problem: CloudProviderError | None = None
+        try:
+            self._profiles.remove_all(node_class)
+        except CloudProviderError as error:
+            problem = error
+        self._templates.delete_all(node_class.name)
+        if problem is not None:
+            raise problem
+        self._validator.forget(node_class.name)
+        self._resolver.forget(node_class)

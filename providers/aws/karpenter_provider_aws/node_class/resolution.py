@@ -1,0 +1,209 @@
+"""What `karpenter_resolve_node_class` answers: status and conditions of a NodeClass.
+
+Each part asks AWS for itself and all of them are looked at, whatever became of the others. A part
+that AWS refuses says so in its condition. A part that AWS does not answer keeps what was found
+before; when none of subnets, security groups and images can be asked for, there is no answer at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import NodeClassResolution
+from karpenter_provider_aws.api.found import EC2NodeClassStatus
+from karpenter_provider_aws.discovery import (
+    images,
+    placement_groups,
+    reservations,
+    security_groups,
+    subnets,
+)
+from karpenter_provider_aws.discovery.calls import is_refusal
+from karpenter_provider_aws.node_class import parts
+from karpenter_provider_aws.node_class.findings import (
+    AMIS_READY,
+    CAPACITY_RESERVATIONS_READY,
+    INSTANCE_PROFILE_READY,
+    PLACEMENT_GROUP_READY,
+    SECURITY_GROUPS_READY,
+    SUBNETS_READY,
+    Part,
+    known_condition,
+    met,
+    ready_condition,
+    refused,
+    unasked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from karpenter_core.api.conditions import Condition
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.discovery.images import Images
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
+    from karpenter_provider_aws.discovery.profiles import Profiles
+    from karpenter_provider_aws.discovery.reservations import Reservations
+    from karpenter_provider_aws.discovery.security_groups import SecurityGroups
+    from karpenter_provider_aws.discovery.subnets import Subnets
+
+__all__ = ["Discovery", "NodeClassResolver", "resolution_of"]
+
+LAUNCH_NEEDS: Final = (AMIS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY)
+"""Conditions without which no launch can be tried out."""
+EC2_PARTS: Final = (AMIS_READY, SECURITY_GROUPS_READY, SUBNETS_READY)
+"""What is always asked of AWS: nothing of it answered means that nobody answers."""
+
+
+class Validation(Protocol):
+    """What is asked of `Validator`."""
+
+    def validate(self, node_class: EC2NodeClass, dependencies: Iterable[Condition]) -> Part:
+        """Return the condition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """All that discovery can find."""
+
+    subnets: Subnets
+    security_groups: SecurityGroups
+    images: Images
+    placement_groups: PlacementGroups
+    profiles: Profiles
+    reservations: Reservations | None
+    """None when the feature gate ReservedCapacity is off."""
+
+
+@final
+class NodeClassResolver:
+    """Resolves NodeClasses; callable from any thread."""
+
+    def __init__(self, discovery: Discovery, validation: Validation, clock: Clock) -> None:
+        self._discovery: Final = discovery
+        self._validation: Final = validation
+        self._clock: Final = clock
+        self._lock: Final = Lock()
+        self._profiles: Final[dict[str, frozenset[str]]] = {}
+
+    def resolve(self, node_class: EC2NodeClass) -> NodeClassResolution:
+        """Return status and conditions of a NodeClass.
+
+        Raises:
+            CloudProviderError: AWS could be asked for nothing.
+        """
+        self._note_profiles(node_class, node_class.status.instance_profile)
+        found = self._found(node_class)
+        silent = [part for part in found if part.condition.type in EC2_PARTS and not part.is_asked]
+        if len(silent) == len(EC2_PARTS):
+            raise CloudProviderError(silent[0].condition.message)
+        status = {name: value for part in found for name, value in part.status.items()}
+        resolved = _with_status(node_class, status)
+        self._note_profiles(node_class, resolved.status.instance_profile)
+        known = [_known(part, node_class)[0] for part in found]
+        needs = [condition for condition in known if condition.type in LAUNCH_NEEDS]
+        validated = self._validation.validate(resolved, needs)
+        return resolution_of(node_class, [*found, validated])
+
+    def profiles_in_use(self) -> frozenset[str]:
+        """Return the instance profiles of all NodeClasses that were resolved by this process."""
+        with self._lock:
+            return frozenset(name for names in self._profiles.values() for name in names)
+
+    def forget(self, node_class: EC2NodeClass) -> None:
+        """Forget a NodeClass that is gone."""
+        with self._lock:
+            self._profiles.pop(node_class.uid, None)
+
+    def _note_profiles(self, node_class: EC2NodeClass, name: str) -> None:
+        names = {node_class.status.instance_profile, name} - {""}
+        with self._lock:
+            self._profiles[node_class.uid] = frozenset(names)
+
+    def _found(self, node_class: EC2NodeClass) -> list[Part]:
+        found, spec = self._discovery, node_class.spec
+        result = [_part(AMIS_READY, images.FIELD, lambda: self._ami_part(node_class))]
+        if found.reservations is not None:
+            finder = found.reservations
+            terms = spec.capacity_reservation_selector_terms
+            result.append(
+                _part(
+                    CAPACITY_RESERVATIONS_READY,
+                    reservations.FIELD,
+                    lambda: parts.reservation_part(finder.find(terms), now=self._clock.now()),
+                )
+            )
+        return [
+            *result,
+            _part(
+                PLACEMENT_GROUP_READY,
+                placement_groups.FIELD,
+                lambda: parts.placement_group_part(
+                    spec.placement_group_selector,
+                    found.placement_groups.find(spec.placement_group_selector),
+                ),
+            ),
+            _part(
+                SUBNETS_READY,
+                subnets.FIELD,
+                lambda: parts.subnet_part(found.subnets.find(spec.subnet_selector_terms)),
+            ),
+            _part(
+                SECURITY_GROUPS_READY,
+                security_groups.FIELD,
+                lambda: parts.security_group_part(
+                    found.security_groups.find(spec.security_group_selector_terms)
+                ),
+            ),
+            _part(
+                INSTANCE_PROFILE_READY,
+                f'spec.role "{spec.role}"' if spec.role else "spec.instanceProfile",
+                lambda: met(
+                    INSTANCE_PROFILE_READY,
+                    status={"instanceProfile": found.profiles.ensure(node_class)},
+                ),
+            ),
+        ]
+
+    def _ami_part(self, node_class: EC2NodeClass) -> Part:
+        unsupported = self._discovery.images.unsupported(node_class)
+        if unsupported:
+            return parts.unsupported_alias_part(unsupported)
+        return parts.ami_part(self._discovery.images.find(node_class))
+
+
+def resolution_of(node_class: EC2NodeClass, found: Iterable[Part]) -> NodeClassResolution:
+    """Return what all parts together say, `Ready` included."""
+    found = tuple(found)
+    known = [_known(part, node_class) for part in found]
+    ready = ready_condition(condition for condition, _ in known)
+    return NodeClassResolution(
+        conditions=(*(condition for condition, is_news in known if is_news), ready),
+        status={name: value for part in found for name, value in part.status.items()},
+        retry_after=min(part.retry_after for part in found),
+    )
+
+
+def _known(part: Part, node_class: EC2NodeClass) -> tuple[Condition, bool]:
+    generation = node_class.metadata.generation
+    return known_condition(part, node_class.status.conditions, generation=generation)
+
+
+def _part(condition_type: str, where: str, find: Callable[[], Part]) -> Part:
+    try:
+        return find()
+    except CloudProviderError as error:
+        if is_refusal(error):
+            return refused(condition_type, where, error)
+        return unasked(condition_type, where, error)
+
+
+def _with_status(node_class: EC2NodeClass, status: dict[str, object]) -> EC2NodeClass:
+    before = node_class.status.model_dump(mode="json", exclude_none=True)
+    after = EC2NodeClassStatus.model_validate({**before, **status})
+    return node_class.model_copy(update={"status": after})
