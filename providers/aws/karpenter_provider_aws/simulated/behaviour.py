@@ -1,0 +1,25 @@
+"""How fast and how faithful the cloud is; may be changed at any time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Behaviour"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Behaviour:
+    """Delays in seconds, and what the cloud does by itself."""
+
+    pending_seconds: float = 0
+    """From launch to `running`."""
+    shutting_down_seconds: float = 0
+    """From termination to `terminated`; until then stock, addresses and quota stay taken."""
+    invisible_seconds: float = 0
+    """How long a new instance, or a new tag set, is not yet described: eventual consistency."""
+    terminated_visible_seconds: float = 3600
+    """How long a terminated instance is still described."""
+    announce_states: bool = False
+    """Whether changes of state are sent to the queue, as EventBridge's rule for them does."""
+    spot_notice_seconds: float = 120
+    """From the interruption warning to the end of a spot instance."""

@@ -1,0 +1,362 @@
+"""CreateFleet of the type `instant`: many choices, the cheapest that can be had, errors for the rest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast, final
+
+from karpenter_provider_aws.simulated.capacity import Pool
+from karpenter_provider_aws.simulated.launch import Plan
+from karpenter_provider_aws.simulated.selection import check_tags, tag_list, tags_for
+from karpenter_provider_aws.simulated.server import dry_run_success
+from karpenter_provider_aws.simulated.wire import AwsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from types_boto3_ec2.type_defs import (
+        CreateFleetRequestTypeDef,
+        DeleteFleetsRequestTypeDef,
+        DescribeFleetsRequestTypeDef,
+        FleetLaunchTemplateOverridesRequestTypeDef,
+        RequestLaunchTemplateDataTypeDef,
+    )
+
+    from karpenter_provider_aws.simulated.account import Account
+    from karpenter_provider_aws.simulated.instances import Instances
+    from karpenter_provider_aws.simulated.launch import Launcher
+    from karpenter_provider_aws.simulated.networks import Networks
+    from karpenter_provider_aws.simulated.prices import Prices
+    from karpenter_provider_aws.simulated.selection import TagSpecification
+    from karpenter_provider_aws.simulated.templates import LaunchTemplate, LaunchTemplates
+
+__all__ = ["Fleet", "Fleets", "OverrideFault"]
+
+_MOST_OVERRIDES: Final = 300
+_PRIORITISED: Final = frozenset({"prioritized", "capacity-optimized-prioritized"})
+_MARKETS: Final = {
+    "capacity-block": "capacity-block",
+    "reserved-capacity": "interruptible-capacity-reservation",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """A fleet that was made."""
+
+    id: str
+    created_at: datetime
+    tags: Mapping[str, str]
+    context: str
+    answer: Mapping[str, object]
+
+
+@dataclass(slots=True, kw_only=True)
+class OverrideFault:
+    """An error that overrides of a pool get in the `Errors` of fleets."""
+
+    pool: Pool
+    error: AwsError
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """One override with its launch template."""
+
+    plan: Plan
+    template: LaunchTemplate
+    version: int
+    override: FleetLaunchTemplateOverridesRequestTypeDef
+    pool: Pool
+    price: float
+
+    def told(self) -> Mapping[str, object]:
+        """Return the choice as answers repeat it."""
+        return {
+            "LaunchTemplateSpecification": {
+                "LaunchTemplateId": self.template.id,
+                "Version": str(self.version),
+            },
+            "Overrides": self.override,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class _Outcome:
+    instances: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
+    errors: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
+
+
+@final
+class Fleets:
+    """The fleets of an account."""
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        launcher: Launcher,
+        templates: LaunchTemplates,
+        networks: Networks,
+        prices: Prices,
+        instances: Instances,
+    ) -> None:
+        self._account: Final = account
+        self._launcher: Final = launcher
+        self._templates: Final = templates
+        self._networks: Final = networks
+        self._prices: Final = prices
+        self._instances: Final = instances
+        self._fleets: dict[str, Fleet] = {}
+        self._tokens: dict[str, tuple[str, str]] = {}
+        self._faults: list[OverrideFault] = []
+
+    @property
+    def all(self) -> Sequence[Fleet]:
+        """Every fleet, in the order of creation."""
+        return list(self._fleets.values())
+
+    def fault(self, fault: OverrideFault) -> OverrideFault:
+        """Let overrides of a pool fail."""
+        self._faults.append(fault)
+        return fault
+
+    def clear_faults(self) -> None:
+        """Let overrides fail no more."""
+        self._faults.clear()
+
+    def clear(self) -> None:
+        """Forget all fleets and faults."""
+        self._fleets.clear()
+        self._tokens.clear()
+        self._faults.clear()
+
+    def create(self, request: CreateFleetRequestTypeDef) -> Mapping[str, object]:
+        """Answer CreateFleet; the same token with the same parameters gets the same answer."""
+        if request.get("Type", "maintain") != "instant":
+            raise AwsError(
+                "InvalidParameterValue", "Only fleets of the type 'instant' are simulated."
+            )
+        token = request.get("ClientToken", "")
+        digest = json.dumps({**request, "ClientToken": ""}, sort_keys=True, default=str)
+        if token and (before := self._tokens.get(token)) and not request.get("DryRun"):
+            if before[1] != digest:
+                raise AwsError(
+                    "IdempotentParameterMismatch",
+                    "Arguments on this idempotent request are inconsistent with arguments used in"
+                    " previous request(s).",
+                )
+            return self._fleets[before[0]].answer
+        choices = self._choices(request)
+        specifications = cast("Sequence[TagSpecification]", request.get("TagSpecifications", ()))
+        check_tags(tags_for("instance", specifications))
+        if request.get("DryRun"):
+            raise dry_run_success()
+        fleet_id = "fleet-" + self._account.ids.uuid()
+        answer = self._launched(request, choices, fleet_id)
+        self._fleets[fleet_id] = Fleet(
+            id=fleet_id,
+            created_at=self._account.clock(),
+            tags=tags_for("fleet", specifications),
+            context=request.get("Context", ""),
+            answer=answer,
+        )
+        if token:
+            self._tokens[token] = (fleet_id, digest)
+        return answer
+
+    def _choices(self, request: CreateFleetRequestTypeDef) -> list[_Choice]:
+        """Return the overrides in the order in which they are tried."""
+        target = request["TargetCapacitySpecification"].get(
+            "DefaultTargetCapacityType", "on-demand"
+        )
+        spot = target == "spot"
+        market = _MARKETS.get(target, "")
+        subnets = self._networks.subnets()
+        choices: list[_Choice] = []
+        for config in request["LaunchTemplateConfigs"]:
+            wanted = config.get("LaunchTemplateSpecification", {})
+            template = self._templates.find(
+                template_id=wanted.get("LaunchTemplateId", ""),
+                name=wanted.get("LaunchTemplateName", ""),
+            )
+            version, data = template.version(wanted.get("Version"))
+            for override in config.get("Overrides") or [{}]:
+                plan = _plan(data, override, spot=spot, market=market)
+                subnet = subnets.get(plan.subnet_id)
+                zone = subnet.zone if subnet else plan.zone
+                choices.append(
+                    _Choice(
+                        plan=plan,
+                        template=template,
+                        version=version,
+                        override=override,
+                        pool=Pool(
+                            capacity_type=_lifecycle(plan),
+                            instance_type=plan.instance_type,
+                            zone=zone,
+                        ),
+                        price=self._prices.spot(plan.instance_type, zone)
+                        if spot
+                        else self._prices.on_demand(plan.instance_type),
+                    )
+                )
+        if len(choices) > _MOST_OVERRIDES:
+            raise AwsError(
+                "InvalidFleetConfig",
+                f"The maximum number of overrides is {_MOST_OVERRIDES}, not {len(choices)}.",
+            )
+        options = request.get("SpotOptions" if spot else "OnDemandOptions", {})
+        if options.get("AllocationStrategy", "lowest-price") in _PRIORITISED:
+            return sorted(choices, key=_by_priority)
+        return sorted(choices, key=lambda choice: choice.price)
+
+    def _launched(
+        self,
+        request: CreateFleetRequestTypeDef,
+        choices: Sequence[_Choice],
+        fleet_id: str,
+    ) -> Mapping[str, object]:
+        wanted = request["TargetCapacitySpecification"]["TotalTargetCapacity"]
+        launch_id = self._account.ids.new("r")
+        outcome = _Outcome()
+        for choice in choices:
+            if wanted == 0:
+                break
+            had, error = self._tried(choice, wanted)
+            if had:
+                self._launch(request, choice, had, fleet_id, launch_id, outcome)
+                wanted -= had
+            if error is not None:
+                outcome.errors.append(
+                    {
+                        "LaunchTemplateAndOverrides": choice.told(),
+                        "Lifecycle": _lifecycle(choice.plan),
+                        "ErrorCode": error.code,
+                        "ErrorMessage": error.message,
+                    }
+                )
+        return {"FleetId": fleet_id, "Instances": outcome.instances, "Errors": outcome.errors}
+
+    def _tried(self, choice: _Choice, wanted: int) -> tuple[int, AwsError | None]:
+        for fault in self._faults:
+            if fault.times != 0 and fault.pool.holds(choice.pool):
+                if fault.times is not None:
+                    fault.times -= 1
+                return 0, fault.error
+        refusal = self._launcher.refusal(choice.plan)
+        return (0, refusal) if refusal else self._launcher.room(choice.plan, wanted)
+
+    def _launch(
+        self,
+        request: CreateFleetRequestTypeDef,
+        choice: _Choice,
+        count: int,
+        fleet_id: str,
+        launch_id: str,
+        outcome: _Outcome,
+    ) -> None:
+        own = cast("Sequence[TagSpecification]", request.get("TagSpecifications", ()))
+        template = cast("Sequence[TagSpecification]", choice.plan.data.get("TagSpecifications", ()))
+        made = self._launcher.launch(
+            choice.plan,
+            count,
+            launch_id=launch_id,
+            tags={
+                **tags_for("instance", template, own),
+                "aws:ec2:fleet-id": fleet_id,
+                "aws:ec2launchtemplate:id": choice.template.id,
+                "aws:ec2launchtemplate:version": str(choice.version),
+            },
+            volume_tags=tags_for("volume", template, own),
+            interface_tags=tags_for("network-interface", template),
+            fleet_id=fleet_id,
+            client_token=request.get("ClientToken", ""),
+        )
+        outcome.instances.append(
+            {
+                "LaunchTemplateAndOverrides": choice.told(),
+                "Lifecycle": _lifecycle(choice.plan),
+                "InstanceIds": [instance.id for instance in made],
+                "InstanceType": choice.plan.instance_type,
+                "Platform": "windows" if made[0].windows else None,
+                "AvailabilityZone": made[0].zone,
+                "AvailabilityZoneId": made[0].zone_id,
+                "SubnetId": made[0].subnet_id,
+            }
+        )
+
+    def describe(self, request: DescribeFleetsRequestTypeDef) -> Mapping[str, object]:
+        """Answer DescribeFleets; as in AWS, fleets of the type `instant` only when named."""
+        found: list[Mapping[str, object]] = []
+        for fleet_id in request.get("FleetIds", ()):
+            fleet = self._fleets.get(fleet_id)
+            if fleet is None:
+                raise AwsError(
+                    "InvalidFleetId.NotFound", f"The fleet ID '{fleet_id}' does not exist"
+                )
+            found.append(
+                {
+                    "FleetId": fleet.id,
+                    "FleetState": "active",
+                    "Type": "instant",
+                    "CreateTime": fleet.created_at,
+                    "Context": fleet.context,
+                    "Tags": tag_list(fleet.tags),
+                    "Instances": fleet.answer["Instances"],
+                    "Errors": fleet.answer["Errors"],
+                }
+            )
+        return {"Fleets": found}
+
+    def delete(self, request: DeleteFleetsRequestTypeDef) -> Mapping[str, object]:
+        """Answer DeleteFleets; an instant fleet takes its instances along."""
+        deleted: list[Mapping[str, object]] = []
+        unsuccessful: list[Mapping[str, object]] = []
+        for fleet_id in request["FleetIds"]:
+            if self._fleets.pop(fleet_id, None) is None:
+                problem = {"Code": "fleetIdDoesNotExist", "Message": "The fleet does not exist"}
+                unsuccessful.append({"FleetId": fleet_id, "Error": problem})
+                continue
+            for instance in self._instances.living:
+                if instance.fleet_id == fleet_id:
+                    self._instances.end(instance, reason="Client.UserInitiatedShutdown")
+            deleted.append(
+                {
+                    "FleetId": fleet_id,
+                    "CurrentFleetState": "deleted_terminating",
+                    "PreviousFleetState": "active",
+                }
+            )
+        return {"SuccessfulFleetDeletions": deleted, "UnsuccessfulFleetDeletions": unsuccessful}
+
+
+def _plan(
+    data: RequestLaunchTemplateDataTypeDef,
+    override: FleetLaunchTemplateOverridesRequestTypeDef,
+    *,
+    spot: bool,
+    market: str,
+) -> Plan:
+    interface = (data.get("NetworkInterfaces") or [{}])[0]
+    return Plan(
+        data=data,
+        instance_type=override.get("InstanceType") or data.get("InstanceType", ""),
+        image_id=override.get("ImageId") or data.get("ImageId", ""),
+        subnet_id=override.get("SubnetId") or interface.get("SubnetId", ""),
+        zone=override.get("AvailabilityZone", ""),
+        spot=spot,
+        market=market,
+    )
+
+
+def _by_priority(choice: _Choice) -> tuple[float, float]:
+    """Lower numbers first, those without one last; then the cheaper one."""
+    return choice.override.get("Priority", float("inf")), choice.price
+
+
+def _lifecycle(plan: Plan) -> str:
+    return "spot" if plan.spot else plan.market or "on-demand"

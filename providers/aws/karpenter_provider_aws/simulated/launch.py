@@ -1,0 +1,358 @@
+"""Launching: whether a machine as wanted can be had, how many of it, and making them.
+
+A plan is a launch template with what overrides it. What is wrong with a plan itself (`refusal`) is
+told apart from there being too few machines, addresses or rights (`room`): a fleet goes on to its
+next override in both cases, yet for other reasons.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_provider_aws.simulated.capacity import Pool
+from karpenter_provider_aws.simulated.instances import CapacityType, Instance
+from karpenter_provider_aws.simulated.interfaces import addresses_wanted, interfaces_for
+from karpenter_provider_aws.simulated.selection import check_tags
+from karpenter_provider_aws.simulated.types import zone_ids
+from karpenter_provider_aws.simulated.wire import AwsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from types_boto3_ec2.type_defs import RequestLaunchTemplateDataTypeDef
+
+    from karpenter_provider_aws.simulated.account import Account
+    from karpenter_provider_aws.simulated.capacity import Capacity
+    from karpenter_provider_aws.simulated.images import Images
+    from karpenter_provider_aws.simulated.instances import Instances
+    from karpenter_provider_aws.simulated.networks import Networks, SubnetFacts
+    from karpenter_provider_aws.simulated.placement import PlacementGroup, PlacementGroups
+    from karpenter_provider_aws.simulated.profiles import Profiles
+    from karpenter_provider_aws.simulated.reservations import Reservation, Reservations
+    from karpenter_provider_aws.simulated.types import Catalogue
+
+__all__ = ["Launcher", "Plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be launched."""
+
+    data: RequestLaunchTemplateDataTypeDef
+    instance_type: str
+    image_id: str
+    subnet_id: str
+    zone: str
+    """Wanted; empty where the subnet says it."""
+    spot: bool
+    market: str
+    """`capacity-block` or `interruptible-capacity-reservation`, else empty."""
+
+
+@final
+class Launcher:
+    """Makes instances."""
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        instances: Instances,
+        catalogue: Catalogue,
+        capacity: Capacity,
+        networks: Networks,
+        images: Images,
+        profiles: Profiles,
+        reservations: Reservations,
+        groups: PlacementGroups,
+    ) -> None:
+        self._account: Final = account
+        self._instances: Final = instances
+        self._catalogue: Final = catalogue
+        self._capacity: Final = capacity
+        self._networks: Final = networks
+        self._images: Final = images
+        self._profiles: Final = profiles
+        self._reservations: Final = reservations
+        self._groups: Final = groups
+
+    def refusal(self, plan: Plan) -> AwsError | None:
+        """Return what is wrong with a plan; None when nothing is."""
+        return next(self._wrong(plan), None)
+
+    def _wrong(self, plan: Plan) -> Iterator[AwsError]:
+        facts = self._catalogue.facts(plan.instance_type)
+        if facts is None:
+            yield AwsError(
+                "InvalidParameterValue", f"Invalid value '{plan.instance_type}' for InstanceType."
+            )
+            return
+        subnet = self._networks.subnets().get(plan.subnet_id)
+        if subnet is None:
+            yield AwsError(
+                "InvalidSubnetID.NotFound", f"The subnet ID '{plan.subnet_id}' does not exist"
+            )
+            return
+        if plan.zone and plan.zone != subnet.zone:
+            yield AwsError(
+                "InvalidParameterValue",
+                f"The subnet '{subnet.id}' is not in the Availability Zone '{plan.zone}'.",
+            )
+        if not self._catalogue.is_offered(plan.instance_type, subnet.zone):
+            yield AwsError(
+                "Unsupported",
+                f"Your requested instance type ({plan.instance_type}) is not supported in your"
+                f" requested Availability Zone ({subnet.zone}).",
+            )
+        usage = "spot" if plan.spot else plan.market or "on-demand"
+        if usage in {"spot", "on-demand"} and usage not in facts.usage_classes:
+            yield AwsError(
+                "Unsupported", f"The instance type '{plan.instance_type}' is not sold as {usage}."
+            )
+        yield from self._wrong_image(plan.image_id, facts.architectures)
+        yield from self._wrong_groups(plan, subnet)
+        yield from self._wrong_profile(plan)
+        yield from self._wrong_placement(plan)
+
+    def _wrong_image(self, image_id: str, architectures: tuple[str, ...]) -> Iterator[AwsError]:
+        if not image_id.startswith("ami-"):
+            yield AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}"')
+            return
+        image = self._images.get(image_id)
+        if image is None:
+            yield AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+        elif image.architecture not in architectures:
+            yield AwsError(
+                "InvalidParameterValue",
+                f"The architecture '{','.join(architectures)}' of the specified instance type does"
+                f" not match the architecture '{image.architecture}' of the specified AMI.",
+            )
+
+    def _wrong_groups(self, plan: Plan, subnet: SubnetFacts) -> Iterator[AwsError]:
+        known = self._networks.groups()
+        wanted = {
+            *plan.data.get("SecurityGroupIds", ()),
+            *(
+                group
+                for interface in plan.data.get("NetworkInterfaces", ())
+                for group in interface.get("Groups", ())
+            ),
+        }
+        for group_id in sorted(wanted):
+            group = known.get(group_id)
+            if group is None:
+                yield AwsError(
+                    "InvalidGroup.NotFound", f"The security group '{group_id}' does not exist"
+                )
+            elif group.vpc_id != subnet.vpc_id:
+                yield AwsError(
+                    "InvalidParameter",
+                    f"Security group {group_id} and subnet {subnet.id} belong to different networks.",
+                )
+
+    def _wrong_profile(self, plan: Plan) -> Iterator[AwsError]:
+        wanted = plan.data.get("IamInstanceProfile", {})
+        name = wanted.get("Name") or wanted.get("Arn", "").rpartition("/")[2]
+        if name and name not in self._profiles.all():
+            yield AwsError(
+                "InvalidParameterValue",
+                f"Value ({name}) for parameter iamInstanceProfile.name is invalid."
+                " Invalid IAM Instance Profile name",
+            )
+
+    def _wrong_placement(self, plan: Plan) -> Iterator[AwsError]:
+        try:
+            self._placement_group(plan)
+        except AwsError as error:
+            yield error
+        target = _target_id(plan)
+        if target and self._reservations.get(target) is None:
+            yield AwsError(
+                "InvalidCapacityReservationId.NotFound",
+                f"The capacity reservation with ID '{target}' does not exist",
+            )
+
+    def room(self, plan: Plan, wanted: int) -> tuple[int, AwsError | None]:
+        """Return how many of `wanted` can be had, and why not the rest."""
+        subnet = self._networks.subnets()[plan.subnet_id]
+        free = subnet.usable - self._instances.used_addresses().get(subnet.id, 0)
+        limits: list[tuple[int | None, AwsError]] = [
+            (
+                max(0, free) // max(1, addresses_wanted(plan.data)),
+                AwsError(
+                    "InsufficientFreeAddressesInSubnet",
+                    f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the"
+                    " requested number of instances.",
+                ),
+            )
+        ]
+        if group := self._placement_group(plan):
+            limits.append(self._groups.room(group, subnet.zone))
+        if _reserved_only(plan) or plan.market:
+            limits.append((self._reserved_room(plan, subnet), _exceeded()))
+        else:
+            pool = self._pool(plan, subnet)
+            open_ones = self._open_reservation(plan, subnet)
+            limits.append(self._capacity.allowed(pool))
+            if open_ones is None:
+                limits.append((self._capacity.left(pool), self._capacity.shortage(pool)))
+        had = wanted
+        why: AwsError | None = None
+        for limit, error in limits:
+            if limit is not None and limit < had:
+                had, why = max(0, limit), error
+        return had, why
+
+    def launch(
+        self,
+        plan: Plan,
+        count: int,
+        *,
+        launch_id: str,
+        tags: Mapping[str, str],
+        volume_tags: Mapping[str, str],
+        interface_tags: Mapping[str, str],
+        fleet_id: str = "",
+        client_token: str = "",
+    ) -> list[Instance]:
+        """Make so many instances; `room` has said that there is room for them."""
+        check_tags({k: v for k, v in tags.items() if not k.startswith("aws:")})
+        subnet = self._networks.subnets()[plan.subnet_id]
+        known_groups = self._networks.groups()
+        taken = {
+            interface.address
+            for each in self._instances.living
+            if each.subnet_id == subnet.id
+            for interface in each.interfaces
+        }
+        addresses = (each for each in subnet.addresses() if each not in taken)
+        made: list[Instance] = []
+        for _ in range(count):
+            group = self._placement_group(plan)
+            placement = plan.data.get("Placement", {})
+            reservation = self._reservation(plan, subnet)
+            profile = self._profiles.all().get(
+                plan.data.get("IamInstanceProfile", {}).get("Name", "")
+            )
+            image = self._images.get(plan.image_id)
+            root = image.root_device if image else "/dev/xvda"
+            instance = Instance(
+                id=self._account.ids.new("i"),
+                launch_id=launch_id,
+                instance_type=plan.instance_type,
+                architecture=image.architecture if image else "x86_64",
+                image_id=plan.image_id,
+                windows=image is not None and image.windows,
+                vpc_id=subnet.vpc_id,
+                subnet_id=subnet.id,
+                zone=subnet.zone,
+                zone_id=zone_ids(self._account)[subnet.zone],
+                capacity_type=_capacity_type(plan, reservation),
+                market="spot" if plan.spot else plan.market,
+                spot_request_id=self._account.ids.new("sir")[:12] if plan.spot else "",
+                capacity_reservation_id=reservation.id if reservation else "",
+                data=plan.data,
+                user_data=b64decode(plan.data.get("UserData", "")),
+                profile_arn=profile.arn if profile else "",
+                profile_id=profile.id if profile else "",
+                interfaces=interfaces_for(
+                    plan.data,
+                    subnet=subnet,
+                    groups=known_groups,
+                    addresses=addresses,
+                    ids=self._account.ids,
+                    tags=interface_tags,
+                ),
+                placement_group_id=group.id if group else "",
+                placement_group_name=group.name if group else "",
+                partition=self._groups.partition(group, placement.get("PartitionNumber", 0))
+                if group
+                else 0,
+                fleet_id=fleet_id,
+                client_token=client_token,
+                launched_at=self._account.clock(),
+                tags=dict(tags),
+                volume_tags=volume_tags,
+                volumes=tuple(
+                    (device, self._account.ids.new("vol"))
+                    for device in {
+                        root: None,
+                        **{
+                            mapping.get("DeviceName", ""): None
+                            for mapping in plan.data.get("BlockDeviceMappings", ())
+                        },
+                    }
+                ),
+                root_device=root,
+            )
+            self._instances.add(instance)
+            made.append(instance)
+        return made
+
+    def _pool(self, plan: Plan, subnet: SubnetFacts) -> Pool:
+        return Pool(
+            capacity_type=CapacityType.SPOT if plan.spot else CapacityType.ON_DEMAND,
+            instance_type=plan.instance_type,
+            zone=subnet.zone,
+        )
+
+    def _placement_group(self, plan: Plan) -> PlacementGroup | None:
+        placement = plan.data.get("Placement", {})
+        group_id, name = placement.get("GroupId", ""), placement.get("GroupName", "")
+        return self._groups.find(group_id=group_id, name=name) if group_id or name else None
+
+    def _open_reservation(self, plan: Plan, subnet: SubnetFacts) -> Reservation | None:
+        """Return the reservation that a machine takes up although the plan does not name it."""
+        preference = plan.data.get("CapacityReservationSpecification", {}).get(
+            "CapacityReservationPreference", "open"
+        )
+        if plan.spot or preference != "open":
+            return None
+        return self._reservations.open_for(plan.instance_type, subnet.zone)
+
+    def _reservation(self, plan: Plan, subnet: SubnetFacts) -> Reservation | None:
+        target = _target_id(plan)
+        if target:
+            return self._reservations.get(target)
+        if plan.market or _reserved_only(plan):
+            return self._reservations.open_for(plan.instance_type, subnet.zone)
+        return self._open_reservation(plan, subnet)
+
+    def _reserved_room(self, plan: Plan, subnet: SubnetFacts) -> int:
+        reservation = self._reservation(plan, subnet)
+        if (
+            reservation is None
+            or reservation.market != plan.market
+            or (reservation.instance_type, reservation.zone) != (plan.instance_type, subnet.zone)
+            or reservation.state(self._account.clock()) != "active"
+        ):
+            return 0
+        return self._reservations.available()[reservation.id]
+
+
+def _capacity_type(plan: Plan, reservation: Reservation | None) -> CapacityType:
+    if plan.spot:
+        return CapacityType.SPOT
+    return CapacityType.RESERVED if reservation else CapacityType.ON_DEMAND
+
+
+def _target_id(plan: Plan) -> str:
+    wanted = plan.data.get("CapacityReservationSpecification", {})
+    return wanted.get("CapacityReservationTarget", {}).get("CapacityReservationId", "")
+
+
+def _reserved_only(plan: Plan) -> bool:
+    wanted = plan.data.get("CapacityReservationSpecification", {})
+    return bool(_target_id(plan)) or (
+        wanted.get("CapacityReservationPreference") == "capacity-reservations-only"
+    )
+
+
+def _exceeded() -> AwsError:
+    return AwsError(
+        "ReservationCapacityExceeded",
+        "The requested reservation does not have sufficient compatible and available capacity for"
+        " this request.",
+    )

@@ -1,0 +1,251 @@
+"""What machines cost: the price list, spot prices and their history.
+
+Prices are made up of a type's size unless a table is given; they are the same in every run, and keep
+the order that real ones have (twice the machine, twice the price; spot is about a third).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, cast, final
+
+from karpenter_provider_aws.simulated.selection import page, selected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from types_boto3_ec2.type_defs import DescribeSpotPriceHistoryRequestTypeDef
+    from types_boto3_pricing.type_defs import GetProductsRequestTypeDef
+
+    from karpenter_provider_aws.simulated.account import Account
+    from karpenter_provider_aws.simulated.selection import Filter
+    from karpenter_provider_aws.simulated.types import Catalogue, TypeFacts
+
+__all__ = ["Prices", "made_up_price", "price_table"]
+
+_HISTORY_PAGE: Final = 1000
+_LARGEST_HISTORY_PAGE: Final = 10_000
+_PRODUCTS_PAGE: Final = 100
+_LINUX: Final = "Linux/UNIX"
+# Dollars an hour; near what a general-purpose machine of 2026 costs in us-east-1.
+_PER_VCPU: Final = 0.032
+_PER_GIB: Final = 0.004
+_PER_GPU: Final = 1.1
+_PER_NEURON_DEVICE: Final = 0.6
+_PER_STORAGE_GB: Final = 0.0001
+_ARM_DISCOUNT: Final = 0.8
+_SPOT_LOW: Final = 0.25
+_SPOT_SPREAD: Final = 0.2
+
+
+def made_up_price(facts: TypeFacts) -> float:
+    """Return a price per hour that follows from a type's size, and differs between families."""
+    family = facts.name.split(".", 1)[0]
+    price = (
+        facts.vcpus * _PER_VCPU
+        + facts.memory_mib / 1024 * _PER_GIB
+        + facts.gpus * _PER_GPU
+        + facts.neuron_devices * _PER_NEURON_DEVICE
+        + facts.storage_gb * _PER_STORAGE_GB
+    )
+    if "arm64" in facts.architectures:
+        price *= _ARM_DISCOUNT
+    return round(price * (0.95 + 0.1 * _fraction(family)), 4)
+
+
+def price_table(path: Path) -> Mapping[str, float]:
+    """Read prices per hour from a CSV file with the columns `instance_type` and `usd_per_hour`."""
+    with path.open(newline="") as file:
+        return {row["instance_type"]: float(row["usd_per_hour"]) for row in csv.DictReader(file)}
+
+
+def _fraction(text: str) -> float:
+    """Return a number from 0 to 1 that is the same for the same text in every process."""
+    return int.from_bytes(sha256(text.encode()).digest()[:4]) / 2**32
+
+
+@final
+class Prices:
+    """The prices of a region."""
+
+    def __init__(
+        self,
+        account: Account,
+        catalogue: Catalogue,
+        table: Mapping[str, float] | None = None,
+    ) -> None:
+        self._account: Final = account
+        self._catalogue: Final = catalogue
+        self._table: Final = table
+        self._on_demand: dict[str, float] = {}
+        self._spot: dict[tuple[str, str], float] = {}
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a price is set."""
+
+    def set_on_demand(self, instance_type: str, price: float) -> None:
+        """Set a price; 0 takes the type off the price list."""
+        self._on_demand[instance_type] = price
+        self.changed()
+
+    def set_spot(self, instance_type: str, zone: str, price: float) -> None:
+        """Set a spot price; 0 takes it out of the history."""
+        self._spot[instance_type, zone] = price
+        self.changed()
+
+    def clear(self) -> None:
+        """Forget the prices that were set."""
+        self._on_demand.clear()
+        self._spot.clear()
+
+    def on_demand(self, instance_type: str) -> float:
+        """Return the price per hour; 0 when there is none."""
+        if instance_type in self._on_demand:
+            return self._on_demand[instance_type]
+        if self._table is not None:
+            return self._table.get(instance_type, 0.0)
+        facts = self._catalogue.facts(instance_type)
+        return 0.0 if facts is None else made_up_price(facts)
+
+    def spot(self, instance_type: str, zone: str) -> float:
+        """Return the spot price per hour in a zone; 0 when there is none."""
+        if (instance_type, zone) in self._spot:
+            return self._spot[instance_type, zone]
+        share = _SPOT_LOW + _SPOT_SPREAD * _fraction(f"{instance_type}/{zone}")
+        return round(self.on_demand(instance_type) * share, 6)
+
+    def describe_spot_price_history(
+        self,
+        request: DescribeSpotPriceHistoryRequestTypeDef,
+    ) -> Mapping[str, object]:
+        """Answer DescribeSpotPriceHistory: one price for each type and zone, an hour old."""
+        types: Sequence[str] = request.get("InstanceTypes", ())
+        products: Sequence[str] = request.get("ProductDescriptions", ())
+        zone_wanted = request.get("AvailabilityZone")
+        rows = [
+            (name, zone, price)
+            for name, zones in sorted(self._catalogue.zones().items())
+            if not types or name in types
+            for zone in sorted(zones)
+            if zone_wanted in {None, zone} and self._sold_as_spot(name)
+            if (price := self.spot(name, zone)) > 0
+        ]
+        if products and _LINUX not in products:
+            rows = []
+
+        def values(row: tuple[str, str, float], name: str) -> Sequence[str] | None:
+            return {
+                "instance-type": (row[0],),
+                "availability-zone": (row[1],),
+                "product-description": (_LINUX,),
+                "spot-price": (f"{row[2]:.6f}",),
+            }.get(name)
+
+        found = selected(
+            rows,
+            cast("Sequence[Filter]", request.get("Filters", ())),
+            values=values,
+            tags=lambda _: {},
+        )
+        shown, token = page(
+            found,
+            size=request.get("MaxResults", _HISTORY_PAGE),
+            token=request.get("NextToken"),
+            maximum=_LARGEST_HISTORY_PAGE,
+        )
+        since = self._account.clock() - timedelta(hours=1)
+        return {
+            "SpotPriceHistory": [
+                {
+                    "InstanceType": name,
+                    "AvailabilityZone": zone,
+                    "ProductDescription": _LINUX,
+                    "SpotPrice": f"{price:.6f}",
+                    "Timestamp": since,
+                }
+                for name, zone, price in shown
+            ],
+            "NextToken": token or "",
+        }
+
+    def _sold_as_spot(self, instance_type: str) -> bool:
+        facts = self._catalogue.facts(instance_type)
+        return facts is not None and "spot" in facts.usage_classes
+
+    def get_products(self, request: GetProductsRequestTypeDef) -> Mapping[str, object]:
+        """Answer GetProducts: each type once as a shared machine, metal ones as dedicated too."""
+        wanted = {one["Field"]: one["Value"] for one in request.get("Filters", ())}
+        products = [
+            attributes
+            for name in sorted(self._catalogue.zones())
+            for attributes in self._products(name)
+            if all(attributes.get(field) == value for field, value in wanted.items())
+        ]
+        shown, token = page(
+            products,
+            size=request.get("MaxResults", _PRODUCTS_PAGE),
+            token=request.get("NextToken"),
+            maximum=_PRODUCTS_PAGE,
+        )
+        return {
+            "FormatVersion": "aws_v1",
+            "PriceList": [self._product(attributes) for attributes in shown],
+            "NextToken": token,
+        }
+
+    def _products(self, instance_type: str) -> Sequence[Mapping[str, str]]:
+        facts = self._catalogue.facts(instance_type)
+        if facts is None or self.on_demand(instance_type) <= 0:
+            return ()
+        family = "Compute Instance (bare metal)" if facts.bare_metal else "Compute Instance"
+        return [
+            {
+                "productFamily": family,
+                "instanceType": instance_type,
+                "regionCode": self._account.region,
+                "serviceCode": "AmazonEC2",
+                "servicecode": "AmazonEC2",
+                "preInstalledSw": "NA",
+                "operatingSystem": "Linux",
+                "capacitystatus": "Used",
+                "marketoption": "OnDemand",
+                "tenancy": tenancy,
+                "vcpu": str(facts.vcpus),
+                "memory": f"{facts.memory_mib / 1024:g} GiB",
+            }
+            for tenancy in ("Shared", "Dedicated")
+        ]
+
+    def _product(self, attributes: Mapping[str, str]) -> str:
+        name = attributes["instanceType"]
+        sku = sha256(f"{name}/{attributes['tenancy']}".encode()).hexdigest()[:16].upper()
+        currency = "CNY" if self._account.region.startswith("cn-") else "USD"
+        rate, dimension = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+        family = attributes["productFamily"]
+        return json.dumps(
+            {
+                "serviceCode": "AmazonEC2",
+                "publicationDate": datetime(2026, 1, 1, tzinfo=UTC).isoformat(),
+                "product": {
+                    "sku": sku,
+                    "productFamily": family,
+                    "attributes": {k: v for k, v in attributes.items() if k != "productFamily"},
+                },
+                "terms": {
+                    "OnDemand": {
+                        rate: {
+                            "sku": sku,
+                            "priceDimensions": {
+                                dimension: {
+                                    "unit": "Hrs",
+                                    "pricePerUnit": {currency: f"{self.on_demand(name):.10f}"},
+                                }
+                            },
+                        }
+                    }
+                },
+            }
+        )

@@ -1,0 +1,52 @@
+"""The simulated AWS for all tests of the provider: one server for the session, a fresh cloud for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_provider_aws.sdk import Clients, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+
+
+@pytest.fixture(scope="session")
+def aws_server() -> Iterator[SimulatedAws]:
+    """A simulated AWS that serves all along; tests take `aws`."""
+    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+
+    with SimulatedAws() as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="session")
+def aws_clients(aws_server: SimulatedAws) -> Iterator[Clients]:
+    """Clients for the session: making one takes much longer than a test; tests take `clients`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in aws_server.environment.items():
+            patch.setenv(name, value)
+        made = Clients(limits=Limits(read_seconds=10))
+        for service in ("ec2", "ec2_without_retries", "iam", "eks", "sqs", "ssm", "sts", "pricing"):
+            getattr(made, service)  # made now, while the environment leads to the simulated AWS
+        _ = made.zonal_shift
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def aws(aws_server: SimulatedAws, monkeypatch: pytest.MonkeyPatch) -> SimulatedAws:
+    """The simulated AWS as it is in the beginning; boto3's environment leads to it."""
+    aws_server.reset()
+    for name, value in aws_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return aws_server
+
+
+@pytest.fixture
+def clients(aws: SimulatedAws, aws_clients: Clients) -> Clients:
+    """Clients of the simulated AWS."""
+    return aws_clients
