@@ -21,6 +21,7 @@ __all__ = ["SHELL_SCRIPT", "UserDataPart", "mime_archive", "user_data_parts"]
 SHELL_SCRIPT: Final = 'text/x-shellscript; charset="us-ascii"'
 _BOUNDARY: Final = "//"
 _PLAIN: Final = frozenset({"7bit", "8bit", "binary"})
+_WRITTEN_ANEW: Final = frozenset({"content-type", "content-transfer-encoding", "mime-version"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class UserDataPart:
 
     content_type: str
     content: str
+    headers: tuple[tuple[str, str], ...] = ()
+    """What else its author says of it, such as cloud-init's `Merge-Type`."""
 
 
 def user_data_parts(
@@ -57,9 +60,7 @@ def user_data_parts(
 
 def mime_archive(parts: Iterable[UserDataPart]) -> str:
     """Return the archive of these parts, in their order."""
-    body = "".join(
-        f"\n--{_BOUNDARY}\nContent-Type: {part.content_type}\n\n{part.content}" for part in parts
-    )
+    body = "".join(f"\n--{_BOUNDARY}\n{_headers(part)}\n{part.content}" for part in parts)
     head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{_BOUNDARY}"\n'
     return f"{head}{body}\n--{_BOUNDARY}--\n"
 
@@ -74,7 +75,18 @@ def _part(part: Message[str, str], where: str) -> UserDataPart:
         content = payload.decode("utf-8") if isinstance(payload, bytes) else str(payload)
     except UnicodeDecodeError as error:
         raise BadInputError(f"{where}: a part of the MIME archive is not UTF-8: {error}") from error
-    return UserDataPart(content_type=str(part["Content-Type"] or SHELL_SCRIPT), content=content)
+    return UserDataPart(
+        content_type=str(part["Content-Type"] or SHELL_SCRIPT),
+        content=content,
+        headers=tuple(
+            (name, str(value)) for name, value in part.items() if name.lower() not in _WRITTEN_ANEW
+        ),
+    )
+
+
+def _headers(part: UserDataPart) -> str:
+    headers = (("Content-Type", part.content_type), *part.headers)
+    return "".join(f"{name}: {value}\n" for name, value in headers)
 
 
 def _defect(message: Message[str, str]) -> str:

@@ -115,6 +115,19 @@ def test_parts_of_an_archive_may_be_encoded_and_need_not_be_ascii():
         assert part.content == "echo größer"
 
 
+def test_what_an_author_says_of_a_part_stays_with_it():
+    text = (
+        'Content-Type: multipart/mixed; boundary="B"\nMIME-Version: 1.0\n\n'
+        "--B\nMIME-Version: 1.0\nContent-Type: text/cloud-config\nMerge-Type: list(append)\n"
+        "Content-Transfer-Encoding: 7bit\n\na: 1\n--B--\n"
+    )
+    (part,) = user_data_parts(text)
+    assert part.headers == (("Merge-Type", "list(append)"),)
+    assert "Content-Type: text/cloud-config\nMerge-Type: list(append)\n\na: 1" in mime_archive(
+        [part]
+    )
+
+
 def test_an_archive_without_its_end_is_refused_by_field():
     text = mime_archive(user_data_parts("echo 1")).removesuffix("\n--//--\n")
     with pytest.raises(
