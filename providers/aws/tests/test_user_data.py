@@ -281,11 +281,21 @@ ARCHIVE = (
     [
         ("", []),
         (CONFIG, ["application/node.eks.aws"]),
+        (f"---\n{CONFIG}---\n{CONFIG}", ["application/node.eks.aws"]),
         ("#!/bin/bash\necho hello", ["text/x-shellscript"]),
+        ("date: 2026-99-99", ["application/node.eks.aws"]),
         ("#!/bin/bash\necho ready: now", ["text/x-shellscript"]),
         (ARCHIVE, ["application/node.eks.aws", "text/x-shellscript"]),
     ],
-    ids=["nothing", "NodeConfig", "script", "script that reads as YAML", "archive"],
+    ids=[
+        "nothing",
+        "NodeConfig",
+        "several documents",
+        "script",
+        "YAML with values that are wrong",
+        "script that reads as YAML",
+        "archive",
+    ],
 )
 def test_al2023_puts_the_users_parts_before_the_config_that_wins(text, types):
     found = parts(user_data(AmiFamily.AL2023, bootstrap(user_data=text)))

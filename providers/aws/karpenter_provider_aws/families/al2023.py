@@ -74,7 +74,7 @@ def _user_parts(text: str) -> tuple[UserDataPart, ...]:
 
 
 def _is_mapping(text: str) -> bool:
-    """Whether this is a YAML mapping; a script with a shebang is none, though it may read as one.
+    """Whether the (first) YAML document of this is a mapping; a script with a shebang is none.
 
     To YAML `#!/bin/bash` is a comment, and `echo ready: now` a mapping.
     """
@@ -83,7 +83,8 @@ def _is_mapping(text: str) -> bool:
     if text.lstrip().startswith("#!"):
         return False
     try:
-        return isinstance(yaml.safe_load(text), dict)
+        loader = yaml.SafeLoader(text)
+        return loader.check_node() and isinstance(loader.get_node(), yaml.MappingNode)
     except yaml.YAMLError:
         return False
 
