@@ -25,14 +25,8 @@ def aws_server() -> Iterator[SimulatedAws]:
 
 @pytest.fixture(scope="session")
 def aws_clients(aws_server: SimulatedAws) -> Iterator[Clients]:
-    """Clients for the session: making one takes much longer than a test; tests take `clients`."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in aws_server.environment.items():
-            patch.setenv(name, value)
-        made = Clients(limits=Limits(read_seconds=10))
-        for service in ("ec2", "ec2_without_retries", "iam", "eks", "sqs", "ssm", "sts", "pricing"):
-            getattr(made, service)  # made now, while the environment leads to the simulated AWS
-        _ = made.zonal_shift
+    """Clients for the session, as making one takes longer than a test; tests take `clients`."""
+    made = Clients(region=aws_server.account.region, limits=Limits(read_seconds=10))
     yield made
     made.close()
 
@@ -48,5 +42,5 @@ def aws(aws_server: SimulatedAws, monkeypatch: pytest.MonkeyPatch) -> SimulatedA
 
 @pytest.fixture
 def clients(aws: SimulatedAws, aws_clients: Clients) -> Clients:
-    """Clients of the simulated AWS."""
+    """Clients of the simulated AWS; each is made when a test first uses it, in its environment."""
     return aws_clients
