@@ -1,6 +1,6 @@
 """Launch templates in EC2, by real calls of boto3: acceptance cases 92, 117, 133 and 141.
 
-moto stands in for EC2; failures are answers put in place of a call by an event handler of boto3.
+The simulated AWS stands in for EC2; failures are answers that an event handler of boto3 gives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
@@ -22,7 +21,7 @@ from karpenter_provider_aws.launch.tags import owned_tags
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 from karpenter_provider_aws.launch.templates import LaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
-from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_provider_aws.sdk import Clients
 
 
 class ManualClock:
@@ -55,11 +54,9 @@ class World:
         self.templates = self.process(self.registry)
 
     def close(self) -> None:
-        """Leave EC2 as it was."""
+        """Leave the client as it was."""
         for event, handler in self._handlers:
             self.ec2.meta.events.unregister(event, handler)
-        for name in self.names():
-            self.ec2.delete_launch_template(LaunchTemplateName=name)
 
     def _register(self, event: str, handler) -> None:
         self._handlers.append((event, handler))
@@ -115,20 +112,6 @@ class World:
             LaunchTemplateData={"ImageId": "ami-1"},
             TagSpecifications=[{"ResourceType": "launch-template", "Tags": listed}],
         )
-
-
-@pytest.fixture(scope="module")
-def clients():
-    environment = {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
-    }
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        patch.delenv("AWS_ENDPOINT_URL", raising=False)
-        yield Clients(region="us-east-1", limits=Limits(attempts=1))
 
 
 @pytest.fixture
@@ -438,6 +421,18 @@ def test_what_an_earlier_process_left_is_deleted_by_the_next(world):
     world.clock.seconds += 60
 
     assert next_process.sweep() == (ONE, TWO)
+
+
+def test_every_page_of_what_an_earlier_process_left_is_read(world, monkeypatch):
+    monkeypatch.setattr("karpenter_provider_aws.launch.templates._PAGE_SIZE", 5)
+    world.templates.ensure([template(f"number-{index}") for index in range(12)])
+    next_process = world.process()
+
+    next_process.hydrate()
+    world.clock.seconds += 60
+
+    assert len(next_process.sweep()) == 12
+    assert world.names() == []
 
 
 def test_nothing_of_others_is_ever_deleted(world):

@@ -527,6 +527,23 @@ def test_families_register_with_their_taints(alias, synced):
     assert "karpenter.sh/unregistered" in text
 
 
+@pytest.mark.parametrize(
+    "alias", ["al2@latest", "al2023@latest", "bottlerocket@latest", "windows2022@latest"]
+)
+def test_ec2_takes_the_template_and_gives_it_back(alias, clients):
+    spec = {"amiSelectorTerms": [{"alias": alias}], **EVERYTHING}
+    [template] = templates(capacity_type="spot", spec=spec)
+
+    clients.ec2.create_launch_template(
+        LaunchTemplateName=template.name, LaunchTemplateData=template.data
+    )
+
+    [version] = clients.ec2.describe_launch_template_versions(LaunchTemplateName=template.name)[
+        "LaunchTemplateVersions"
+    ]
+    assert version["LaunchTemplateData"] == template.data
+
+
 # -- interfaces --------------------------------------------------------------------------------------
 
 IPV6 = replace(CLUSTER, dns_ip="fd01::a", service_cidr="fd01::/108")
