@@ -43,13 +43,7 @@ class LearnedMemory:
         self._lock: Final = Lock()
         self._writing: Final = Lock()
         self._seen: Final = _read(disk, now)
-        self._revision = 0
         self._written = now
-
-    @property
-    def revision(self) -> int:
-        """A number that grows whenever an amount changes."""
-        return self._revision
 
     def observe(self, instance_type: str, images: str, memory_bytes: int, *, now: datetime) -> bool:
         """Note what a node reports as `status.capacity.memory`; True if it changes what holds.
@@ -66,7 +60,6 @@ class LearnedMemory:
                 return False
             changed = known is None or memory_bytes < known.memory_bytes
             self._seen[key] = _Seen(memory_bytes, now)
-            self._revision += changed
             # The same amount again only lengthens the life: once a day is often enough on disk.
             is_due = changed or now - self._written > timedelta(days=1)
             if is_due:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast, final
@@ -25,14 +25,15 @@ from karpenter_provider_aws.discovery.calls import calling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import timedelta
 
     from types_boto3_ec2.type_defs import SpotPriceTypeDef
     from types_boto3_pricing.type_defs import FilterTypeDef
 
     from karpenter_provider_aws.sdk import Clients
 
-__all__ = ["Prices", "currency_of", "read_products", "read_spot_history"]
+__all__ = ["REFRESH_PERIOD", "Prices", "currency_of", "read_products", "read_spot_history"]
+
+REFRESH_PERIOD: Final = timedelta(hours=12)
 
 _PRICING_PAGE: Final = 100
 _SPOT_PAGE: Final = 2000

@@ -56,6 +56,11 @@ class Shortages:
         """Return a number that differs whenever the marks that concern a type do."""
         return self.sequences.get(instance_type, 0) + self.shared_sequence
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is short."""
+        return not (self.offerings or self.capacity_types or self.subnets)
+
     def is_unavailable(self, offering: OfferingMark, subnets: Collection[str] = ()) -> bool:
         """Whether an offering cannot be had.
 

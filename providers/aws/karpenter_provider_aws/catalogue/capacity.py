@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from karpenter_provider_aws import labels
-from karpenter_provider_aws.api.nodeclass import AmiFamily
 from karpenter_provider_aws.catalogue.compatibility import efa_only_interfaces
 from karpenter_provider_aws.data import network_limits
-from karpenter_provider_aws.families.traits import DEFAULT_ROOT_GIB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,17 +84,15 @@ def ephemeral_storage_bytes(
     mappings = spec.block_device_mappings
     root = next((mapping for mapping in mappings if mapping.root_volume), None)
     candidates = [] if root is None else [root]
-    if node_class.ami_family is AmiFamily.CUSTOM:
-        # What an image mounts where is its own affair; the last volume is the best guess.
-        candidates += mappings[-1:]
-    else:
+    if traits.ephemeral_device:
         candidates += [m for m in mappings if m.device_name == traits.ephemeral_device][:1]
+    else:
+        # What a custom image mounts where is its own affair; the last volume is the best guess.
+        candidates += mappings[-1:]
     for mapping in candidates:
         size = None if mapping.ebs is None else mapping.ebs.size_bytes
         if size is not None:
             return size
-    if node_class.ami_family is AmiFamily.CUSTOM:
-        return DEFAULT_ROOT_GIB * GIB
     return traits.default_ephemeral_gib * GIB
 
 

@@ -41,7 +41,7 @@ def incompatibility(
         why = _interfaces_misfit(info, spec.network_interfaces, spec.ip_prefix_count or 0)
         if why:
             return why
-    if node_class.ami_family is AmiFamily.AL2023 and info.name.startswith("a1."):
+    if info.name.startswith("a1.") and node_class.ami_family is AmiFamily.AL2023:
         return "AL2023 does not run on a1"
     cpu = spec.cpu_options
     if (

@@ -193,6 +193,8 @@ RESOLVERS: Final[tuple[OfferingResolver, ...]] = (
 def _is_sold_out(
     sold: SoldType, zone: ZoneSubnets, capacity_type: str, shortages: Shortages
 ) -> bool:
+    if shortages.is_empty:
+        return False
     mark = OfferingMark(
         sold.name, zone.zone, capacity_type, "" if sold.group is None else sold.group.id
     )

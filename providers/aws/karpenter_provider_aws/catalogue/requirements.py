@@ -38,12 +38,13 @@ __all__ = [
     "PARTITION",
     "RequirementSets",
     "Values",
-    "class_values",
     "group_values",
     "instance_labels",
     "interruptible_text",
     "is_any_of",
+    "machine_values",
     "type_requirements",
+    "zone_values",
 ]
 
 PARTITION: Final = "partition"
@@ -130,7 +131,7 @@ def type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement,
     told = instance_labels(info)
     return (
         is_any_of(INSTANCE_TYPE, info.name),
-        is_any_of(ARCH, *_unique((info.architecture,))),
+        is_any_of(ARCH, *_one(info.architecture)),
         is_any_of(REGION, region),
         is_any_of(labels.INSTANCE_TENANCY, labels.TENANCY_DEFAULT, labels.TENANCY_DEDICATED),
         *(
@@ -144,33 +145,41 @@ Values: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Labels and the values each may have; none stands for a label that is absent."""
 
 
-def class_values(
-    info: InstanceTypeInfo,
-    *,
-    subnets: Sequence[Subnet],
-    traits: FamilyTraits,
-    reservations: Sequence[CapacityReservation],
+def machine_values(
+    info: InstanceTypeInfo, traits: FamilyTraits, reservations: Sequence[CapacityReservation]
 ) -> Values:
-    """Return what a NodeClass says of the labels of a type's nodes.
-
-    `subnets` are those in zones where the type is sold, `reservations` those of this type.
-    """
+    """Return what a family and the reservations of a type say of its nodes."""
     capacity_types = [c for c in info.usage_classes if c in {ON_DEMAND, SPOT}]
     if reservations:
         capacity_types.append(RESERVED)
     operating_system = "linux"
     if traits.is_windows:
         operating_system = "windows" if info.architecture == "amd64" else ""
+    return (
+        (OS, _one(operating_system)),
+        (WINDOWS_BUILD, _one(traits.windows_build)),
+        (CAPACITY_TYPE, tuple(capacity_types)),
+        *(_reservation_values(reservations) if reservations else _NO_RESERVATIONS),
+    )
+
+
+_NO_RESERVATIONS: Final[Values] = tuple((key, ()) for key in sorted(labels.RESERVATION_LABELS))
+
+
+def _reservation_values(reservations: Sequence[CapacityReservation]) -> Values:
     interruptible = (interruptible_text(reservation) for reservation in reservations)
     return (
-        (OS, _unique((operating_system,))),
-        (WINDOWS_BUILD, _unique((traits.windows_build,))),
-        (CAPACITY_TYPE, tuple(capacity_types)),
-        (ZONE, _unique(subnet.zone for subnet in subnets)),
-        (labels.ZONE_ID, _unique(subnet.zone_id for subnet in subnets)),
         (labels.CAPACITY_RESERVATION_ID, _unique(r.id for r in reservations)),
         (labels.CAPACITY_RESERVATION_TYPE, _unique(r.reservation_type for r in reservations)),
         (labels.CAPACITY_RESERVATION_INTERRUPTIBLE, _unique(interruptible)),
+    )
+
+
+def zone_values(subnets: Sequence[Subnet]) -> Values:
+    """Return where nodes can be, by the subnets in zones where their type is sold."""
+    return (
+        (ZONE, _unique(subnet.zone for subnet in subnets)),
+        (labels.ZONE_ID, _unique(subnet.zone_id for subnet in subnets)),
     )
 
 
@@ -178,7 +187,7 @@ def group_values(group: PlacementGroup | None) -> Values:
     """Return the labels that nodes in a placement group have; absent outside of one."""
     partitions = group.partitions if group is not None and group.strategy == PARTITION else 0
     return (
-        (labels.PLACEMENT_GROUP_ID, _unique(("" if group is None else group.id,))),
+        (labels.PLACEMENT_GROUP_ID, _one("" if group is None else group.id)),
         (
             labels.PLACEMENT_GROUP_PARTITION,
             tuple(str(number) for number in range(1, partitions + 1)),
@@ -220,6 +229,10 @@ def interruptible_text(reservation: CapacityReservation) -> str:
 
 def _kebab(text: str) -> str:
     return text.lower().replace(" ", "-")
+
+
+def _one(text: str) -> tuple[str, ...]:
+    return (text,) if text else ()
 
 
 def _unique(texts: Iterable[str]) -> tuple[str, ...]:

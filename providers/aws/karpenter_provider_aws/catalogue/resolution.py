@@ -15,7 +15,11 @@ from karpenter_provider_aws.catalogue.capacity import capacity_of, estimated_mem
 from karpenter_provider_aws.catalogue.compatibility import efa_only_interfaces, incompatibility
 from karpenter_provider_aws.catalogue.offerings import SoldType, ZoneSubnets
 from karpenter_provider_aws.catalogue.overhead import overhead_of
-from karpenter_provider_aws.catalogue.requirements import class_values, group_values
+from karpenter_provider_aws.catalogue.requirements import (
+    group_values,
+    machine_values,
+    zone_values,
+)
 from karpenter_provider_aws.families.traits import TRAITS
 from karpenter_provider_aws.kubelet.numbers import (
     eni_limited_pods,
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.api.nodeclass import CapacityReservation, EC2NodeClass, Subnet
     from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.catalogue.fetch import Region
-    from karpenter_provider_aws.catalogue.requirements import RequirementSets
+    from karpenter_provider_aws.catalogue.requirements import RequirementSets, Values
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
     from karpenter_provider_aws.kubelet.numbers import Evaluate, KubeletNumbers
     from karpenter_provider_aws.settings import AwsSettings
@@ -93,7 +97,6 @@ class Resolver:
         self._settings: Final = settings
         self._sets: Final = requirement_sets
         self._group: Final = group
-        self._group_values: Final = group_values(group)
         self._evaluate: Final = evaluate
         self._options: Final = read_kubelet_options(node_class)
         self._traits: Final = TRAITS[node_class.ami_family]
@@ -153,9 +156,7 @@ class Resolver:
             pods=numbers.pods,
             memory_bytes=memory_bytes,
         )
-        values = class_values(
-            info, subnets=zones.subnets, traits=self._traits, reservations=reservations
-        )
+        values = machine_values(info, self._traits, reservations) + zones.values
         return ResolvedType(
             sold=SoldType(
                 name=info.name,
@@ -165,7 +166,7 @@ class Resolver:
                 reservations=reservations,
                 group=self._group,
             ),
-            requirements=self._sets.find(info, values + self._group_values),
+            requirements=self._sets.find(info, values),
             capacity=capacity,
             overhead=overhead_of(
                 capacity,
@@ -189,7 +190,7 @@ class Resolver:
         for subnet in subnets:
             by_zone.setdefault(subnet.zone, []).append(subnet)
         return _Zones(
-            subnets=subnets,
+            values=(*zone_values(subnets), *group_values(self._group)),
             zones=tuple(
                 ZoneSubnets(zone, of[0].zone_id, tuple(subnet.id for subnet in of))
                 for zone, of in by_zone.items()
@@ -199,9 +200,10 @@ class Resolver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Zones:
-    """The NodeClass's subnets where a type is sold, and the same by zone; types share them."""
+    """Where the NodeClass can launch a type, for all types that are sold in the same zones."""
 
-    subnets: tuple[Subnet, ...]
+    values: Values
+    """Labels that follow from it, those of the placement group among them."""
     zones: tuple[ZoneSubnets, ...]
 
 
