@@ -113,6 +113,7 @@ class SimulatedAws:
         self.fleets: Final = parts.fleets
         self.images: Final = parts.images
         self.instances: Final = parts.instances
+        self.kubelets: Final = parts.kubelets
         self.messages: Final = parts.messages
         self.parameters: Final = parts.parameters
         self.placement_groups: Final = parts.placement_groups
@@ -339,6 +340,20 @@ class SimulatedAws:
             ],
         )
         return self.instance(answer["Instances"][0].get("InstanceId", "")).provider_id
+
+    def node(self, named: str) -> Mapping[str, object] | None:
+        """Return the Node that the kubelet of an instance registers; None when it does not join.
+
+        `kubelets.boot_failure` tells why not.
+        """
+        with self._application.state:
+            return self.kubelets.node(self.instance(named))
+
+    def nodes(self) -> Mapping[str, Mapping[str, object]]:
+        """Return every Node that is registered by now, by provider id."""
+        with self._application.state:
+            found = {each.provider_id: self.kubelets.node(each) for each in self.instances.living}
+        return {provider_id: node for provider_id, node in found.items() if node is not None}
 
     def held(self, cluster: str = "") -> Held:
         """Return what of a cluster's there is, of the ready world's by default."""

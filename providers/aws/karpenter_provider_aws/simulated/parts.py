@@ -10,6 +10,7 @@ from karpenter_provider_aws.simulated.fleet import Fleets
 from karpenter_provider_aws.simulated.images import Images, Parameters
 from karpenter_provider_aws.simulated.instance_calls import InstanceCalls
 from karpenter_provider_aws.simulated.instances import Instances
+from karpenter_provider_aws.simulated.kubelet import Kubelets
 from karpenter_provider_aws.simulated.launch import Launcher
 from karpenter_provider_aws.simulated.messages import Messages
 from karpenter_provider_aws.simulated.networks import Networks
@@ -63,6 +64,9 @@ class Parts:
         self.capacity: Final = Capacity(self.instances, self.catalogue)
         self.clusters: Final = Clusters(account)
         self.images: Final = Images(account)
+        self.kubelets: Final = Kubelets(
+            account, instances=self.instances, catalogue=self.catalogue, images=self.images
+        )
         self.messages: Final = Messages(account, send)
         self.networks: Final = Networks(account, self.instances.used_addresses)
         self.parameters: Final = Parameters(account)
@@ -155,6 +159,7 @@ class Parts:
         self.clusters.clear()
         self.fleets.clear()
         self.images.clear()
+        self.kubelets.clear()
         self.parameters.clear()
         self.placement_groups.clear()
         self.prices.clear()
