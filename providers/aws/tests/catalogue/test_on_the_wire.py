@@ -1,0 +1,57 @@
+"""The catalogue of the simulated AWS, over real calls: types, zones and prices of a whole region."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.errors import AuthError
+from karpenter_core.provider.catalogue import Price
+from karpenter_provider_aws.catalogue.fetch import RegionCatalogue, fetch_region
+from karpenter_provider_aws.prices import Prices
+from providers.aws.tests.catalogue.dump import region
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+
+
+class Now:
+    """The clock of the machine."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def test_types_and_zones_are_those_of_the_region(clients: Clients, aws: SimulatedAws):
+    found = fetch_region(clients)
+
+    assert found == region()
+    assert aws.calls.count("DescribeInstanceTypes") == -(-len(region().types) // 100)
+    assert aws.calls.count("DescribeInstanceTypeOfferings") > 1
+
+
+def test_prices_are_read_from_both_lists(clients: Clients, aws: SimulatedAws):
+    aws.prices.set_on_demand("m5.large", 1.25)
+    aws.prices.set_spot("m5.large", "us-east-1a", 0.5)
+    aws.prices.set_spot("m5.large", "us-east-1b", 0)
+    prices = Prices("us-east-1")
+
+    assert prices.refresh(clients, now=datetime.now(UTC))
+    assert prices.on_demand("m5.large") == Price(1.25)
+    assert prices.on_demand("m5.metal") != Prices("us-east-1").on_demand("m5.metal")
+    assert prices.spot("m5.large", "us-east-1a") == Price(0.5)
+    assert prices.spot("m5.large", "us-east-1b") is None
+
+
+def test_a_refusal_is_told(clients: Clients, aws: SimulatedAws, tmp_path: Path):
+    catalogue = RegionCatalogue(clients, Now(), tmp_path)  # type: ignore[arg-type]
+
+    with aws.deny("DescribeInstanceTypes"), pytest.raises(AuthError, match="DescribeInstanceTypes"):
+        catalogue.current()
+    with aws.deny("GetProducts"), pytest.raises(AuthError, match="pricing:GetProducts"):
+        Prices("us-east-1").refresh(clients, now=datetime.now(UTC))
