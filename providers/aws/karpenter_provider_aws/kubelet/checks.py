@@ -1,0 +1,280 @@
+"""What is wrong with `spec.kubelet`: everything at once, so that users mend it in one go.
+
+The API server lets anything in. Whatever the kubelet would refuse, or silently ignore, keeps the
+NodeClass from being Ready instead: a node that never joins is paid for until somebody looks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.api.durations import parse_nanoseconds
+from karpenter_core.api.quantities import parse_quantity
+from karpenter_core.errors import BadInputError
+from karpenter_provider_aws.families.traits import TRAITS
+from karpenter_provider_aws.kubelet.expressions import (
+    EvaluationNotes,
+    expression_problem,
+    kubelet_expressions,
+)
+from karpenter_provider_aws.kubelet.fields import misreadings
+from karpenter_provider_aws.kubelet.numbers import kubelet_numbers, read_kubelet_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from karpenter_provider_aws.api.nodeclass import AmiFamily, EC2NodeClass
+    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
+
+__all__ = [
+    "EVALUATION_FAILED",
+    "EXPRESSIONS_DISABLED",
+    "EXPRESSION_INVALID",
+    "INVALID",
+    "SUPPORTED_BY_ALL",
+    "UNSUPPORTED",
+    "KubeletProblem",
+    "evaluation_problem",
+    "invalid_settings",
+    "kubelet_problem",
+    "unsupported_settings",
+]
+
+# Reasons of the condition ValidationSucceeded, in the order in which they are looked for
+INVALID: Final = "InvalidKubeletConfiguration"
+EXPRESSIONS_DISABLED: Final = "KubeletExpressionsDisabled"
+EXPRESSION_INVALID: Final = "KubeletExpressionInvalid"
+UNSUPPORTED: Final = "UnsupportedKubeletConfiguration"
+EVALUATION_FAILED: Final = "KubeletExpressionEvaluationFailed"
+
+PLACE: Final = "spec.kubelet"
+
+_SIGNALS: Final = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+)
+_RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
+_THRESHOLDS: Final = ("evictionHard", "evictionMinimumReclaim", "evictionSoft")
+_GRACE: Final = "evictionSoftGracePeriod"
+_HIGH, _LOW = "imageGCHighThresholdPercent", "imageGCLowThresholdPercent"
+_PERCENT: Final = re.compile(r"\+?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)%")
+_ALL_OF_IT: Final = 100
+
+_OWNED: Final = {"registerWithTaints": "taints come from the NodePool"}
+"""Fields that are always overwritten when a node is bootstrapped, and why."""
+
+SUPPORTED_BY_ALL: Final = frozenset(
+    {
+        "clusterDNS",
+        "maxPods",
+        "podsPerCore",
+        "systemReserved",
+        "kubeReserved",
+        "evictionHard",
+        "evictionSoft",
+        _GRACE,
+        "evictionMaxPodGracePeriod",
+        _HIGH,
+        _LOW,
+        "cpuCFSQuota",
+    }
+)
+"""Fields that every family's bootstrap can hand over; some families hand over anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletProblem:
+    """Why a NodeClass cannot be used: reason and message of its condition."""
+
+    reason: str
+    message: str
+
+
+def kubelet_problem(
+    node_class: EC2NodeClass, *, expressions_enabled: bool
+) -> KubeletProblem | None:
+    """Return the first reason why `spec.kubelet` cannot be used, with all complaints of that kind."""
+    kubelet = node_class.spec.kubelet
+    expressions = kubelet_expressions(kubelet)
+    disabled = [] if expressions_enabled else [f"{PLACE}.{place}" for place in expressions]
+    unusable = (
+        f'{PLACE}.{place}: "{text}": {problem}'
+        for place, text in expressions.items()
+        if (problem := expression_problem(text))
+    )
+    found = (
+        _problem(INVALID, invalid_settings(kubelet)),
+        _problem(
+            EXPRESSIONS_DISABLED,
+            [f"the feature gate NodeClassCEL is off, but expressions stand in {_listed(disabled)}"]
+            if disabled
+            else [],
+        ),
+        _problem(EXPRESSION_INVALID, unusable if expressions_enabled else []),
+        _problem(UNSUPPORTED, unsupported_settings(kubelet, node_class.ami_family)),
+    )
+    return next((problem for problem in found if problem is not None), None)
+
+
+def evaluation_problem(
+    node_class: EC2NodeClass, infos: Iterable[InstanceTypeInfo], *, reserved_enis: int = 0
+) -> KubeletProblem | None:
+    """Say which expressions fail for one of these instance types (all there are), if any do.
+
+    To be asked when `kubelet_problem` finds nothing and expressions are enabled.
+    """
+    if not kubelet_expressions(node_class.spec.kubelet):
+        return None
+    notes = EvaluationNotes()
+    beyond = ""
+    options, traits = read_kubelet_options(node_class), TRAITS[node_class.ami_family]
+    for info in infos:
+        try:
+            kubelet_numbers(
+                info, node_class, options, traits, reserved_enis=reserved_enis, evaluate=notes
+            )
+        except BadInputError as error:
+            beyond = beyond or str(error)
+    return _problem(EVALUATION_FAILED, [*notes.problems, *([beyond] if beyond else [])])
+
+
+def invalid_settings(kubelet: Mapping[str, object]) -> tuple[str, ...]:
+    """Say what no kubelet can do with these settings, whatever the family."""
+    # Its text is an expression, which no kubelet ever sees.
+    readable = {
+        name: value
+        for name, value in kubelet.items()
+        if not (name == "maxPods" and isinstance(value, str))
+    }
+    return (
+        *misreadings(readable, place=PLACE),
+        *_owned(kubelet),
+        *_evictions(kubelet),
+        *_soft_evictions(kubelet),
+        *_reservations(kubelet),
+        *_amounts(kubelet),
+    )
+
+
+def unsupported_settings(kubelet: Mapping[str, object], family: AmiFamily) -> tuple[str, ...]:
+    """Say what nodes of a family would never be told."""
+    traits = TRAITS[family]
+    if traits.accepts_any_kubelet_field:
+        return ()
+    complaints = [
+        f"{PLACE}.{name}: not supported by AMI family {family.value}"
+        for name in sorted(kubelet)
+        if name not in SUPPORTED_BY_ALL
+        or (name == "podsPerCore" and not traits.honours_pods_per_core)
+    ]
+    servers = kubelet.get("clusterDNS")
+    if isinstance(servers, list) and len(cast("list[object]", servers)) > 1:
+        complaints.append(
+            f"{PLACE}.clusterDNS: AMI family {family.value} supports one entry, not "
+            f"{len(cast('list[object]', servers))}"
+        )
+    return tuple(complaints)
+
+
+def _problem(reason: str, complaints: Iterable[str]) -> KubeletProblem | None:
+    message = "; ".join(complaints)
+    return KubeletProblem(reason=reason, message=message) if message else None
+
+
+def _owned(kubelet: Mapping[str, object]) -> Iterator[str]:
+    for name, why in _OWNED.items():
+        if name in kubelet:
+            yield f"{PLACE}.{name}: cannot be set, {why}"
+
+
+def _evictions(kubelet: Mapping[str, object]) -> Iterator[str]:
+    for name in (*_THRESHOLDS, _GRACE):
+        complain = _grace_complaint if name == _GRACE else _threshold_complaint
+        for signal, text in _texts(kubelet, name).items():
+            if signal not in _SIGNALS:
+                yield (
+                    f'{PLACE}.{name}: "{signal}" is no eviction signal; there are '
+                    f"{_listed(_SIGNALS)}"
+                )
+            if complaint := complain(text):
+                yield f"{PLACE}.{name}[{signal}]: {complaint}"
+
+
+def _soft_evictions(kubelet: Mapping[str, object]) -> Iterator[str]:
+    """Compare the two maps: a threshold without a period is ignored, the other way is refused."""
+    thresholds, periods = _texts(kubelet, "evictionSoft"), _texts(kubelet, _GRACE)
+    for signal in sorted(thresholds.keys() - periods.keys()):
+        yield f"{PLACE}.evictionSoft[{signal}]: has no counterpart in {_GRACE}"
+    for signal in sorted(periods.keys() - thresholds.keys()):
+        yield f"{PLACE}.{_GRACE}[{signal}]: has no counterpart in evictionSoft"
+
+
+def _reservations(kubelet: Mapping[str, object]) -> Iterator[str]:
+    for name in ("kubeReserved", "systemReserved"):
+        for resource, text in _texts(kubelet, name).items():
+            if resource not in _RESERVABLE:
+                yield (
+                    f'{PLACE}.{name}: "{resource}" cannot be reserved; there are '
+                    f"{_listed(_RESERVABLE)}"
+                )
+            if text.startswith("-"):
+                yield f'{PLACE}.{name}[{resource}]: must not be negative, but is "{text}"'
+
+
+def _amounts(kubelet: Mapping[str, object]) -> Iterator[str]:
+    for name in ("evictionMaxPodGracePeriod", "maxPods", "podsPerCore"):
+        amount = _number(kubelet, name)
+        if amount is not None and amount < 0:
+            yield f"{PLACE}.{name}: must not be negative, but is {amount}"
+    for name in (_HIGH, _LOW):
+        percent = _number(kubelet, name)
+        if percent is not None and not 0 <= percent <= _ALL_OF_IT:
+            yield f"{PLACE}.{name}: must be from 0 to 100, not {percent}"
+    high, low = _number(kubelet, _HIGH), _number(kubelet, _LOW)
+    if high is not None and low is not None and high <= low:
+        yield f"{PLACE}.{_HIGH}: must be more than {_LOW}, but {high} is not more than {low}"
+
+
+def _threshold_complaint(text: str) -> str:
+    if text.endswith("%"):
+        match = _PERCENT.fullmatch(text)
+        if match is not None and float(match[1]) <= _ALL_OF_IT:
+            return ""
+        return f'must be from 0% to 100%, or a quantity, not "{text}"'
+    try:
+        amount = parse_quantity(text)
+    except ValueError:
+        return f'must be a percentage or a quantity, not "{text}"'
+    return f'must not be negative, but is "{text}"' if amount < 0 else ""
+
+
+def _grace_complaint(text: str) -> str:
+    try:
+        period = parse_nanoseconds(text)
+    except ValueError:
+        return f'must be a duration such as 2m, not "{text}"'
+    return f'must not be negative, but is "{text}"' if period < 0 else ""
+
+
+def _texts(kubelet: Mapping[str, object], name: str) -> dict[str, str]:
+    """Return a map of texts by key, sorted; values of other types are complained of elsewhere."""
+    value = kubelet.get(name)
+    if not isinstance(value, dict):
+        return {}
+    entries = sorted(cast("dict[str, object]", value).items())
+    return {key: text for key, text in entries if isinstance(text, str)}
+
+
+def _number(kubelet: Mapping[str, object], name: str) -> int | None:
+    value = kubelet.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
