@@ -8,7 +8,7 @@ lets users set them.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 __all__ = ["KUBERNETES_SETTINGS", "SettingType"]
 
@@ -41,7 +41,9 @@ class SettingType(Enum):
 
 
 def _are_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(item, str) for item in cast("list[object]", value))
 
 
 _BY_TYPE: Final = {
