@@ -53,5 +53,3 @@ def test_a_refusal_is_told(clients: Clients, aws: SimulatedAws, tmp_path: Path):
 
     with aws.deny("DescribeInstanceTypes"), pytest.raises(AuthError, match="DescribeInstanceTypes"):
         catalogue.current()
-    with aws.deny("GetProducts"), pytest.raises(AuthError, match="pricing:GetProducts"):
-        Prices("us-east-1").refresh(clients, now=datetime.now(UTC))
