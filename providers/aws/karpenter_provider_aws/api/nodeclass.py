@@ -1,8 +1,8 @@
 """EC2NodeClass (`karpenter.k8s.aws/v1`): what EC2 instances of a NodePool are like.
 
 Fields, bounds, patterns and defaults are those of Karpenter's own CRD, so that its manifests mean
-the same here; `tests/published_fields.json` has them. Models read
-leniently, as the core's do: what the API server let in, maybe under another CRD, is read.
+the same here; `tests/published_fields.json` has them. Models read leniently, as the core's do:
+what the API server let in, maybe under another CRD, is read.
 """
 
 from __future__ import annotations
