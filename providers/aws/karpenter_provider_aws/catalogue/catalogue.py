@@ -21,6 +21,7 @@ from karpenter_core.provider.catalogue import InstanceType, Offering
 from karpenter_provider_aws.catalogue.offerings import RESOLVERS, Market, PriceList
 from karpenter_provider_aws.catalogue.requirements import RequirementSets
 from karpenter_provider_aws.catalogue.resolution import ResolvedType, Resolver, class_key
+from karpenter_provider_aws.families.images import image_for
 from karpenter_provider_aws.learned_memory import image_set
 
 if TYPE_CHECKING:
@@ -149,19 +150,49 @@ class Catalogue:
         return self._extended(types, entry, market) if self._extensions else types
 
     def numbers(
-        self, node_class: EC2NodeClass, instance_type: str, situation: Situation
-    ) -> KubeletNumbers:
-        """Return what the kubelet of a type's nodes is told; the type's capacity has the same.
+        self, node_class: EC2NodeClass, situation: Situation
+    ) -> Callable[[str], KubeletNumbers]:
+        """Return what tells, by name of a type, what the kubelet of its nodes is told.
+
+        The type's capacity has the same number of pods. What is returned raises CloudProviderError
+        for a type that the region does not sell.
 
         Raises:
-            CloudProviderError: the region does not sell it; or as `instance_types`.
+            As `instance_types`.
         """
-        resolved = self._entry(node_class, situation).resolved.get(instance_type)
+        entry = self._entry(node_class, situation)
+        return lambda name: self._resolved(entry, name).numbers
+
+    def learn_memory(
+        self,
+        node_class: EC2NodeClass,
+        situation: Situation,
+        *,
+        instance_type: str,
+        image_id: str,
+        memory_bytes: int,
+    ) -> bool:
+        """Note how much memory a node that has registered reports; True if types are changed by it.
+
+        A node with another image than the NodeClass would choose for the type today teaches nothing.
+
+        Raises:
+            CloudProviderError: the region does not sell the type; or as `instance_types`.
+        """
+        resolved = self._resolved(self._entry(node_class, situation), instance_type)
+        image = image_for(_instance_type(resolved, ()), node_class.status.amis)
+        if image is None or image.id != image_id:
+            return False
+        images = image_set(ami.id for ami in node_class.status.amis)
+        return self._learned.observe(instance_type, images, memory_bytes, now=situation.now)
+
+    def _resolved(self, entry: _Entry, instance_type: str) -> ResolvedType:
+        resolved = entry.resolved.get(instance_type)
         if resolved is None:
             raise CloudProviderError(
                 f'instance type "{instance_type}" is not sold in region {self._region}'
             )
-        return resolved.numbers
+        return resolved
 
     def _extended(
         self, types: Iterable[InstanceType], entry: _Entry, market: Market
@@ -218,16 +249,20 @@ def _list(entry: _Entry, market: Market, shared: Hashable) -> dict[str, _Listed]
         )
         known = before.get(name)
         if known is None or known.state != state:
-            instance_type = InstanceType(
-                name=name,
-                requirements=item.requirements,
-                offerings=_resolve(RESOLVERS, item.sold, (), market),
-                capacity=item.capacity,
-                overhead=item.overhead,
-            )
-            known = _Listed(state, instance_type)
+            offerings = _resolve(RESOLVERS, item.sold, (), market)
+            known = _Listed(state, _instance_type(item, offerings))
         listed[name] = known
     return listed
+
+
+def _instance_type(item: ResolvedType, offerings: tuple[Offering, ...]) -> InstanceType:
+    return InstanceType(
+        name=item.sold.name,
+        requirements=item.requirements,
+        offerings=offerings,
+        capacity=item.capacity,
+        overhead=item.overhead,
+    )
 
 
 def _resolve(

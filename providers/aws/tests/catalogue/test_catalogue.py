@@ -69,6 +69,35 @@ def test_what_was_learned_replaces_the_estimate_at_once():
     assert after["m5.xlarge"].capacity == before["m5.xlarge"].capacity
 
 
+ARM = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}
+AMD = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"), [("ami-new", True), ("ami-old", False), ("ami-arm", False)]
+)
+def test_only_a_node_with_the_image_of_today_teaches(image: str, expected: bool):
+    """Case 46."""
+    world = World("m5.large")
+    of = node_class(
+        amis=[
+            {"id": "ami-arm", "requirements": [ARM]},
+            {"id": "ami-new", "requirements": [AMD]},
+            {"id": "ami-old", "requirements": [AMD]},
+        ]
+    )
+    learned = world.catalogue.learn_memory(
+        of,
+        Situation(now=NOW),
+        instance_type="m5.large",
+        image_id=image,
+        memory_bytes=7_600_000 * KIB,
+    )
+
+    assert learned == expected
+    assert (world.list(of)["m5.large"].capacity["memory"] == 7_600_000 * KIB) == expected
+
+
 def test_what_was_learned_of_other_images_does_not_count():
     """Case 46."""
     world = World("m5.large")
@@ -104,7 +133,7 @@ def test_a_kubelet_that_cannot_be_read_fails_the_list_until_it_is_mended():
     with pytest.raises(BadInputError, match="podsPerCore"):
         world.list(broken)
     with pytest.raises(BadInputError, match="podsPerCore"):
-        world.catalogue.numbers(broken, "m5.large", Situation(now=NOW))
+        world.catalogue.numbers(broken, Situation(now=NOW))
     assert world.list(node_class({"kubelet": {"podsPerCore": 1}}))["m5.large"].capacity["pods"] == 2
 
 
@@ -122,7 +151,7 @@ def test_numbers_and_capacity_agree():
     world = World("m5.large", "m6g.large", evaluate=evaluate)
     kubelet = {"maxPods": "vcpus * 30", "kubeReserved": {"memory": "max_pods * 11"}}
     of = node_class({"kubelet": kubelet})
-    numbers = world.catalogue.numbers(of, "m6g.large", Situation(now=NOW))
+    numbers = world.catalogue.numbers(of, Situation(now=NOW))("m6g.large")
     it = world.list(of)["m6g.large"]
 
     assert (numbers.max_pods, numbers.pods) == (60, 60)
@@ -132,8 +161,10 @@ def test_numbers_and_capacity_agree():
 
 
 def test_a_type_that_is_not_sold_has_no_numbers():
+    numbers = World("m6g.large").catalogue.numbers(node_class(), Situation(now=NOW))
+
     with pytest.raises(CloudProviderError, match=r'"m5\.large" is not sold in region us-east-1'):
-        World("m6g.large").catalogue.numbers(node_class(), "m5.large", Situation(now=NOW))
+        numbers("m5.large")
 
 
 def test_an_unchanged_world_answers_the_very_same():
