@@ -22,6 +22,7 @@ from karpenter_core.provider.catalogue import DEFAULT_CURRENCY, Price
 from karpenter_core.provider.price_book import PriceBook, PriceKey
 from karpenter_provider_aws.data import shipped_on_demand_prices
 from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.kept_prices import KeptPrices, keep_prices, read_kept_prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import SpotPriceTypeDef
     from types_boto3_pricing.type_defs import FilterTypeDef
 
+    from karpenter_core.provider.disk_cache import DiskCache
     from karpenter_provider_aws.sdk import Clients
 
 __all__ = ["REFRESH_PERIOD", "Prices", "currency_of", "read_products", "read_spot_history"]
@@ -106,6 +108,14 @@ class Prices:
         self._spot: Final = PriceBook(_of(SPOT, shipped), fills_gaps=False)
         self._lock: Final = Lock()
         self._revision = 0
+        self._read: dict[str, KeptPrices] = {}
+        """What was read, by capacity type, for the disk."""
+
+    def restore(self, disk: DiskCache, *, now: datetime) -> None:
+        """Begin with what an earlier process read."""
+        for capacity_type, kept in read_kept_prices(disk, now=now).items():
+            if capacity_type in {ON_DEMAND, SPOT}:
+                self._take(capacity_type, kept.prices, now=kept.read_at)
 
     @property
     def revision(self) -> int:
@@ -127,10 +137,10 @@ class Prices:
             books[ON_DEMAND] = self._on_demand
         return tuple(sorted(n for n, book in books.items() if book.is_stale(now=now, after=after)))
 
-    def refresh(self, clients: Clients, *, now: datetime) -> bool:
+    def refresh(self, clients: Clients, *, now: datetime, disk: DiskCache | None = None) -> bool:
         """Read both lists, at the same time; True if any price is another one.
 
-        What one of them said is used although the other failed.
+        What one of them said is used although the other failed, and kept for `restore`.
 
         Raises:
             CloudProviderError: one or both could not be read; names which and why.
@@ -142,6 +152,8 @@ class Prices:
         with ThreadPoolExecutor(len(jobs), thread_name_prefix="aws-prices") as pool:
             started = [pool.submit(job, clients, now) for job in jobs]
             errors = [error for future in started if (error := future.exception()) is not None]
+        if disk is not None and len(errors) < len(jobs):
+            keep_prices(disk, self._read, now=now)
         if len(errors) == 1:
             raise errors[0]
         if errors:
@@ -150,24 +162,30 @@ class Prices:
 
     def update_on_demand(self, prices: Mapping[str, float], *, now: datetime) -> None:
         """Take in what the price list said, by instance type."""
-        self._take(
-            self._on_demand,
-            _of(ON_DEMAND, {name: self._price(amount) for name, amount in prices.items()}),
-            now,
-        )
+        self._take(ON_DEMAND, {name: {"": amount} for name, amount in prices.items()}, now=now)
 
     def update_spot(self, prices: Mapping[tuple[str, str], float], *, now: datetime) -> None:
         """Take in what the market said, by (instance type, zone)."""
-        keyed = {
-            PriceKey(name, SPOT, zone): self._price(amount)
-            for (name, zone), amount in prices.items()
-        }
-        self._take(self._spot, keyed, now)
+        by_type: dict[str, dict[str, float]] = {}
+        for (name, zone), amount in prices.items():
+            by_type.setdefault(name, {})[zone] = amount
+        self._take(SPOT, by_type, now=now)
 
-    def _take(self, book: PriceBook, prices: Mapping[PriceKey, Price], now: datetime) -> None:
-        changed = book.update(prices, now=now)
+    def _take(
+        self, capacity_type: str, prices: Mapping[str, Mapping[str, float]], *, now: datetime
+    ) -> None:
+        keyed = {
+            PriceKey(name, capacity_type, zone): self._price(amount)
+            for name, by_zone in prices.items()
+            for zone, amount in by_zone.items()
+        }
         with self._lock:
-            self._revision += changed
+            book = self._spot if capacity_type == SPOT else self._on_demand
+            self._revision += book.update(keyed, now=now)
+            before = self._read.get(capacity_type)
+            known = {} if before is None else before.prices
+            merged = known | {name: {**known.get(name, {}), **of} for name, of in prices.items()}
+            self._read = {**self._read, capacity_type: KeptPrices(now, merged)}
 
     def _price(self, amount: float) -> Price:
         return Price(amount, self.currency)

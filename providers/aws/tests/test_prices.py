@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.catalogue import Price
+from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_provider_aws.prices import Prices, read_products, read_spot_history
 from karpenter_provider_aws.sdk import pricing_region
 from providers.aws.tests.stubbed import StubbedClients
@@ -269,3 +271,53 @@ def test_what_was_not_read_for_long_is_told():
     assert prices.stale(now=NOW, after=day) == ("on-demand",)
     assert prices.stale(now=NOW + 2 * day, after=day) == ("on-demand", "spot")
     assert isolated.stale(now=NOW, after=day) == ("spot",)
+
+
+def disk(folder: Path) -> DiskCache:
+    return DiskCache(folder, "aws-prices-us-east-1", version="1")
+
+
+def test_a_new_process_begins_with_the_prices_of_the_last_one(tmp_path: Path):
+    clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
+    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))  # type: ignore[arg-type]
+    later = NOW + timedelta(days=6)
+
+    prices = Prices("us-east-1")
+    prices.restore(disk(tmp_path), now=later)
+
+    assert prices.on_demand("c98.large") == Price(1.20)
+    assert prices.on_demand("c5.large") == Price(0.085)
+    assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
+    assert prices.spot("m5.large", "us-east-1b") is None
+    assert prices.stale(now=later, after=timedelta(days=1)) == ("on-demand", "spot")
+
+
+def test_prices_of_last_month_are_not_begun_with(tmp_path: Path):
+    clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
+    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))  # type: ignore[arg-type]
+
+    prices = Prices("us-east-1")
+    prices.restore(disk(tmp_path), now=NOW + timedelta(days=8))
+
+    assert prices.on_demand("c98.large") is None
+
+
+def test_what_one_list_said_is_kept_though_the_other_failed(tmp_path: Path):
+    with pytest.raises(CloudProviderError):
+        Prices("us-east-1").refresh(cloud([], []), now=NOW, disk=disk(tmp_path))  # type: ignore[arg-type]
+
+    prices = Prices("us-east-1")
+    prices.restore(disk(tmp_path), now=NOW)
+
+    assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
+    assert prices.stale(now=NOW, after=timedelta(days=1)) == ("on-demand",)
+
+
+@pytest.mark.parametrize("value", [{"spot": 5}, [], {"spot": [NOW.isoformat(), {"m5.large": 1}]}])
+def test_damaged_prices_are_as_if_they_were_not_there(tmp_path: Path, value: Any):
+    disk(tmp_path).write(value, now=NOW)
+
+    prices = Prices("us-east-1")
+    prices.restore(disk(tmp_path), now=NOW)
+
+    assert prices.spot("c5.large", "us-east-1a") == Price(0.085)
