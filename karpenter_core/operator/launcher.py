@@ -11,19 +11,18 @@ import structlog
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
 
 from karpenter_core import __version__
-from karpenter_core.errors import ApiError, SettingsError
+from karpenter_core.errors import SettingsError
 from karpenter_core.operator.clock import SystemClock, random_id
+from karpenter_core.operator.cluster_facts import read_cluster_facts
 from karpenter_core.operator.logs import commit, configure_logs
 from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
 from karpenter_core.operator.settings import Settings, load_settings, selected_plugins
-from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.manager import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from karpenter_core.kube.client import HttpTransport
     from karpenter_core.provider.manager import Plugins
 
 __all__ = [
@@ -120,6 +119,7 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
     workload = None
     if settings.workload_kubeconfig:
         workload = await connect(kubeconfig=settings.workload_kubeconfig, clock=clock)
+    nodes = workload or objects
     return Ports(
         clock=clock,
         new_id=random_id,
@@ -132,29 +132,9 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
         identity=default_identity(),
         namespace=own_namespace(environment),
         cache_folder=_cache_folder(settings),
-        cluster=await _cluster_facts(workload or objects, name=settings.cluster_name),
-    )
-
-
-async def _cluster_facts(transport: HttpTransport, *, name: str) -> ClusterFacts:
-    """Ask the API server who it is; one that does not answer now is asked by nobody later."""
-    import msgspec
-
-    from karpenter_core.kube.transport import Request
-
-    version = ""
-    try:
-        response = await transport.request(Request(method="GET", path="/version"))
-        version = str(msgspec.json.decode(response.body).get("gitVersion", ""))
-    except (ApiError, msgspec.DecodeError, AttributeError) as error:
-        structlog.get_logger("operator").warning(
-            "could not read the cluster's version", error=str(error)
-        )
-    return ClusterFacts(
-        name=name,
-        version=version,
-        endpoint=transport.host,
-        ca_bundle=transport.ca_pem,
+        cluster=await read_cluster_facts(
+            nodes, name=settings.cluster_name, endpoint=nodes.host, ca_bundle=nodes.ca_pem
+        ),
     )
 
 
