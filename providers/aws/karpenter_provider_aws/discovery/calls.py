@@ -43,8 +43,13 @@ def failure_behind(error: BaseException) -> Failure | None:
 
 
 def is_refusal(error: CloudProviderError) -> bool:
-    """Whether AWS answered, and asking again as before would be answered alike."""
-    if isinstance(error, AuthError):
+    """Whether AWS answered, and asking again as before would be answered alike.
+
+    The SDK refuses itself what AWS could never accept (a role's name that is too long).
+    """
+    from botocore.exceptions import ParamValidationError
+
+    if isinstance(error, AuthError) or isinstance(error.__cause__, ParamValidationError):
         return True
     if isinstance(error, ThrottledError):
         return False

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef
@@ -18,6 +18,7 @@ from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFaile
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.discovery.calls import is_refusal
 from karpenter_provider_aws.discovery.ttl import TtlCache
+from karpenter_provider_aws.kubelet.checks import INVALID
 from karpenter_provider_aws.launch.tags import owned_tags
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
 from karpenter_provider_aws.node_class.dry_runs import Outcome, Verdict
@@ -31,6 +32,7 @@ from karpenter_provider_aws.node_class.findings import (
     unasked,
     unmet,
 )
+from karpenter_provider_aws.node_class.static_checks import INVALID_USER_DATA, Problem
 from karpenter_provider_aws.node_class.trial_types import trial_tenancy, trial_type
 
 if TYPE_CHECKING:
@@ -46,22 +48,16 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
     from karpenter_provider_aws.launch.template_groups import ClusterDetails, LaunchTemplate
     from karpenter_provider_aws.node_class.dry_runs import DryRuns
+    from karpenter_provider_aws.node_class.static_checks import Check, Complaint
 
-__all__ = ["Check", "Problem", "TrialCatalogue", "Validator"]
+__all__ = ["TrialCatalogue", "Validator"]
 
+NO_INSTANCE_TYPE: Final = "NoInstanceType"
 RESULT_TTL: Final = timedelta(minutes=30)
 NEXT_LOOK: Final = timedelta(minutes=10)
 TRY_AGAIN: Final = timedelta(seconds=10)
 """After what is nothing about the NodeClass: EC2 does not yet know a profile just made, say."""
 ATTEMPT: Final = "launches could not be tried out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """What is wrong with a NodeClass, found without asking anybody."""
-
-    reason: str
-    message: str
 
 
 class TrialCatalogue(Protocol):
@@ -78,10 +74,6 @@ class TrialCatalogue(Protocol):
     def node_pools(self, node_class: EC2NodeClass) -> Sequence[NodePool]:
         """Return the NodePools that are known to use the NodeClass, by name."""
         ...
-
-
-Check: TypeAlias = "Callable[[EC2NodeClass], Problem | None]"
-"""Finds what is wrong with a NodeClass, or nothing."""
 
 
 @final
@@ -166,16 +158,21 @@ class Validator:
         if known is not None:
             return known
         try:
-            template = self._template(node_class)
-        except (BadInputError, LaunchFailedError) as error:
-            reason = "InvalidUserData" if isinstance(error, BadInputError) else "NoInstanceType"
-            return Outcome(verdict=Verdict.REFUSED, reason=reason, message=str(error))
+            types = self._catalogue.instance_types(node_class)
+        except BadInputError as error:
+            return Outcome(verdict=Verdict.REFUSED, reason=INVALID, message=str(error))
+        try:
+            template = self._template(node_class, types)
+        except BadInputError as error:
+            return Outcome(verdict=Verdict.REFUSED, reason=INVALID_USER_DATA, message=str(error))
+        except LaunchFailedError as error:
+            return Outcome(verdict=Verdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error))
         outcome = dry_runs.run(node_class, template)
         if outcome.verdict in {Verdict.PASSED, Verdict.FAILED}:
             self._results.put(key, outcome)
         return outcome
 
-    def _template(self, node_class: EC2NodeClass) -> LaunchTemplate:
+    def _template(self, node_class: EC2NodeClass, types: Sequence[InstanceType]) -> LaunchTemplate:
         """Return the launch template of a usual launch, of one instance type.
 
         Raises:
@@ -184,7 +181,6 @@ class Validator:
             CloudProviderError: the catalogue is not known yet.
         """
         pools = self._catalogue.node_pools(node_class)
-        types = self._catalogue.instance_types(node_class)
         if not types:
             raise CloudProviderError("no instance types are known yet")
         chosen = trial_type(types, pools, node_class)
@@ -216,7 +212,7 @@ class Validator:
         return template
 
 
-def _first(checks: Iterable[Check], node_class: EC2NodeClass) -> Problem | None:
+def _first(checks: Iterable[Check], node_class: EC2NodeClass) -> Complaint | None:
     found = (check(node_class) for check in checks)
     return next((problem for problem in found if problem is not None), None)
 
