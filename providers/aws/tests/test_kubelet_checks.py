@@ -18,7 +18,7 @@ from karpenter_provider_aws.kubelet.checks import (
     kubelet_problem,
     unsupported_settings,
 )
-from karpenter_provider_aws.kubelet.fields import known_fields
+from karpenter_provider_aws.kubelet.fields import READABLE_TYPES, known_fields
 from providers.aws.tests.admission_cases import node_class
 
 SIMPLE_FAMILIES = ("AL2", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025")
@@ -276,6 +276,19 @@ def test_bottlerocket_counts_no_pods_per_core():
 def test_fields_that_every_family_supports_are_fields_of_the_kubelet():
     assert known_fields().keys() >= SUPPORTED_BY_ALL
     assert unsupported_settings(dict.fromkeys(SUPPORTED_BY_ALL), AmiFamily.AL2) == ()
+
+
+def test_every_type_of_the_kubelet_is_told_from_others():
+    """Data written anew for a later release may bring a type that nothing here reads."""
+
+    def leaves(shape):
+        if isinstance(shape, str):
+            return {shape}
+        if "fields" in shape:
+            return {leaf for below in shape["fields"].values() for leaf in leaves(below)}
+        return leaves(shape.get("list") or shape["map"])
+
+    assert leaves({"fields": known_fields()}) <= READABLE_TYPES
 
 
 def test_expressions_need_their_gate():

@@ -18,7 +18,7 @@ from karpenter_core.api.quantities import parse_quantity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Shape", "known_fields", "misreadings"]
+__all__ = ["READABLE_TYPES", "Shape", "known_fields", "misreadings"]
 
 Shape: TypeAlias = "str | dict[str, Any]"
 """The name of a type, or `{"fields": {name: shape}}`, `{"list": shape}`, `{"map": shape}`."""
@@ -138,6 +138,9 @@ _READERS: Final[dict[str, Callable[[object], bool]]] = {
     "TimeOrMetaDuration": lambda value: _is_integer("int64")(value) or _is_duration(value),
 }
 """By the name of a type in Go: whether it takes a JSON value."""
+
+READABLE_TYPES: Final = frozenset(_READERS)
+"""The types that the data may name."""
 
 _WANTED: Final = {
     "string": "a text",
