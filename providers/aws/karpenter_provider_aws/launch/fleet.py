@@ -1,0 +1,296 @@
+"""What CreateFleet is asked: `spec/aws.md`, 8.4 and 8.5. Pure functions of values.
+
+A fleet serves all claims that would ask for the same (`docs/design/aws.md`, "One fleet for equal
+launches"): calls that change something are few a second, machines are many.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.api.labels import CAPACITY_TYPE, CAPACITY_TYPES, ON_DEMAND, RESERVED, SPOT
+from karpenter_provider_aws.labels import (
+    CAPACITY_RESERVATION_ID,
+    INSTANCE_TENANCY,
+    TENANCY_DEDICATED,
+    TENANCY_DEFAULT,
+)
+from karpenter_provider_aws.launch.filters import Candidate, reservation_kind
+from karpenter_provider_aws.launch.tags import fleet_tags, to_tag_list
+from karpenter_provider_aws.launch.template_data import CAPACITY_BLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from types_boto3_ec2.type_defs import (
+        CreateFleetRequestTypeDef,
+        FleetLaunchTemplateConfigRequestTypeDef,
+        FleetLaunchTemplateOverridesRequestTypeDef,
+    )
+
+    from karpenter_core.provider.catalogue import Offering, Requirements
+    from karpenter_provider_aws.api.nodeclass import Subnet
+    from karpenter_provider_aws.launch.tags import ClaimRef
+    from karpenter_provider_aws.launch.template_groups import LaunchTemplate
+
+__all__ = [
+    "FEW_TYPES",
+    "MAX_OVERRIDES",
+    "FleetOptions",
+    "Target",
+    "capacity_type_of",
+    "client_token",
+    "fleet_request",
+    "is_inflexible",
+    "options_of",
+    "targets_of",
+    "tenancy_of",
+    "with_capacity_type",
+]
+
+MAX_OVERRIDES: Final = 300
+"""Of one fleet (quota of EC2 that cannot be raised)."""
+FEW_TYPES: Final = 5
+"""Fewer types than this are few to choose spot capacity from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Target:
+    """One choice of a fleet: a type in a zone, from a template."""
+
+    instance_type: str
+    offering: Offering
+    subnet: Subnet
+    image_id: str
+    template: str
+    """Name of the launch template."""
+
+    @property
+    def reservation_id(self) -> str:
+        """The reservation that it is bought from; empty for none."""
+        return self.offering.requirements.single_value(CAPACITY_RESERVATION_ID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """What a fleet is asked besides what to choose from."""
+
+    capacity_type: str
+    reservation_type: str = ""
+    """Of a reserved launch: `default` or `capacity-block`."""
+    interruptible: bool = False
+    """Of a reserved launch: the reservation's owner may take the capacity back."""
+    context: str = ""
+    has_own_prices: bool = False
+    """Prices are not EC2's (an overlay, a discount): they decide, by priority."""
+
+
+def capacity_type_of(candidates: Iterable[Candidate]) -> str:
+    """Return what is bought: the first of reserved, spot and on-demand that can be had."""
+    offered = {offering.capacity_type for c in candidates for offering in c.offerings}
+    return next((name for name in CAPACITY_TYPES if name in offered), ON_DEMAND)
+
+
+def with_capacity_type(
+    candidates: Iterable[Candidate], capacity_type: str
+) -> tuple[Candidate, ...]:
+    """Return the candidates in their offerings of one capacity type."""
+    kept = (
+        Candidate(
+            instance_type=candidate.instance_type,
+            offerings=tuple(o for o in candidate.offerings if o.capacity_type == capacity_type),
+        )
+        for candidate in candidates
+    )
+    return tuple(candidate for candidate in kept if candidate.offerings)
+
+
+def tenancy_of(requirements: Requirements) -> str:
+    """Return on what hardware a claim runs: shared, unless it allows dedicated alone."""
+    if requirements.get(INSTANCE_TENANCY).has(TENANCY_DEFAULT):
+        return TENANCY_DEFAULT
+    return TENANCY_DEDICATED
+
+
+def is_inflexible(
+    candidates: Sequence[Candidate], capacity_type: str, requirements: Requirements
+) -> bool:
+    """Whether on-demand is bought although spot would do, and spot had few types to choose from."""
+    allows_spot = requirements.get(CAPACITY_TYPE).has(SPOT)
+    return capacity_type == ON_DEMAND and allows_spot and len(candidates) < FEW_TYPES
+
+
+def targets_of(
+    templates: Iterable[LaunchTemplate],
+    candidates: Iterable[Candidate],
+    subnets: Mapping[str, Subnet],
+) -> tuple[Target, ...]:
+    """Return what a fleet may choose from: by template, then in the order of the types.
+
+    A type in a zone comes once in a template, and only where there is a subnet. Of more than a
+    fleet takes, the cheapest stay.
+    """
+    offerings = {c.instance_type.name: c.offerings for c in candidates}
+    targets: list[Target] = []
+    for template in templates:
+        for it in template.instance_types:
+            seen: set[str] = set()
+            for offering in offerings.get(it.name, ()):
+                subnet = subnets.get(offering.zone)
+                if subnet is None or offering.zone in seen:
+                    continue
+                target = Target(
+                    instance_type=it.name,
+                    offering=offering,
+                    subnet=subnet,
+                    image_id=template.image_id,
+                    template=template.name,
+                )
+                if template.reservation_id and target.reservation_id != template.reservation_id:
+                    continue
+                seen.add(offering.zone)
+                targets.append(target)
+    if len(targets) <= MAX_OVERRIDES:
+        return tuple(targets)
+    order = sorted(
+        range(len(targets)),
+        key=lambda i: (targets[i].offering.price.amount, targets[i].instance_type, i),
+    )
+    return tuple(targets[i] for i in sorted(order[:MAX_OVERRIDES]))
+
+
+def fleet_request(
+    targets: Sequence[Target],
+    options: FleetOptions,
+    claims: Sequence[ClaimRef],
+    tags: Mapping[str, str],
+    *,
+    attempts: Mapping[str, int] | None = None,
+) -> CreateFleetRequestTypeDef:
+    """Return the call for one instance of each claim; equal arguments give equal calls.
+
+    `tags` are those of everything that is made. `attempts` counts by UID the earlier calls that
+    were answered and brought a claim nothing: they must not be answered again.
+
+    Raises:
+        ClaimsTooManyError: the claims do not fit into the tags of a fleet.
+    """
+    owners = {**tags, **fleet_tags(claims, other_tags=len(tags))}
+    request: CreateFleetRequestTypeDef = {
+        "Type": "instant",
+        "LaunchTemplateConfigs": _configs(targets),
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": len(claims),
+            "DefaultTargetCapacityType": _target_capacity_type(options),
+        },
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": to_tag_list(owners)},
+            {"ResourceType": "volume", "Tags": to_tag_list(tags)},
+            {"ResourceType": "fleet", "Tags": to_tag_list(tags)},
+        ],
+    }
+    _add_strategy(request, options)
+    if options.context:
+        request["Context"] = options.context
+    request["ClientToken"] = client_token(request, claims, attempts or {})
+    return request
+
+
+def client_token(
+    request: CreateFleetRequestTypeDef, claims: Iterable[ClaimRef], attempts: Mapping[str, int]
+) -> str:
+    """Return the idempotency token of a call: a digest of what it asks, and for whom."""
+    whole = {
+        "request": {**request, "ClientToken": ""},
+        "claims": sorted((claim.uid, attempts.get(claim.uid, 0)) for claim in claims),
+    }
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
+
+
+def _configs(targets: Iterable[Target]) -> list[FleetLaunchTemplateConfigRequestTypeDef]:
+    overrides: dict[str, list[FleetLaunchTemplateOverridesRequestTypeDef]] = {}
+    for target in targets:
+        override = {
+            "InstanceType": target.instance_type,
+            "SubnetId": target.subnet.id,
+            "ImageId": target.image_id,
+            # The subnet says it too; an error that comes back then names its zone.
+            "AvailabilityZone": target.offering.zone,
+            "Priority": target.offering.price.amount,
+        }
+        overrides.setdefault(target.template, []).append(
+            cast("FleetLaunchTemplateOverridesRequestTypeDef", override)
+        )
+    return [
+        {
+            "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
+            "Overrides": items,
+        }
+        for name, items in overrides.items()
+    ]
+
+
+def _target_capacity_type(
+    options: FleetOptions,
+) -> _TargetCapacityType:
+    if options.capacity_type == SPOT:
+        return "spot"
+    if options.capacity_type == RESERVED and options.reservation_type == CAPACITY_BLOCK:
+        return "capacity-block"
+    if options.capacity_type == RESERVED and options.interruptible:
+        return "reserved-capacity"
+    return "on-demand"
+
+
+def _add_strategy(request: CreateFleetRequestTypeDef, options: FleetOptions) -> None:
+    """Say how to choose; of a capacity block there is no choice, and EC2 refuses to be told."""
+    by_price = not options.has_own_prices
+    match _target_capacity_type(options):
+        case "spot":
+            request["SpotOptions"] = {
+                "AllocationStrategy": "price-capacity-optimized"
+                if by_price
+                else "capacity-optimized-prioritized"
+            }
+        case "on-demand":
+            request["OnDemandOptions"] = {
+                "AllocationStrategy": "lowest-price" if by_price else "prioritized"
+            }
+        case "reserved-capacity":
+            request["ReservedCapacityOptions"] = {
+                "ReservationTypes": ["interruptible-capacity-reservation"]
+            }
+        case _:
+            pass
+
+
+def options_of(
+    candidates: Iterable[Candidate],
+    capacity_type: str,
+    *,
+    context: str,
+    has_own_prices: bool,
+) -> FleetOptions:
+    """Return the options of a launch; after the filters all reservations are of one kind."""
+    kind = ("", False)
+    if capacity_type == RESERVED:
+        kind = next((reservation_kind(o) for c in candidates for o in c.offerings), kind)
+    return FleetOptions(
+        capacity_type=capacity_type,
+        reservation_type=kind[0],
+        interruptible=kind[1],
+        context=context,
+        has_own_prices=has_own_prices,
+    )
+
+
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    _TargetCapacityType: TypeAlias = Literal[
+        "spot", "on-demand", "capacity-block", "reserved-capacity"
+    ]

@@ -1,0 +1,288 @@
+"""What an answer of CreateFleet means: `spec/aws.md`, 8.6. Pure functions of values.
+
+A fleet may bring some instances and say of the rest why not, type by type; also one that brings
+all may tell of what was sold out on the way. Both are read alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import RESERVED, SPOT
+from karpenter_core.errors import (
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    OfferingKey,
+    ThrottledError,
+)
+from karpenter_provider_aws.codes import (
+    INSUFFICIENT_ADDRESSES,
+    SERVICE_LINKED_ROLE_DENIED,
+    exhausted_scope,
+    is_spread_limit,
+    is_throttled,
+    is_unfulfillable,
+    launch_failure,
+)
+from karpenter_provider_aws.unavailable import OfferingMark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from types_boto3_ec2.type_defs import (
+        CreateFleetResultTypeDef,
+        LaunchTemplateAndOverridesResponseTypeDef,
+    )
+
+    from karpenter_core.provider.catalogue import Offering
+    from karpenter_provider_aws.launch.fleet import Target
+
+__all__ = [
+    "Bought",
+    "FleetAnswer",
+    "FleetFailure",
+    "Marks",
+    "marks_of",
+    "read_answer",
+    "refusal_as_failure",
+    "why_unserved",
+]
+
+_WIDEST_FIRST: Final = (
+    ExhaustedScope.REGION,
+    ExhaustedScope.ZONE,
+    ExhaustedScope.FAMILY_QUOTA,
+    ExhaustedScope.OFFERING,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bought:
+    """An instance that a fleet launched, and as what."""
+
+    id: str
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFailure:
+    """Why one choice of a fleet could not be had."""
+
+    code: str
+    message: str
+    target: Target | None = None
+    """None when it is about the call, or about what was not asked for."""
+
+    @property
+    def is_shortage(self) -> bool:
+        """Whether it is a lack of capacity rather than a mistake."""
+        return is_unfulfillable(self.code) or self.code == SERVICE_LINKED_ROLE_DENIED
+
+    @property
+    def reason(self) -> str:
+        """The reason for metrics and conditions."""
+        return launch_failure(self.code, self.message).reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAnswer:
+    """What a fleet brought, and what went wrong; both in the order of the answer."""
+
+    bought: tuple[Bought, ...]
+    failures: tuple[FleetFailure, ...]
+
+    def by_subnet(self) -> dict[str, int]:
+        """Count the instances by subnet id."""
+        return dict(Counter(item.target.subnet.id for item in self.bought))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What a launch found exhausted."""
+
+    offerings: tuple[OfferingMark, ...] = ()
+    capacity_types: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+    """Ids of reservations that have nothing left."""
+
+
+def read_answer(answer: CreateFleetResultTypeDef, targets: Sequence[Target]) -> FleetAnswer:
+    """Read an answer; `targets` are what the call asked for.
+
+    Raises:
+        CloudProviderError: it tells of an instance that is none of the targets.
+    """
+    known = _Known(targets)
+    bought: list[Bought] = []
+    for item in answer.get("Instances", ()):
+        target = known.find(item.get("LaunchTemplateAndOverrides", {}), item.get("InstanceType"))
+        for instance_id in item.get("InstanceIds", ()):
+            if target is None:
+                raise CloudProviderError(
+                    f"ec2:CreateFleet: {instance_id} is a {item.get('InstanceType', 'type')} "
+                    "that was not asked for"
+                )
+            bought.append(Bought(id=instance_id, target=target))
+    failures = tuple(
+        FleetFailure(
+            code=item.get("ErrorCode", ""),
+            message=item.get("ErrorMessage", ""),
+            target=known.find(item.get("LaunchTemplateAndOverrides", {})),
+        )
+        for item in answer.get("Errors", ())
+    )
+    return FleetAnswer(bought=tuple(bought), failures=failures)
+
+
+def refusal_as_failure(code: str, message: str) -> FleetAnswer:
+    """Return the refusal of a call as the answer of a fleet that brought nothing."""
+    return FleetAnswer(bought=(), failures=(FleetFailure(code=code, message=message),))
+
+
+def marks_of(
+    failures: Iterable[FleetFailure],
+    targets: Sequence[Target],
+    capacity_type: str,
+    *,
+    placement_group: str = "",
+    partition: str = "",
+) -> Marks:
+    """Return what is not to be asked for again at once.
+
+    With a placement group marks hold inside of it alone, in one partition if the launch named one.
+    """
+    capacity_types: dict[str, None] = {}
+    subnets: dict[str, None] = {}
+    reservations: dict[str, None] = {}
+    offerings: dict[OfferingMark, None] = {}
+    for failure in failures:
+        target = failure.target
+        if failure.code == SERVICE_LINKED_ROLE_DENIED:
+            capacity_types[SPOT] = None
+        elif target is None or not is_unfulfillable(failure.code):
+            continue
+        elif failure.code == INSUFFICIENT_ADDRESSES:
+            # Other subnets of the zone may do; the mark of the subnet says how far it reaches.
+            subnets[target.subnet.id] = None
+        elif placement_group and is_spread_limit(failure.message):
+            # The group is full, whatever the type; there is stock, and a reservation has room.
+            if capacity_type != RESERVED:
+                full = _marks_in_zone(targets, target.offering.zone, capacity_type, placement_group)
+                offerings |= dict.fromkeys(full)
+        elif capacity_type != RESERVED:
+            of = target.instance_type, target.offering.zone, capacity_type
+            offerings[OfferingMark(*of, placement_group, partition)] = None
+        elif target.reservation_id:
+            reservations[target.reservation_id] = None
+    return Marks(
+        offerings=tuple(sorted(offerings)),
+        capacity_types=tuple(capacity_types),
+        subnets=tuple(sorted(subnets)),
+        reservations=tuple(sorted(reservations)),
+    )
+
+
+def why_unserved(answer: FleetAnswer, targets: Sequence[Target]) -> CloudProviderError:
+    """Return the outcome of a claim that a fleet brought no instance.
+
+    It is a lack of capacity when every failure is one, or when nothing is said at all.
+    """
+    failures = answer.failures
+    if not failures:
+        if answer.bought:
+            return CloudProviderError(
+                f"EC2 launched {len(answer.bought)} instances, fewer than asked for, and does not "
+                "say why"
+            )
+        return InsufficientCapacityError(
+            "EC2 launched nothing, and does not say why", offerings=_keys(targets)
+        )
+    said = _said(failures)
+    mistakes = [failure for failure in failures if not failure.is_shortage]
+    if not mistakes:
+        scopes = {exhausted_scope(failure.code) for failure in failures}
+        return InsufficientCapacityError(
+            said,
+            offerings=_keys(_exhausted(failures, targets)),
+            scope=next(scope for scope in _WIDEST_FIRST if scope in scopes),
+        )
+    if all(is_throttled(failure.code) for failure in mistakes):
+        return ThrottledError(said)
+    first = next(failure for failure in mistakes if not is_throttled(failure.code))
+    return LaunchFailedError(said, reason=first.reason)
+
+
+class _Known:
+    """Targets by what an answer repeats of them."""
+
+    def __init__(self, targets: Iterable[Target]) -> None:
+        self._by_subnet: Final[dict[tuple[str, str], Target]] = {}
+        self._by_zone: Final[dict[tuple[str, str], Target]] = {}
+        for target in targets:
+            self._by_subnet.setdefault((target.instance_type, target.subnet.id), target)
+            self._by_zone.setdefault((target.instance_type, target.offering.zone), target)
+
+    def find(
+        self, told: LaunchTemplateAndOverridesResponseTypeDef, instance_type: str | None = None
+    ) -> Target | None:
+        overrides = told.get("Overrides", {})
+        name = overrides.get("InstanceType") or instance_type or ""
+        return self._by_subnet.get((name, overrides.get("SubnetId", ""))) or self._by_zone.get(
+            (name, overrides.get("AvailabilityZone", ""))
+        )
+
+
+def _marks_in_zone(
+    targets: Iterable[Target], zone: str, capacity_type: str, placement_group: str
+) -> list[OfferingMark]:
+    return [
+        OfferingMark(target.instance_type, zone, capacity_type, placement_group)
+        for target in targets
+        if target.offering.zone == zone
+    ]
+
+
+def _exhausted(failures: Iterable[FleetFailure], targets: Sequence[Target]) -> list[Target]:
+    """Return the targets that the failures are about, in their order."""
+    hit: set[int] = set()
+    for failure in failures:
+        for number, target in enumerate(targets):
+            if _reaches(failure, target):
+                hit.add(number)
+    return [targets[number] for number in sorted(hit)]
+
+
+def _reaches(failure: FleetFailure, target: Target) -> bool:
+    told = failure.target
+    if told is None:
+        return True
+    if failure.code == INSUFFICIENT_ADDRESSES:
+        return told.subnet.id == target.subnet.id
+    if is_spread_limit(failure.message):
+        return told.offering.zone == target.offering.zone
+    return told is target
+
+
+def _keys(targets: Iterable[Target]) -> tuple[OfferingKey, ...]:
+    keys = {_key(target.instance_type, target.offering): None for target in targets}
+    return tuple(keys)
+
+
+def _key(instance_type: str, offering: Offering) -> OfferingKey:
+    return OfferingKey(
+        instance_type=instance_type, zone=offering.zone, capacity_type=offering.capacity_type
+    )
+
+
+def _said(failures: Iterable[FleetFailure]) -> str:
+    """Return what EC2 said, each thing once."""
+    texts: Mapping[str, None] = {
+        f"{failure.code}: {failure.message}" if failure.message else failure.code: None
+        for failure in failures
+    }
+    return "; ".join(texts)

@@ -1,0 +1,114 @@
+"""What this process has launched a moment ago, and what it does not know whether it has.
+
+EC2 shows a new instance with a delay of seconds, so for a while our own word is better than its
+silence. And a call whose answer was lost may have been carried out: what it asked for is asked again
+word for word, with its idempotency token, rather than anew. All of this only bridges minutes; what
+is to last is in the tags of the instances.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+
+from karpenter_provider_aws.discovery.ttl import TtlCache
+from karpenter_provider_aws.launch.tags import ClaimRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.contract import Instance, LaunchedInstance
+
+__all__ = ["Launch", "RecentLaunches", "Uncertain"]
+
+C = TypeVar("C")
+
+VISIBLE_WITHIN: Final = timedelta(minutes=5)
+"""By then EC2 shows what it has launched, and our memory is not needed any more."""
+ATTEMPTS_KEPT: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """An instance that CreateFleet said it launched."""
+
+    instance_id: str
+    owner: ClaimRef
+    instance: Instance
+    outcome: LaunchedInstance
+
+
+@final
+class RecentLaunches:
+    """Launches of the last minutes, by instance and by claim; callable from any thread."""
+
+    def __init__(self, clock: Clock, *, kept: timedelta = VISIBLE_WITHIN) -> None:
+        self._by_id: Final[TtlCache[str, Launch]] = TtlCache(clock, kept)
+        self._by_uid: Final[TtlCache[str, Launch]] = TtlCache(clock, kept)
+
+    def add(self, launch: Launch) -> None:
+        """Remember a launch."""
+        self._by_id.put(launch.instance_id, launch)
+        self._by_uid.put(launch.owner.uid, launch)
+
+    def of_claim(self, uid: str) -> Launch | None:
+        """Return what was launched for a claim."""
+        return self._by_uid.get(uid)
+
+    def get(self, instance_id: str) -> Launch | None:
+        """Return the launch of an instance."""
+        return self._by_id.get(instance_id)
+
+    def forget(self, instance_id: str) -> None:
+        """Drop an instance that is seen to go."""
+        launch = self._by_id.get(instance_id)
+        if launch is not None:
+            self._by_id.drop(instance_id)
+            self._by_uid.drop(launch.owner.uid)
+
+    def owners(self) -> Mapping[str, ClaimRef]:
+        """Return whose the instances are, by instance id."""
+        return {key: launch.owner for key, launch in self._by_id.items().items()}
+
+    def all(self) -> Mapping[str, Launch]:
+        """Return the launches by instance id."""
+        return self._by_id.items()
+
+
+@final
+class Uncertain(Generic[C]):
+    """Calls that were not answered, by claim, and how often calls brought a claim nothing.
+
+    Callable from any thread.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._calls: Final[TtlCache[str, C]] = TtlCache(clock, VISIBLE_WITHIN)
+        self._failures: Final[TtlCache[str, int]] = TtlCache(clock, ATTEMPTS_KEPT)
+        self._lock: Final = Lock()
+
+    def call_for(self, uid: str) -> C | None:
+        """Return the call for a claim that was not answered, if there is one."""
+        return self._calls.get(uid)
+
+    def note_unanswered(self, uids: Iterable[str], call: C) -> None:
+        """Remember a call that may have been carried out."""
+        for uid in uids:
+            self._calls.put(uid, call)
+
+    def note_answered(self, uids: Iterable[str], *, failed: Iterable[str]) -> None:
+        """Forget calls for these claims; those in `failed` got nothing, and may ask anew."""
+        for uid in uids:
+            self._calls.drop(uid)
+        with self._lock:
+            for uid, count in Counter(failed).items():
+                self._failures.put(uid, (self._failures.get(uid) or 0) + count)
+
+    def attempts(self, uids: Iterable[str]) -> Mapping[str, int]:
+        """Return how many calls brought a claim nothing, of those that any did."""
+        counted = {uid: self._failures.get(uid) or 0 for uid in uids}
+        return {uid: count for uid, count in counted.items() if count}
