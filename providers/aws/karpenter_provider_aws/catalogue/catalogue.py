@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
@@ -26,7 +27,6 @@ from karpenter_provider_aws.learned_memory import image_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.fetch import Region
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalogue", "RevisedPrices", "Situation"]
 
-_MOST_ENTRIES: Final = 64
+_MOST_ENTRIES: Final = 32
 """So many NodeClasses that are resolved differently are kept, at some megabytes each."""
+_IDLE_LIFE: Final = timedelta(minutes=15)
+"""NodePools ask every five minutes; what nobody asked for is of a NodeClass that has changed."""
 
 
 class RevisedPrices(PriceList, Protocol):
@@ -74,9 +76,14 @@ class _Listed(NamedTuple):
 class _Entry:
     """The types of one key; what changes is replaced, so readers need no lock."""
 
+    origin: Hashable
+    """The key without what was learned of memory."""
+    memory: Mapping[str, int]
+    """What was learned: bytes by type."""
     resolved: Mapping[str, ResolvedType]
     reservations: tuple[str, ...]
     """Ids of all reservations of these types."""
+    used_at: datetime
     listed: Mapping[str, _Listed] = field(default_factory=dict[str, _Listed])
     answer: tuple[Hashable, tuple[InstanceType, ...]] | None = None
     """The last answer, and in what state it was given."""
@@ -207,18 +214,22 @@ class Catalogue:
             raise NodeClassNotReadyError(
                 f'EC2NodeClass "{node_class.metadata.name}": no subnets found'
             )
+        now = situation.now
         region, revision = self._source()
         images = image_set(ami.id for ami in node_class.status.amis)
-        memory = self._learned.amounts(images, now=situation.now)
-        key = (revision, class_key(node_class, situation.group), tuple(sorted(memory.items())))
+        memory = self._learned.amounts(images, now=now)
+        origin = (revision, class_key(node_class, situation.group))
+        key = (origin, tuple(sorted(memory.items())))
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
+                entry.used_at = now
                 self._entries.move_to_end(key)
                 return entry
             if self._sets[0] != revision:
                 self._sets = (revision, RequirementSets(self._region))
             sets = self._sets[1]
+            kin = next((e for e in reversed(self._entries.values()) if e.origin == origin), None)
         resolver = Resolver(
             node_class,
             self._settings,
@@ -226,15 +237,35 @@ class Catalogue:
             group=situation.group,
             evaluate=self._evaluate,
         )
-        resolved = resolver.resolve_all(region, memory)
+        if kin is None:
+            resolved = resolver.resolve(region, region.types, memory)
+            listed = dict[str, _Listed]()
+        else:
+            # The machines that boot in a burst teach one type after the other: the rest stays.
+            changed = [n for n in region.types if kin.memory.get(n) != memory.get(n)]
+            resolved = {**kin.resolved, **resolver.resolve(region, changed, memory)}
+            listed = {n: item for n, item in kin.listed.items() if n not in changed}
         ids = {r.id for item in resolved.values() for r in item.sold.reservations}
-        entry = _Entry(resolved=resolved, reservations=tuple(sorted(ids)))
+        entry = _Entry(
+            origin=origin,
+            memory=memory,
+            resolved=resolved,
+            reservations=tuple(sorted(ids)),
+            used_at=now,
+            listed=listed,
+        )
         with self._lock:
             # Of two who resolved it at the same time, both use what the first one put.
             entry = self._entries.setdefault(key, entry)
-            while len(self._entries) > _MOST_ENTRIES:
-                self._entries.popitem(last=False)
+            self._drop_unused(now)
         return entry
+
+    def _drop_unused(self, now: datetime) -> None:
+        """Call under the lock; the entry used last is at the end."""
+        for key, entry in list(self._entries.items()):
+            if len(self._entries) <= _MOST_ENTRIES and now - entry.used_at < _IDLE_LIFE:
+                break
+            del self._entries[key]
 
 
 def _list(entry: _Entry, market: Market, shared: Hashable) -> dict[str, _Listed]:

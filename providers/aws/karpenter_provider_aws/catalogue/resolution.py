@@ -28,7 +28,7 @@ from karpenter_provider_aws.kubelet.numbers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from karpenter_core.api.records import Resources
     from karpenter_core.provider.catalogue import Overhead, Requirements
@@ -110,10 +110,10 @@ class Resolver:
         self._reservations: Final = {name: tuple(of) for name, of in reservations.items()}
         self._zones: Final[dict[tuple[str, ...], _Zones]] = {}
 
-    def resolve_all(
-        self, region: Region, memory_bytes: Mapping[str, int]
+    def resolve(
+        self, region: Region, names: Iterable[str], memory_bytes: Mapping[str, int]
     ) -> dict[str, ResolvedType]:
-        """Resolve every type of the region, by name in the region's order.
+        """Resolve types of the region, by name in the order given.
 
         `memory_bytes` is what was seen of nodes, by type; for the rest it is estimated. One type
         that cannot be resolved fails all: a list with holes would tell pods that types do not exist.
@@ -123,8 +123,10 @@ class Resolver:
         """
         try:
             return {
-                name: self._resolve(info, region.zones.get(name, ()), memory_bytes.get(name))
-                for name, info in region.types.items()
+                name: self._resolve(
+                    region.types[name], region.zones.get(name, ()), memory_bytes.get(name)
+                )
+                for name in names
             }
         except ValueError as error:
             name = self._node_class.metadata.name

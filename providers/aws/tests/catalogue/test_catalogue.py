@@ -66,7 +66,8 @@ def test_what_was_learned_replaces_the_estimate_at_once():
 
     assert before["m5.large"].capacity["memory"] == 7577 * MIB
     assert after["m5.large"].capacity["memory"] == 7_600_000 * KIB
-    assert after["m5.xlarge"].capacity == before["m5.xlarge"].capacity
+    assert after["m5.xlarge"] is before["m5.xlarge"]
+    assert list(after) == list(before)
 
 
 ARM = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}
@@ -279,6 +280,18 @@ def test_types_share_equal_requirements():
     assert one.requirements.get("kubernetes.io/os") == Requirement.of(
         "kubernetes.io/os", "In", ("linux",)
     )
+
+
+def test_what_nobody_asks_for_is_forgotten():
+    world = World("m5.large")
+    of = [node_class({"kubelet": {"maxPods": pods}}) for pods in range(1, 41)]
+    for each in of:
+        world.list(each)
+
+    assert len(world.catalogue._entries) == 32
+    world.list(of[-1], now=NOW + timedelta(minutes=10))
+    world.list(of[0], now=NOW + timedelta(minutes=16))
+    assert len(world.catalogue._entries) == 2
 
 
 def test_many_threads_get_the_same_list():
