@@ -214,8 +214,7 @@ class EC2NodeClass(NodeClass):
     )
 
     spec: EC2NodeClassSpec = Field(default_factory=EC2NodeClassSpec)
-    # Models are frozen, so a narrower type is safe.
-    status: EC2NodeClassStatus = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
+    status: EC2NodeClassStatus = Field(  # pyright: ignore[reportIncompatibleVariableOverride] - frozen, so a narrower type is safe
         default_factory=EC2NodeClassStatus
     )
 
