@@ -1,0 +1,358 @@
+"""Launches tried out over the simulated AWS (acceptance cases 136-139)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.errors import BadInputError, CloudProviderError
+from providers.aws.tests.node_class.resolvers import (
+    conditions,
+    node_pool,
+    sold,
+    statuses,
+)
+
+TYPE = "ValidationSucceeded"
+
+
+def told(node_class):
+    return conditions(node_class)[TYPE]
+
+
+def dry_runs(aws, action):
+    return [call.parameters for call in aws.calls.of(action) if call.parameters.get("DryRun")]
+
+
+# -- What passes --------------------------------------------------------------------------------
+
+
+def test_a_template_is_made_and_both_calls_are_tried_out(parts, aws):
+    """In this order, with the template, all subnets, and the tags of launches."""
+    found = parts.resolve(parts.node_class(tags={"team": "web"}, context="abc"))
+
+    assert told(found).status == "True"
+    (template,) = aws.held().launch_templates
+    (fleet,) = dry_runs(aws, "CreateFleet")
+    (config,) = fleet["LaunchTemplateConfigs"]
+    assert config["LaunchTemplateSpecification"]["LaunchTemplateName"] == template
+    assert {o["SubnetId"] for o in config["Overrides"]} == set(aws.world.subnets.values())
+    assert fleet["Context"] == "abc"
+    specs = {spec["ResourceType"]: spec["Tags"] for spec in fleet["TagSpecifications"]}
+    assert set(specs) == {"instance", "volume", "fleet"}
+    assert {"Key": "team", "Value": "web"} in specs["instance"]
+    assert {"Key": "eks:eks-cluster-name", "Value": aws.world.cluster} in specs["instance"]
+    (instance,) = dry_runs(aws, "RunInstances")  # the first subnet passes
+    assert instance["NetworkInterfaces"][0]["SubnetId"] == found.status.subnets[0].id
+    assert not aws.held().instances
+
+
+def test_what_passed_is_not_tried_again_for_half_an_hour(parts, aws):
+    """Unless an annotation changes, or anything else."""
+    found = parts.resolve(parts.node_class())
+    for _ in range(3):
+        parts.clock.forward(minutes=9)
+        found = parts.resolve(found)
+    assert len(dry_runs(aws, "CreateFleet")) == 1
+
+    metadata = found.metadata.model_copy(update={"annotations": {"try": "again"}})
+    parts.resolve(found.model_copy(update={"metadata": metadata}))
+    assert len(dry_runs(aws, "CreateFleet")) == 2
+
+    parts.clock.forward(minutes=3)
+    parts.resolve(found)
+    assert len(dry_runs(aws, "CreateFleet")) == 3
+
+
+def test_nothing_is_tried_out_when_that_is_disabled(make_parts, aws):
+    """Case 138."""
+    parts = make_parts(disable_dry_run=True)
+
+    assert statuses(parts.resolve(parts.node_class()))["Ready"] == "True"
+
+    assert not dry_runs(aws, "CreateFleet")
+    assert aws.calls.count("CreateLaunchTemplate") == 0
+
+
+def test_interfaces_of_the_node_class_are_tried_out_too(parts, aws):
+    """Each in the subnet that is tried."""
+    interfaces = [
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+        {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"},
+    ]
+    found = parts.resolve(parts.node_class(network_interfaces=interfaces))
+
+    asked = dry_runs(aws, "RunInstances")[0]["NetworkInterfaces"]
+    assert [each["InterfaceType"] for each in asked] == ["interface", "efa-only"]
+    assert {each["SubnetId"] for each in asked} <= {s.id for s in found.status.subnets}
+
+
+def test_a_subnet_that_fails_is_followed_by_the_next(parts, aws):
+    """Case 137."""
+    with aws.fail("RunInstances", code="InternalError", status=500, times=1):
+        found = parts.resolve(parts.node_class())
+
+    assert told(found).status == "True"
+    assert len(dry_runs(aws, "RunInstances")) == 2
+
+
+def test_a_lack_of_capacity_is_no_lack_of_permission(parts, aws):
+    """Another type, or another hour, may have some."""
+    with aws.fail("RunInstances", code="InsufficientInstanceCapacity", status=500, times=None):
+        assert told(parts.resolve(parts.node_class())).status == "True"
+
+
+def test_a_template_that_vanished_meanwhile_is_made_anew(parts, aws):
+    """Somebody deleted it."""
+    missing = "InvalidLaunchTemplateName.NotFoundException"
+    with aws.fail("CreateFleet", code=missing, times=1):
+        assert told(parts.resolve(parts.node_class())).status == "True"
+
+
+# -- What does not ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        ("CreateLaunchTemplate", "CreateLaunchTemplateAuthCheckFailed"),
+        ("CreateFleet", "CreateFleetAuthCheckFailed"),
+        ("RunInstances", "RunInstancesAuthCheckFailed"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("because", "named"),
+    [
+        ("", "no identity-based policy"),
+        ("with an explicit deny in a permissions boundary", "permissions boundary"),
+        ("with an explicit deny in a service control policy", "service control policy"),
+    ],
+)
+def test_a_missing_permission_is_told_and_remembered(parts, aws, action, reason, because, named):
+    """Case 136: for half an hour, or until an annotation changes."""
+    with aws.fail(
+        action,
+        code="UnauthorizedOperation",
+        message=f"You are not authorized {because}",
+        status=403,
+        times=None,
+    ):
+        found = parts.resolve(parts.node_class())
+    assert (told(found).status, told(found).reason) == ("False", reason)
+    assert f"ec2:{action}" in told(found).message
+    assert named in told(found).message
+    assert f"ec2:{action}" in conditions(found)["Ready"].message
+
+    parts.clock.forward(minutes=5)
+    assert told(parts.resolve(found)) == told(found)
+    metadata = found.metadata.model_copy(update={"annotations": {"try": "again"}})
+    again = parts.resolve(found.model_copy(update={"metadata": metadata}))
+    assert told(again).status == "True"
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("RequestLimitExceeded", 503), ("InternalError", 500)]
+)
+@pytest.mark.parametrize("action", ["CreateFleet", "RunInstances", "CreateLaunchTemplate"])
+def test_trouble_of_aws_changes_nothing_and_is_followed_by_another_try(
+    parts, aws, monkeypatch, action, code, status
+):
+    """Case 137: a condition that is there stands; dry runs are not repeated by the SDK."""
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _seconds: None)
+    good = parts.resolve(parts.node_class())
+    changed = good.model_copy(
+        update={"metadata": good.metadata.model_copy(update={"annotations": {"a": "b"}})}
+    )
+    parts.clock.forward(minutes=2)
+    parts.templates.sweep()
+    aws.calls.clear()
+    with aws.fail(action, code=code, status=status, times=None):
+        resolution = parts.resolver.resolve(changed)
+
+    assert TYPE not in {condition.type for condition in resolution.conditions}
+    assert resolution.retry_after == timedelta(seconds=10)
+    subnets = len(good.status.subnets)
+    expected = {"CreateFleet": 1, "RunInstances": subnets, "CreateLaunchTemplate": 3}
+    assert aws.calls.count(action) == expected[action]
+
+
+def test_trouble_before_anything_is_known_is_unknown(parts, aws):
+    """With its cause."""
+    with aws.fail("CreateFleet", code="RequestLimitExceeded", status=503, times=None):
+        found = parts.resolve(parts.node_class())
+
+    assert told(found).status == "Unknown"
+    assert "RequestLimitExceeded" in told(found).message
+
+
+def test_an_instance_profile_that_is_missing_is_named(parts, aws):
+    """Case 139: when it is the user's own; once it is there, that is seen the next time."""
+    own = parts.node_class(instance_profile="mine")
+    with aws.fail(
+        "CreateFleet",
+        code="InvalidParameterValue",
+        message="Value (mine) for parameter iamInstanceProfile.name is invalid. "
+        "Invalid IAM Instance Profile name",
+        times=None,
+    ):
+        found = parts.resolve(own)
+        assert (told(found).status, told(found).reason) == ("False", "InstanceProfileNotFound")
+        assert 'spec.instanceProfile: there is no instance profile "mine"' in told(found).message
+
+        made = parts.resolver.resolve(parts.node_class(uid="uid-2"))
+        ours = {condition.type: condition for condition in made.conditions}
+        assert ours[TYPE].status == "Unknown"
+        assert made.retry_after == timedelta(seconds=10)
+    parts.profiles._clients.iam.create_instance_profile(InstanceProfileName="mine")
+    assert told(parts.resolve(found)).status == "True"
+
+
+def test_what_ec2_would_refuse_is_told_with_its_code(parts, aws):
+    """Not remembered: it may be mended in AWS alone."""
+    with aws.fail(
+        "RunInstances", code="InvalidBlockDeviceMapping", message="too small", times=None
+    ):
+        found = parts.resolve(parts.node_class())
+    assert (told(found).status, told(found).reason) == ("False", "DryRunRefused")
+    assert "ec2:RunInstances" in told(found).message
+    assert "InvalidBlockDeviceMapping: too small" in told(found).message
+    assert told(parts.resolve(found)).status == "True"
+
+
+def test_user_data_beyond_the_limit_is_told(parts):
+    """EC2 says so itself."""
+    found = parts.resolve(parts.node_class(user_data="#!/bin/sh\n" + "#" * 20_000))
+
+    assert (told(found).status, told(found).reason) == ("False", "UserDataSizeLimitExceeded")
+    assert "spec.userData" in told(found).message
+
+
+def test_user_data_that_cannot_be_merged_is_told_without_any_call(make_parts, aws):
+    """Also when nothing is tried out."""
+    parts = make_parts(disable_dry_run=True)
+    found = parts.resolve(
+        parts.node_class(
+            ami_selector_terms=[{"alias": "bottlerocket@latest"}], user_data="[settings"
+        )
+    )
+
+    assert (told(found).status, told(found).reason) == ("False", "InvalidUserData")
+    assert "spec.userData" in told(found).message
+
+
+def test_restricted_tags_are_refused(parts, aws):
+    """An old CRD lets them in."""
+    found = parts.resolve(parts.node_class(tags={"karpenter.sh/nodepool": "mine", "a": "b"}))
+
+    assert (told(found).status, told(found).reason) == ("False", "TagValidationFailed")
+    assert "spec.tags: karpenter.sh/nodepool" in told(found).message
+    assert not dry_runs(aws, "CreateFleet")
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "gates", "reason"),
+    [
+        ({"imageGCHighThresholdPercent": 101}, (), "InvalidKubeletConfiguration"),
+        ({"maxPods": "vcpus * 4"}, (), "KubeletExpressionsDisabled"),
+        ({"maxPods": "vcpus *"}, ("NodeClassCEL",), "KubeletExpressionInvalid"),
+    ],
+)
+def test_kubelet_settings_come_before_what_discovery_finds(make_parts, kubelet, gates, reason):
+    """They are the user's to mend, whether or not subnets are there."""
+    parts = make_parts(gates=frozenset(gates))
+    found = parts.resolve(
+        parts.node_class(kubelet=kubelet, subnet_selector_terms=[{"id": "subnet-0gone"}])
+    )
+
+    assert (told(found).status, told(found).reason) == ("False", reason)
+    assert "spec.kubelet" in told(found).message
+
+
+def test_expressions_wait_for_the_catalogue(make_parts):
+    """While it is empty nothing is said."""
+    parts = make_parts(gates=frozenset({"NodeClassCEL"}))
+    resolution = parts.resolver.resolve(parts.node_class(kubelet={"maxPods": "vcpus * 4"}))
+
+    (condition,) = (c for c in resolution.conditions if c.type == TYPE)
+    assert (condition.status, condition.reason) == ("Unknown", "CloudUnreachable")
+
+
+def test_kubelet_settings_that_the_catalogue_cannot_use_are_told(parts):
+    """Though no check had found them."""
+    parts.catalogue.error = BadInputError('EC2NodeClass "default": spec.kubelet.maxPods: no')
+    found = parts.resolve(parts.node_class())
+
+    assert (told(found).status, told(found).reason) == ("False", "InvalidKubeletConfiguration")
+
+
+@pytest.mark.parametrize("error", [CloudProviderError("nothing is known"), None])
+def test_without_a_catalogue_nothing_is_tried_out(parts, error):
+    """It is being read."""
+    parts.catalogue.error, parts.catalogue.types = error, ()
+    assert told(parts.resolve(parts.node_class())).status == "Unknown"
+
+
+def test_images_that_no_type_boots_are_named(parts, aws):
+    """They were found, but launches would be refused."""
+    parts.catalogue.types = (sold("odd.large", 1.0, arch="s390x"),)
+    found = parts.resolve(parts.node_class())
+
+    assert (told(found).status, told(found).reason) == ("False", "NoInstanceType")
+    assert found.status.amis[0].id in told(found).message
+
+
+# -- The cluster's network ----------------------------------------------------------------------
+
+
+def test_al2023_needs_the_cidr_of_services(parts, aws):
+    """It is asked of EKS once; other families do not need it."""
+    with aws.deny("eks:DescribeCluster"):
+        found = parts.resolve(parts.node_class())
+        other = parts.resolve(
+            parts.node_class(ami_selector_terms=[{"alias": "bottlerocket@latest"}])
+        )
+    assert (told(found).status, told(found).reason) == ("False", "ClusterCIDRResolutionFailed")
+    assert "eks:DescribeCluster" in told(found).message
+    assert told(other).status == "True"
+
+    aws.calls.clear()
+    for _ in range(2):
+        found = parts.resolve(found)
+    assert told(found).status == "True"
+    assert aws.calls.count("DescribeCluster") == 1
+
+
+def test_trouble_of_eks_changes_nothing(parts, aws, monkeypatch):
+    """It is asked again the next time."""
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _seconds: None)
+    with aws.fail("DescribeCluster", code="ServerException", status=500, times=None):
+        assert told(parts.resolve(parts.node_class())).status == "Unknown"
+
+
+def test_a_cidr_that_is_known_is_not_asked_for(make_parts, aws):
+    """The core may know it."""
+    parts = make_parts(cidrs=["10.100.0.0/16"])
+    assert told(parts.resolve(parts.node_class())).status == "True"
+    assert aws.calls.count("DescribeCluster") == 0
+
+
+# -- Node pools ---------------------------------------------------------------------------------
+
+
+def test_what_node_pools_ask_for_is_tried_out(parts, aws):
+    """Dedicated tenancy too, which needs more permissions."""
+    parts.catalogue.pools = (
+        node_pool("a", ("node.kubernetes.io/instance-type", "c5.large")),
+        node_pool(
+            "b",
+            ("node.kubernetes.io/instance-type", "c5.large"),
+            ("karpenter.k8s.aws/instance-tenancy", "default", "dedicated"),
+        ),
+    )
+    parts.resolve(parts.node_class())
+
+    (instance,) = dry_runs(aws, "RunInstances")
+    assert instance["InstanceType"] == "c5.large"
+    (made,) = aws.calls.of("CreateLaunchTemplate")
+    assert made.parameters["LaunchTemplateData"]["Placement"]["Tenancy"] == "dedicated"
