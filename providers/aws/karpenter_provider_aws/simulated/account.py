@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Account", "Ids", "utc_now"]
+__all__ = ["Account", "CloudTime", "Ids", "utc_now"]
 
 _ID_DIGITS: Final = 17  # of ids of EC2 since 2016
 
@@ -19,6 +19,27 @@ _ID_DIGITS: Final = 17  # of ids of EC2 since 2016
 def utc_now() -> datetime:
     """Return the time of the machine."""
     return datetime.now(UTC)
+
+
+@final
+class CloudTime:
+    """The time in the cloud: that of a clock, and what was let pass besides."""
+
+    def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
+        self._clock: Final = clock
+        self._passed = timedelta()
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        return self._clock() + self._passed
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self._passed += timedelta(seconds=seconds)
+
+    def reset(self) -> None:
+        """Go by the clock again."""
+        self._passed = timedelta()
 
 
 @final

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 __all__ = ["Behaviour"]
 
@@ -23,3 +23,8 @@ class Behaviour:
     """Whether changes of state are sent to the queue, as EventBridge's rule for them does."""
     spot_notice_seconds: float = 120
     """From the interruption warning to the end of a spot instance."""
+
+    def reset(self) -> None:
+        """Be again as in the beginning."""
+        for each in fields(self):
+            setattr(self, each.name, each.default)

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Self, cast, final
+from typing import TYPE_CHECKING, Final, Self, final
 
-from karpenter_provider_aws.simulated.account import Account, utc_now
+from karpenter_provider_aws.simulated.account import Account, CloudTime, utc_now
 from karpenter_provider_aws.simulated.behaviour import Behaviour
 from karpenter_provider_aws.simulated.capacity import Pool
 from karpenter_provider_aws.simulated.faults import Fault, FaultKind
 from karpenter_provider_aws.simulated.fleet import OverrideFault
 from karpenter_provider_aws.simulated.moto_state import fresh_backends
+from karpenter_provider_aws.simulated.owner import OwnerClients
 from karpenter_provider_aws.simulated.parts import Parts
-from karpenter_provider_aws.simulated.server import OWNER_ACCESS_KEY, Application, Server
+from karpenter_provider_aws.simulated.server import Application, Server
 from karpenter_provider_aws.simulated.wire import AwsError
 from karpenter_provider_aws.simulated.world import (
     World,
@@ -39,10 +38,6 @@ from karpenter_provider_aws.simulated.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
-
-    from types_boto3_ec2.client import EC2Client
-    from types_boto3_iam.client import IAMClient
-    from types_boto3_sqs.client import SQSClient
 
     from karpenter_provider_aws.simulated.instances import Instance, State
 
@@ -92,7 +87,8 @@ class SimulatedAws:
     ) -> None:
         """Make it, of all instance types or of those named, with made-up prices or those given."""
         self._plan: Final = plan or WorldPlan()
-        self.account: Final = Account(region=region, clock=clock)
+        self.time: Final = CloudTime(clock)
+        self.account: Final = Account(region=region, clock=self.time)
         self.behaviour: Final = Behaviour()
         self._application: Final = Application(self.account)
         self._server: Final = Server(self._application, port=port)
@@ -128,7 +124,7 @@ class SimulatedAws:
         self._application.checks_dry_runs = parts.checks_dry_runs
         parts.prices.changed = self._application.forget
         parts.instances.state_changed = self._announce
-        self._owner_clients: Final = _OwnerClients(region)
+        self._owner_clients: Final = OwnerClients(region)
         self._world: World | None = None
 
     def start(self) -> None:
@@ -154,8 +150,8 @@ class SimulatedAws:
         """Make the cloud as it was in the beginning: the ready world and nothing else."""
         self.faults.clear()
         self.throttling.set({})
-        for name, value in vars_of(Behaviour()).items():
-            setattr(self.behaviour, name, value)
+        self.behaviour.reset()
+        self.time.reset()
         with self._application.state:
             self._parts.clear()
             self._application.forget()
@@ -320,7 +316,7 @@ class SimulatedAws:
 
     def launch_foreign(self, *, cluster: str = "other") -> str:
         """Launch a machine of another cluster in this account; returns its provider id."""
-        image = min(image.id for image in self.images.all)
+        image = next(each.id for each in self.images.all if each.architecture == "x86_64")
         answer = self._owner_clients.ec2.run_instances(
             ImageId=image,
             InstanceType="m5.large",
@@ -384,54 +380,3 @@ class SimulatedAws:
             MessageBody=text,
             DelaySeconds=min(max(delay_seconds, 0), _LONGEST_DELAY),
         )
-
-
-def vars_of(behaviour: Behaviour) -> Mapping[str, object]:
-    """Return the fields of a behaviour with their values."""
-    return {name: getattr(behaviour, name) for name in Behaviour.__slots__}
-
-
-@final
-class _OwnerClients:
-    """Clients with which the cloud builds its own world."""
-
-    def __init__(self, region: str) -> None:
-        self._region: Final = region
-        self._lock: Final = Lock()
-        self._clients: Final[dict[str, object]] = {}
-        self.endpoint_url = ""
-
-    @property
-    def ec2(self) -> EC2Client:
-        return cast("EC2Client", self._client("ec2"))
-
-    @property
-    def iam(self) -> IAMClient:
-        return cast("IAMClient", self._client("iam"))
-
-    @property
-    def sqs(self) -> SQSClient:
-        return cast("SQSClient", self._client("sqs"))
-
-    def close(self) -> None:
-        for client in self._clients.values():
-            cast("EC2Client", client).close()
-        self._clients.clear()
-
-    def _client(self, service: str) -> object:
-        import boto3.session
-
-        with self._lock:
-            if service not in self._clients:
-                session = boto3.session.Session()
-                make = cast(
-                    "Callable[..., object]",
-                    partial(session.client, service),  # pyright: ignore[reportUnknownMemberType, reportArgumentType, reportCallIssue]
-                )
-                self._clients[service] = make(
-                    region_name=self._region,
-                    endpoint_url=self.endpoint_url,
-                    aws_access_key_id=OWNER_ACCESS_KEY,
-                    aws_secret_access_key="owner",  # noqa: S106 - nothing is checked here
-                )
-            return self._clients[service]

@@ -262,10 +262,10 @@ def _merged(below: Mapping[str, object], above: Mapping[str, object]) -> dict[st
     merged = dict(below)
     for key, value in above.items():
         before = merged.get(key)
-        if isinstance(value, dict) and isinstance(before, dict):
-            merged[key] = _merged(_mapping(cast("object", before)), _mapping(cast("object", value)))
-        elif key == "flags" and isinstance(before, list):
-            merged[key] = [*cast("Sequence[object]", before), *_sequence(value)]
+        if _mapping(value) and _mapping(before):
+            merged[key] = _merged(_mapping(before), _mapping(value))
+        elif key == "flags":
+            merged[key] = [*_sequence(before), *_sequence(value)]
         else:
             merged[key] = value
     return merged

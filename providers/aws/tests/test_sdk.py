@@ -1,0 +1,62 @@
+"""Clients of AWS: made late, once, of the region's endpoint; the region of prices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from karpenter_core.errors import SettingsError
+from karpenter_provider_aws.sdk import Clients, Limits, pricing_region
+
+
+def test_importing_the_clients_loads_no_sdk():
+    """Acceptance: every run of the program loads the plug-in."""
+    program = (
+        "import sys, karpenter_provider_aws.sdk, karpenter_provider_aws.codes;"
+        "print([m for m in ('boto3', 'botocore', 'moto') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_client_is_made_once_and_that_of_dry_runs_is_another(clients):
+    assert clients.ec2 is clients.ec2
+    assert clients.ec2 is not clients.ec2_without_retries
+
+
+def test_clients_stay_below_the_time_limit_of_a_hook():
+    limits = Limits()
+
+    assert limits.attempts * (limits.connect_seconds + limits.read_seconds) < 120
+    assert limits.read_seconds > 20  # a long poll of the queue
+    assert limits.connections >= 50
+
+
+@pytest.mark.parametrize(
+    ("region", "expected"),
+    [
+        ("ap-southeast-1", "ap-south-1"),
+        ("eu-west-1", "eu-central-1"),
+        ("cn-north-1", "cn-northwest-1"),
+        ("sa-east-1", "us-east-1"),
+        ("us-west-2", "us-east-1"),
+    ],
+)
+def test_prices_are_served_by_a_few_regions(region, expected):
+    """Acceptance case 76."""
+    assert pricing_region(region) == expected
+
+
+def test_without_a_region_it_says_what_to_set(monkeypatch, tmp_path):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+    with pytest.raises(SettingsError, match="AWS_REGION"):
+        _ = Clients().region
