@@ -29,13 +29,16 @@ class InterruptionKind(StrEnum):
     """The cloud's own checks of the machine or of its host fail."""
     REBALANCE = "RebalanceRecommendation"
     """The machine is likelier than others to be taken back; nothing is decided yet."""
+    IRRELEVANT = "NoInterruption"
+    """A message that announces the end of no machine: it is counted and acknowledged."""
     UNKNOWN = "UnknownInterruption"
-    """A message that the provider cannot read: it is counted and acknowledged."""
+    """A message that the provider cannot read: it is counted, logged and acknowledged."""
 
 
 INTERRUPTING: Final = frozenset(
     str(kind)
     for kind in InterruptionKind
-    if kind not in {InterruptionKind.REBALANCE, InterruptionKind.UNKNOWN}
+    if kind
+    not in {InterruptionKind.REBALANCE, InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN}
 )
 """Reasons of `DisruptionReason` for machines that their cloud takes away."""

@@ -40,9 +40,10 @@ MESSAGE_TYPES: Final[Mapping[InterruptionKind, str]] = {
     InterruptionKind.INSTANCE_TERMINATED: "instance_terminated",
     InterruptionKind.INSTANCE_UNHEALTHY: "instance_unhealthy",
     InterruptionKind.REBALANCE: "rebalance_recommendation",
-    InterruptionKind.UNKNOWN: "no_op",
+    InterruptionKind.IRRELEVANT: "no_op",
+    InterruptionKind.UNKNOWN: "unknown",
 }
-"""Labels of metrics by kind, as the AWS provider of Karpenter calls them."""
+"""Labels of metrics by kind, as the AWS provider of Karpenter calls them; the last is our own."""
 
 _EVENTS: Final[Mapping[InterruptionKind, tuple[Literal["Normal", "Warning"], str, str]]] = {
     InterruptionKind.SPOT_RECLAIM: (
@@ -110,7 +111,7 @@ def interruption_step(
     A claim that is going already keeps its reason, and its deadline unless the cloud's is earlier.
     """
     kind = said.kind
-    if kind is InterruptionKind.UNKNOWN:
+    if kind in {InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN}:
         return InterruptionStep(claim=claim)
     notices = _notices(snapshot, claim, *_EVENTS[kind], said=said)
     if kind is InterruptionKind.REBALANCE and not act_on_rebalance:

@@ -254,8 +254,8 @@ def karpenter_poll_interruptions() -> Sequence[Interruption]:
     The same announcement may come any number of times until it is acknowledged. It is called every
     few seconds, and at once again after it has brought something, so it may wait for messages (long
     polling) but not for longer than its time limit; what costs money or quota it answers from what
-    it fetched before. A message that cannot be read is one too, of kind `UNKNOWN`, so that it is
-    counted and acknowledged.
+    it fetched before. A message that cannot be read is one too, of kind `UNKNOWN`, and so is one that
+    announces the end of no machine (`IRRELEVANT`), so that they are counted and acknowledged.
 
     Default: none.
     """

@@ -204,21 +204,24 @@ def announcing(monkeypatch, *messages):
 
 
 def test_messages_that_mean_nothing_are_acknowledged_and_counted(tmp_path, monkeypatch):
-    """At once when they cannot be read, after a minute when nobody has the instance."""
+    """At once when they announce nothing or cannot be read, after a minute when nobody has the instance."""
     _, acknowledged = announcing(
         monkeypatch,
         Interruption(id="odd", kind=InterruptionKind.UNKNOWN, detail="?"),
+        Interruption(id="idle", kind=InterruptionKind.IRRELEVANT, detail="running"),
         Interruption(id="lost", kind=InterruptionKind.SPOT_RECLAIM, provider_id="kwok://nobody"),
     )
 
     async def story(scene):
         running = scene.start(WITHOUT_ELECTION)
         await scene.cluster.clock.sleep(20)
-        assert acknowledged == ["odd"]
-        assert running.metric(f'{RECEIVED}{{message_type="no_op",provider="kwok"}}') == 1
+        assert acknowledged == ["odd", "idle"]
+        for message_type in ("unknown", "no_op"):
+            labels = f'message_type="{message_type}",provider="kwok"'
+            assert running.metric(f"{RECEIVED}{{{labels}}}") == 1
 
         await scene.cluster.clock.sleep(60)
-        assert acknowledged == ["odd", "lost"]
+        assert acknowledged == ["odd", "idle", "lost"]
 
     play(tmp_path, story)
 

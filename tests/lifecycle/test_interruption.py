@@ -118,11 +118,12 @@ def test_a_recommendation_is_noted_and_acted_on_only_if_asked_for():
     assert (acted.delete, deadline(acted)) == (True, "")
 
 
-def test_a_message_that_nobody_can_read_changes_nothing():
+@pytest.mark.parametrize("kind", [InterruptionKind.UNKNOWN, InterruptionKind.IRRELEVANT])
+def test_a_message_that_announces_nothing_or_cannot_be_read_changes_nothing(kind):
     """It is only counted."""
     claim = spot_claim()
 
-    step = look(said(InterruptionKind.UNKNOWN), claim)
+    step = look(said(kind), claim)
 
     assert step.claim is claim
     assert (step.delete, step.notices, step.facts) == (False, (), ())

@@ -154,6 +154,8 @@ class InterruptionController:
 
     async def handle(self, provider: str, message: Interruption) -> bool:
         """Do what one message asks for; False when it is too early to say what that is."""
+        if message.kind is InterruptionKind.IRRELEVANT:
+            return True
         if message.kind is InterruptionKind.UNKNOWN:
             self._log.warning(
                 "interruption that cannot be read", provider=provider, detail=message.detail
