@@ -70,6 +70,11 @@ class Clients:
         self._region = region
 
     @property
+    def limits(self) -> Limits:
+        """How long calls may take, and how many may be open."""
+        return self._limits
+
+    @property
     def region(self) -> str:
         """The region of all calls but those for prices; the machine's own when none is configured.
 

@@ -276,6 +276,15 @@ class Reservations:
             absent=tuple(sorted(absent)),
         )
 
+    def known_blocks(self) -> frozenset[str]:
+        """Return the ids of the capacity blocks that were found of late; never a call."""
+        return frozenset(
+            item.id
+            for found in self._cache.items().values()
+            for item in found
+            if item.reservation_type == CAPACITY_BLOCK
+        )
+
     def _answer(self, query: ReservationQuery) -> tuple[FoundReservation, ...]:
         answer = self._cache.get(query)
         if answer is None:
