@@ -99,7 +99,7 @@ def test_prices_that_were_read_stand_in_place_of_shipped_ones():
     prices = Prices("us-east-1")
     clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
 
-    assert prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+    assert prices.refresh(clients, now=NOW)
     assert prices.on_demand("c98.large") == Price(1.20)
     assert prices.on_demand("c99.large") == Price(1.23)
     assert prices.on_demand("c5.large") == Price(0.085)
@@ -108,10 +108,10 @@ def test_prices_that_were_read_stand_in_place_of_shipped_ones():
 
 def test_reading_the_same_prices_again_changes_nothing():
     prices = Prices("us-east-1")
-    prices.refresh(cloud([product("a", "1")], [product("b", "2")]), now=NOW)  # type: ignore[arg-type]
+    prices.refresh(cloud([product("a", "1")], [product("b", "2")]), now=NOW)
     revision = prices.revision
 
-    assert not prices.refresh(cloud([product("a", "1")], [product("b", "2")]), now=NOW)  # type: ignore[arg-type]
+    assert not prices.refresh(cloud([product("a", "1")], [product("b", "2")]), now=NOW)
     assert prices.revision == revision
 
 
@@ -124,7 +124,7 @@ def test_a_price_list_that_cannot_be_read_leaves_shipped_prices_and_spot_is_read
         clients.fail("get_products", "AccessDeniedException", of=of)
 
     with pytest.raises(AuthError, match="pricing:GetProducts"):
-        prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+        prices.refresh(clients, now=NOW)
     assert prices.on_demand("c5.large") == Price(0.085)
     assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
 
@@ -142,7 +142,7 @@ def test_half_a_price_list_is_not_used(shared: list[str], metal: list[str], name
     prices.update_on_demand({"c98.large": 9.0, "c98.metal": 9.0}, now=NOW)
 
     with pytest.raises(CloudProviderError, match=named):
-        prices.refresh(cloud(shared, metal), now=NOW)  # type: ignore[arg-type]
+        prices.refresh(cloud(shared, metal), now=NOW)
     assert prices.on_demand("c98.large") == Price(9.0)
     assert prices.on_demand("c98.metal") == Price(9.0)
 
@@ -152,7 +152,7 @@ def test_both_failures_are_told():
 
     with pytest.raises(CloudProviderError, match=r"(?s)GetProducts.*DescribeSpotPriceHistory|"
                        r"DescribeSpotPriceHistory.*GetProducts"):  # fmt: skip
-        prices.refresh(cloud([], [], []), now=NOW)  # type: ignore[arg-type]
+        prices.refresh(cloud([], [], []), now=NOW)
 
 
 def test_prices_in_china_are_in_yuan():
@@ -163,7 +163,7 @@ def test_prices_in_china_are_in_yuan():
         [product("c99.metal", "12", "CNY")],
         region="cn-north-1",
     )
-    prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+    prices.refresh(clients, now=NOW)
 
     assert prices.on_demand("c98.large") == Price(8.5, "CNY")
     assert prices.on_demand("c97.large") is None
@@ -188,7 +188,7 @@ def test_a_price_list_that_cannot_be_reached_is_never_asked(region: str, isolate
     prices = Prices(region, isolated=isolated)
     clients = cloud([], [], region=region)
 
-    prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+    prices.refresh(clients, now=NOW)
 
     assert clients.called == ["describe_spot_price_history"]
     assert prices.on_demand("c5.large") is not None
@@ -236,7 +236,7 @@ def test_all_pages_are_read():
         {"SpotPriceHistory": [spot("m5.large", "us-east-1b", "0.04")]},
         spot_request(NextToken="more"),
     )
-    prices.refresh(clients, now=NOW)  # type: ignore[arg-type]
+    prices.refresh(clients, now=NOW)
 
     assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
     assert prices.spot("m5.large", "us-east-1b") == Price(0.04)
@@ -279,7 +279,7 @@ def disk(folder: Path) -> DiskCache:
 
 def test_a_new_process_begins_with_the_prices_of_the_last_one(tmp_path: Path):
     clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
-    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))  # type: ignore[arg-type]
+    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))
     later = NOW + timedelta(days=6)
 
     prices = Prices("us-east-1")
@@ -294,7 +294,7 @@ def test_a_new_process_begins_with_the_prices_of_the_last_one(tmp_path: Path):
 
 def test_prices_of_last_month_are_not_begun_with(tmp_path: Path):
     clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
-    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))  # type: ignore[arg-type]
+    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))
 
     prices = Prices("us-east-1")
     prices.restore(disk(tmp_path), now=NOW + timedelta(days=8))
@@ -304,7 +304,7 @@ def test_prices_of_last_month_are_not_begun_with(tmp_path: Path):
 
 def test_what_one_list_said_is_kept_though_the_other_failed(tmp_path: Path):
     with pytest.raises(CloudProviderError):
-        Prices("us-east-1").refresh(cloud([], []), now=NOW, disk=disk(tmp_path))  # type: ignore[arg-type]
+        Prices("us-east-1").refresh(cloud([], []), now=NOW, disk=disk(tmp_path))
 
     prices = Prices("us-east-1")
     prices.restore(disk(tmp_path), now=NOW)

@@ -130,7 +130,7 @@ class World:
         self.revision = 1
         self.prices = Prices(REGION)
         self.unavailable = UnavailableOfferings()
-        self.learned = learned or LearnedMemory(Forgetful(), now=NOW)  # type: ignore[arg-type]
+        self.learned = learned or LearnedMemory(Forgetful(), now=NOW)
         self.reserved_left: dict[str, int] = {}
         self.catalogue = Catalogue(
             REGION,

@@ -63,7 +63,7 @@ def cloud(*names: str, zones: tuple[str, ...] = ("us-east-1b", "us-east-1a")) ->
 
 
 def store(clients: StubbedClients, folder: Path, clock: SetClock | None = None) -> RegionCatalogue:
-    return RegionCatalogue(clients, clock or SetClock(), folder)  # type: ignore[arg-type]
+    return RegionCatalogue(clients, clock or SetClock(), folder)
 
 
 def test_all_pages_are_read_with_the_filters():
@@ -90,7 +90,7 @@ def test_all_pages_are_read_with_the_filters():
         offerings_request(NextToken="on"),
     )
 
-    found = fetch_region(clients)  # type: ignore[arg-type]
+    found = fetch_region(clients)
 
     assert found.types == {
         name: read_instance_type(raw_types()[name]) for name in ("m5.large", "m6g.large")
@@ -115,7 +115,7 @@ def test_a_region_that_sells_nothing_is_an_error(types: Any, offerings: Any, sai
     clients.page(OFFERINGS, {"InstanceTypeOfferings": offerings}, offerings_request())
 
     with pytest.raises(CloudProviderError, match=said):
-        fetch_region(clients)  # type: ignore[arg-type]
+        fetch_region(clients)
 
 
 def test_a_refusal_names_the_action(tmp_path: Path):

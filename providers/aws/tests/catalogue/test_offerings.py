@@ -188,11 +188,11 @@ def test_only_a_zone_with_a_spot_price_sells_spot_once_the_market_was_read():
 def test_a_type_without_any_price_is_unavailable():
     """Case 82, without an overlay."""
     world = World("m5.large")
-    world.region.types["x9.large"] = info("m5.large").__class__(  # type: ignore[index]
+    world.region.types["x9.large"] = info("m5.large").__class__(
         name="x9.large", architectures=("x86_64",), vcpus=2, memory_mib=8192,
         usage_classes=("on-demand", "spot"),
     )  # fmt: skip
-    world.region.zones["x9.large"] = ("us-east-1a",)  # type: ignore[index]
+    world.region.zones["x9.large"] = ("us-east-1a",)
     found = world.list()["x9.large"]
 
     assert len(found.offerings) == 2

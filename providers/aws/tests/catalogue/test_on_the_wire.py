@@ -49,7 +49,7 @@ def test_prices_are_read_from_both_lists(clients: Clients, aws: SimulatedAws):
 
 
 def test_a_refusal_is_told(clients: Clients, aws: SimulatedAws, tmp_path: Path):
-    catalogue = RegionCatalogue(clients, Now(), tmp_path)  # type: ignore[arg-type]
+    catalogue = RegionCatalogue(clients, Now(), tmp_path)
 
     with aws.deny("DescribeInstanceTypes"), pytest.raises(AuthError, match="DescribeInstanceTypes"):
         catalogue.current()
