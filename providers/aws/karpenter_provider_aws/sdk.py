@@ -8,6 +8,7 @@ the lock. Endpoint, region and credentials come from boto3's ordinary chain (`AW
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, final
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from botocore.client import BaseClient
     from botocore.config import Config
     from types_boto3_arc_zonal_shift.client import ARCZonalShiftClient
     from types_boto3_ec2.client import EC2Client
@@ -60,8 +64,13 @@ class Clients:
         region: str = "",
         version: str = "",
         limits: Limits | None = None,
+        observe: Callable[[BaseClient], None] | None = None,
     ) -> None:
-        """`region` overrides what boto3's chain finds; `version` goes into the user agent."""
+        """`region` overrides what boto3's chain finds; `version` goes into the user agent.
+
+        `observe` is given each new client before it is used.
+        """
+        self._observe: Final = observe
         self._limits: Final = limits or Limits()
         self._user_agent: Final = f"karpenter.sh-{version}" if version else "karpenter.sh"
         self._lock: Final = Lock()
@@ -149,6 +158,8 @@ class Clients:
                     made = self._made_session().client(
                         service, region, config=self._config(attempts=attempts)
                     )
+                    if self._observe is not None:
+                        self._observe(cast("BaseClient", made))
                     found = self._clients[key] = made
         return found
 
@@ -157,7 +168,9 @@ class Clients:
         if self._session is None:
             import boto3.session
 
-            self._session = cast("_Session", boto3.session.Session())
+            # boto3 itself knows AWS_DEFAULT_REGION only; EKS sets both, other SDKs read this one.
+            region = self._region or os.environ.get("AWS_REGION") or None
+            self._session = cast("_Session", boto3.session.Session(region_name=region))
         return self._session
 
     def _config(self, *, attempts: int | None) -> Config:

@@ -52,6 +52,14 @@ def test_prices_are_served_by_a_few_regions(region, expected):
     assert pricing_region(region) == expected
 
 
+def test_the_region_is_read_from_the_variable_that_other_sdks_read(monkeypatch):
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+
+    assert Clients().region == "eu-west-3"
+    assert Clients(region="eu-west-1").region == "eu-west-1"
+
+
 def test_without_a_region_it_says_what_to_set(monkeypatch, tmp_path):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)

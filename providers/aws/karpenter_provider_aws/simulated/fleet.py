@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_aws.simulated.capacity import Pool
 from karpenter_provider_aws.simulated.launch import Plan
-from karpenter_provider_aws.simulated.selection import check_tags, tag_list, tags_for
+from karpenter_provider_aws.simulated.selection import (
+    check_tags,
+    check_token,
+    tag_list,
+    tags_for,
+)
 from karpenter_provider_aws.simulated.server import dry_run_success
 from karpenter_provider_aws.simulated.wire import AwsError
 
@@ -36,6 +41,16 @@ __all__ = ["Fleet", "Fleets", "OverrideFault"]
 
 _MOST_OVERRIDES: Final = 300
 _PRIORITISED: Final = frozenset({"prioritized", "capacity-optimized-prioritized"})
+_ON_DEMAND_STRATEGIES: Final = frozenset({"lowest-price", "prioritized"})
+_SPOT_STRATEGIES: Final = frozenset(
+    {
+        "lowest-price",
+        "diversified",
+        "capacity-optimized",
+        "capacity-optimized-prioritized",
+        "price-capacity-optimized",
+    }
+)
 _MARKETS: Final = {
     "capacity-block": "capacity-block",
     "reserved-capacity": "interruptible-capacity-reservation",
@@ -141,6 +156,7 @@ class Fleets:
                 "InvalidParameterValue", "Only fleets of the type 'instant' are simulated."
             )
         token = request.get("ClientToken", "")
+        check_token(token)
         digest = json.dumps({**request, "ClientToken": ""}, sort_keys=True, default=str)
         if token and (before := self._tokens.get(token)) and not request.get("DryRun"):
             if before[1] != digest:
@@ -184,6 +200,7 @@ class Fleets:
                 name=wanted.get("LaunchTemplateName", ""),
             )
             version, data = template.version(wanted.get("Version"))
+            _check_unique(config.get("Overrides", ()))
             for override in config.get("Overrides") or [{}]:
                 plan = _plan(data, override, spot=spot, market=market)
                 subnet = subnets.get(plan.subnet_id)
@@ -210,7 +227,10 @@ class Fleets:
                 f"The maximum number of overrides is {_MOST_OVERRIDES}, not {len(choices)}.",
             )
         options = request.get("SpotOptions" if spot else "OnDemandOptions", {})
-        if options.get("AllocationStrategy", "lowest-price") in _PRIORITISED:
+        strategy = options.get("AllocationStrategy", "lowest-price")
+        if strategy not in (_SPOT_STRATEGIES if spot else _ON_DEMAND_STRATEGIES):
+            raise AwsError("InvalidParameterValue", f"Invalid allocation strategy: {strategy}")
+        if strategy in _PRIORITISED:
             return sorted(choices, key=_by_priority)
         return sorted(choices, key=lambda choice: choice.price)
 
@@ -351,6 +371,15 @@ def _plan(
         spot=spot,
         market=market,
     )
+
+
+def _check_unique(overrides: Sequence[FleetLaunchTemplateOverridesRequestTypeDef]) -> None:
+    pools = [
+        (each.get("InstanceType"), each.get("SubnetId"), each.get("AvailabilityZone"))
+        for each in overrides
+    ]
+    if len(set(pools)) < len(pools):
+        raise AwsError("InvalidFleetConfig", "The overrides contain duplicate instance pools.")
 
 
 def _by_priority(choice: _Choice) -> tuple[float, float]:

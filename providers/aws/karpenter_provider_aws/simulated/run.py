@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_aws.simulated.launch import Plan
-from karpenter_provider_aws.simulated.selection import check_tags, tags_for
+from karpenter_provider_aws.simulated.selection import check_tags, check_token, tags_for
 from karpenter_provider_aws.simulated.server import dry_run_success
 from karpenter_provider_aws.simulated.templates import check_user_data
 from karpenter_provider_aws.simulated.wire import AwsError
@@ -56,6 +56,7 @@ class RunInstances:
     def run(self, request: RunInstancesRequestTypeDef) -> Mapping[str, object]:
         """Answer RunInstances."""
         token = request.get("ClientToken", "")
+        check_token(token)
         digest = json.dumps({**request, "ClientToken": ""}, sort_keys=True, default=str)
         if before := self._tokens.get(token):
             if before[0] != digest:

@@ -17,6 +17,7 @@ __all__ = [
     "Tag",
     "TagSpecification",
     "check_tags",
+    "check_token",
     "page",
     "selected",
     "tag_list",
@@ -30,6 +31,7 @@ _FILTER_VALUES: Final = 200
 _TAGS: Final = 50
 _KEY_LENGTH: Final = 128
 _VALUE_LENGTH: Final = 256
+_TOKEN_LENGTH: Final = 64
 
 
 class Filter(TypedDict, total=False):
@@ -188,3 +190,12 @@ def check_tags(tags: Mapping[str, str]) -> None:
                 "InvalidParameterValue",
                 f"Tag keys starting with 'aws:' are reserved for internal use: '{key}'",
             )
+
+
+def check_token(token: str) -> None:
+    """Refuse a token of idempotence that is too long."""
+    if len(token) > _TOKEN_LENGTH:
+        raise AwsError(
+            "InvalidParameterValue",
+            f"The client token has {len(token)} characters; the maximum is {_TOKEN_LENGTH}.",
+        )

@@ -261,3 +261,32 @@ def test_deleting_an_instant_fleet_ends_its_instances(aws, launch, clients):
     clients.ec2.delete_fleets(FleetIds=[fleet.answer["FleetId"]], TerminateInstances=True)
 
     assert aws.held().instances == []
+
+
+def test_fleets_that_aws_refuses_outright_are_refused(aws, launch, code):
+    launch.template()
+    twice = [{"InstanceType": "m5.large", "SubnetId": aws.world.subnets[A]}] * 2
+    wrong_strategy = {"AllocationStrategy": "cheapest"}
+
+    assert code(lambda: launch.fleet(overrides=twice)) == "InvalidFleetConfig"
+    assert code(lambda: launch.fleet("m5.large", ClientToken="x" * 65)) == "InvalidParameterValue"
+    assert (
+        code(lambda: launch.fleet("m5.large", OnDemandOptions=wrong_strategy))
+        == "InvalidParameterValue"
+    )
+
+
+def test_fleets_at_the_same_time_never_get_more_than_there_is(aws, launch):
+    from concurrent.futures import ThreadPoolExecutor
+
+    from karpenter_provider_aws.simulated.capacity import Pool
+
+    launch.template()
+    aws.capacity.stock(Pool(instance_type="m5.large", zone=A), 25)
+    with ThreadPoolExecutor(8) as threads:
+        fleets = list(threads.map(lambda _: launch.fleet("m5.large", zones=[A]), range(40)))
+
+    assert sum(len(fleet.ids) for fleet in fleets) == 25
+    assert sum(len(fleet.errors) for fleet in fleets) == 15
+    addresses = {each.private_address for each in aws.instances.living}
+    assert len(addresses) == 25
