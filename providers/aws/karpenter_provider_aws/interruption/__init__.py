@@ -1,0 +1,1 @@
+"""What AWS announces about instances: messages of a queue, status checks, blocks that end."""

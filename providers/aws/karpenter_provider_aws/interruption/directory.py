@@ -1,0 +1,152 @@
+"""Which instances are ours, and what they are: by their Nodes, and for the rest by EC2.
+
+Messages name instances by id alone, and the queue brings those of the whole account. A Node tells all
+that is needed; an instance whose Node has not come yet, or is gone, is looked up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import INSTANCE_TYPE, NODE_POOL, ON_DEMAND, ZONE
+from karpenter_provider_aws.described import provider_id
+from karpenter_provider_aws.discovery.ttl import TtlCache
+from karpenter_provider_aws.labels import (
+    CAPACITY_RESERVATION_ID,
+    EKS_CLUSTER_NAME_TAG,
+    NODE_CLASS_TAG,
+    NODE_POOL_TAG,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.contract import NodeReader
+    from karpenter_provider_aws.described import DescribedInstance, MachineReader
+
+__all__ = ["InstanceDirectory", "KnownInstance", "instance_id_of"]
+
+_FOREIGN_FOR: Final = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownInstance:
+    """An instance of this cluster's."""
+
+    id: str
+    provider_id: str
+    instance_type: str
+    zone: str
+    reservation_id: str = ""
+
+
+def instance_id_of(node: NodeView) -> str:
+    """Return the id of the instance that a Node runs on; empty for machines of other clouds."""
+    name = node.provider_id.rpartition("/")[2]
+    return name if node.provider_id.startswith("aws:///") and name.startswith("i-") else ""
+
+
+@final
+class InstanceDirectory:
+    """Looks instances up by id; callable from any thread."""
+
+    def __init__(
+        self, machines: MachineReader, clock: Clock, *, cluster: str, read_nodes: NodeReader
+    ) -> None:
+        self._machines: Final = machines
+        self._cluster: Final = cluster
+        self._read_nodes: Final = read_nodes
+        self._foreign: Final[TtlCache[str, bool]] = TtlCache(clock, _FOREIGN_FOR)
+
+    def find(self, ids: Collection[str]) -> tuple[Mapping[str, KnownInstance], frozenset[str]]:
+        """Return those of the instances that are ours, by id, and the ids of those that are not.
+
+        What is in neither is not known to EC2: not yet, or no longer.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+        """
+        foreign = {name for name in ids if self._foreign.get(name)}
+        wanted = {name for name in ids if name} - foreign
+        ours = self.by_nodes(wanted) if wanted else {}
+        missing = wanted - ours.keys()
+        described = self._machines.of_ids(missing) if missing else {}
+        for name, instance in described.items():
+            if self._is_ours(instance):
+                ours[name] = _from_ec2(instance)
+            else:
+                foreign.add(name)
+                self._foreign.put(name, value=True)
+        return ours, frozenset(foreign)
+
+    def by_nodes(self, ids: Collection[str]) -> dict[str, KnownInstance]:
+        """Return what the Nodes of these instances tell; never a call."""
+        found: dict[str, KnownInstance] = {}
+        for node in self._read_nodes().values():
+            name = instance_id_of(node)
+            if name in ids:
+                known = _from_node(name, node)
+                if known is not None:
+                    found[name] = known
+        return found
+
+    def in_reservations(self, reservation_ids: Collection[str]) -> tuple[KnownInstance, ...]:
+        """Return our instances that run in any of these capacity reservations, by id.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+        """
+        return tuple(
+            _from_ec2(instance)
+            for instance in self._machines.of_cluster().instances
+            if instance.reservation_id in reservation_ids and not instance.is_leaving
+        )
+
+    def on_demand_among(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the instances that run on demand, sorted, as EC2 says.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+        """
+        described = self._machines.of_ids(ids)
+        return tuple(
+            name
+            for name in sorted(described)
+            if described[name].capacity_type == ON_DEMAND and not described[name].is_leaving
+        )
+
+    def _is_ours(self, instance: DescribedInstance) -> bool:
+        tags = instance.tags
+        return (
+            NODE_POOL_TAG in tags
+            and NODE_CLASS_TAG in tags
+            and tags.get(EKS_CLUSTER_NAME_TAG) == self._cluster
+        )
+
+
+def _from_node(name: str, node: NodeView) -> KnownInstance | None:
+    """Read a Node; None when its labels do not tell enough, or it is of no NodePool."""
+    labels = node.labels
+    if not labels.get(NODE_POOL) or not labels.get(INSTANCE_TYPE) or not labels.get(ZONE):
+        return None
+    return KnownInstance(
+        id=name,
+        provider_id=node.provider_id,
+        instance_type=labels[INSTANCE_TYPE],
+        zone=labels[ZONE],
+        reservation_id=labels.get(CAPACITY_RESERVATION_ID, ""),
+    )
+
+
+def _from_ec2(instance: DescribedInstance) -> KnownInstance:
+    return KnownInstance(
+        id=instance.id,
+        provider_id=provider_id(instance.zone, instance.id),
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        reservation_id=instance.reservation_id,
+    )

@@ -1,0 +1,209 @@
+"""EventBridge's messages: what one says, about which instances.
+
+The table is that of Karpenter's AWS provider (`spec/aws.md`, section 14): messages are told apart by
+version, source and detail-type. What no rule of the table accepts announces nothing; what is no
+EventBridge message at all cannot be read. Both are to be deleted from the queue.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.provider.contract import InterruptionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["SPOT_NOTICE", "Message", "parse_message"]
+
+SPOT_NOTICE: Final = timedelta(minutes=2)
+"""From the warning until EC2 takes a spot instance back."""
+
+_VERSION: Final = "0"
+_EC2: Final = "aws.ec2"
+_STATES: Final = {
+    "stopping": InterruptionKind.INSTANCE_STOPPED,
+    "stopped": InterruptionKind.INSTANCE_STOPPED,
+    "shutting-down": InterruptionKind.INSTANCE_TERMINATED,
+    "terminated": InterruptionKind.INSTANCE_TERMINATED,
+}
+_CLOSED: Final = "closed"
+"""AWS Health's word for a change that is over, or called off."""
+_LONGEST_QUOTE: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message, read."""
+
+    kind: InterruptionKind
+    instance_ids: tuple[str, ...] = ()
+    """As the message names them; none when it announces nothing."""
+    deadline: datetime | None = None
+    """When EC2 takes the instances in any case, if the message says so."""
+    detail: str = ""
+    said_at: datetime | None = None
+    """When it was said, by the envelope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Envelope:
+    kind: str
+    """The `detail-type`."""
+    said_at: datetime | None
+    detail: Mapping[str, object]
+
+
+class _NoMessageError(ValueError):
+    """The text is no message of EventBridge's; says why."""
+
+
+def parse_message(text: str) -> Message:
+    """Read the body of a message of the queue; never raises.
+
+    The kind is UNKNOWN for what cannot be read, and IRRELEVANT for what concerns no instance's end.
+    """
+    try:
+        return _read(text)
+    except _NoMessageError as error:
+        return Message(
+            kind=InterruptionKind.UNKNOWN, detail=f"{error}: {text[:_LONGEST_QUOTE]}".strip()
+        )
+
+
+def _read(text: str) -> Message:
+    try:
+        given: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _NoMessageError("not JSON") from error
+    if not isinstance(given, dict):
+        raise _NoMessageError("not a JSON object")
+    envelope = cast("Mapping[str, object]", given)
+    key = tuple(_text(envelope, name) for name in ("version", "source", "detail-type"))
+    reader = _READERS.get(key)
+    said_at = _instant(_text(envelope, "time"))
+    if reader is None:
+        return Message(
+            kind=InterruptionKind.IRRELEVANT, detail=" ".join(key).strip(), said_at=said_at
+        )
+    detail = envelope.get("detail")
+    if not isinstance(detail, dict):
+        raise _NoMessageError("without a detail")
+    return reader(
+        _Envelope(kind=key[2], said_at=said_at, detail=cast("Mapping[str, object]", detail))
+    )
+
+
+def _spot(envelope: _Envelope) -> Message:
+    said_at = envelope.said_at
+    return _about_one(
+        envelope,
+        InterruptionKind.SPOT_RECLAIM,
+        deadline=None if said_at is None else said_at + SPOT_NOTICE,
+        detail=_text(envelope.detail, "instance-action"),
+    )
+
+
+def _reservation(envelope: _Envelope) -> Message:
+    return _about_one(
+        envelope,
+        InterruptionKind.RESERVATION_RECLAIM,
+        deadline=_instant(_text(envelope.detail, "instance-termination-time")),
+        detail=_text(envelope.detail, "instance-action"),
+    )
+
+
+def _rebalance(envelope: _Envelope) -> Message:
+    return _about_one(envelope, InterruptionKind.REBALANCE)
+
+
+def _state_change(envelope: _Envelope) -> Message:
+    state = _text(envelope.detail, "state").lower()
+    kind = _STATES.get(state)
+    if kind is None:
+        return _nothing(envelope, state)
+    return _about_one(envelope, kind, detail=state)
+
+
+def _health(envelope: _Envelope) -> Message:
+    """Read an event of AWS Health; of other services and categories there are many."""
+    detail = envelope.detail
+    code, category = _text(detail, "eventTypeCode"), _text(detail, "eventTypeCategory")
+    if _text(detail, "service") != "EC2" or category != "scheduledChange":
+        return _nothing(envelope, code or category)
+    if _text(detail, "statusCode").lower() == _CLOSED:
+        return _nothing(envelope, f"{code} {_CLOSED}")
+    entities = detail.get("affectedEntities")
+    ids = [
+        _text(cast("Mapping[str, object]", entity), "entityValue")
+        for entity in (cast("list[object]", entities) if isinstance(entities, list) else ())
+        if isinstance(entity, dict)
+    ]
+    if not any(ids):
+        raise _NoMessageError("without an affected entity")
+    start = _text(detail, "startTime")
+    return Message(
+        kind=InterruptionKind.SCHEDULED_MAINTENANCE,
+        instance_ids=tuple(sorted({name for name in ids if name})),
+        detail=f"{code} from {start}" if start else code,
+        said_at=envelope.said_at,
+    )
+
+
+def _about_one(
+    envelope: _Envelope,
+    kind: InterruptionKind,
+    *,
+    deadline: datetime | None = None,
+    detail: str = "",
+) -> Message:
+    instance_id = _text(envelope.detail, "instance-id")
+    if not instance_id:
+        raise _NoMessageError("without an instance-id")
+    return Message(
+        kind=kind,
+        instance_ids=(instance_id,),
+        deadline=deadline,
+        detail=detail,
+        said_at=envelope.said_at,
+    )
+
+
+def _nothing(envelope: _Envelope, what: str) -> Message:
+    return Message(
+        kind=InterruptionKind.IRRELEVANT,
+        detail=f"{envelope.kind} {what}".strip(),
+        said_at=envelope.said_at,
+    )
+
+
+_READERS: Final[Mapping[tuple[str, ...], Callable[[_Envelope], Message]]] = {
+    (_VERSION, _EC2, "EC2 Spot Instance Interruption Warning"): _spot,
+    (_VERSION, _EC2, "EC2 Capacity Reservation Instance Interruption Warning"): _reservation,
+    # What AWS's guide called the same message before.
+    (
+        _VERSION,
+        _EC2,
+        "EC2 Interruptible Capacity Reservation Instance Interruption Warning",
+    ): _reservation,
+    (_VERSION, _EC2, "EC2 Instance State-change Notification"): _state_change,
+    (_VERSION, _EC2, "EC2 Instance Rebalance Recommendation"): _rebalance,
+    (_VERSION, "aws.health", "AWS Health Event"): _health,
+}
+
+
+def _text(record: Mapping[str, object], key: str) -> str:
+    value = record.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _instant(text: str) -> datetime | None:
+    """Read an instant of ISO 8601; one without a time zone is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,0 +1,239 @@
+"""Status checks and scheduled events of instances, asked of EC2 each minute.
+
+A check that fails for two minutes counts; an event counts as soon as it is scheduled. The checks of
+volumes are left out: which of them matter to the node cannot be told. One announcement is made for
+each instance and category, until it has recovered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import AuthError
+from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.interruption.standing import StandingAnnouncements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+    from types_boto3_ec2.type_defs import (
+        FilterTypeDef,
+        InstanceStatusEventTypeDef,
+        InstanceStatusSummaryTypeDef,
+        InstanceStatusTypeDef,
+    )
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.interruption.directory import InstanceDirectory, KnownInstance
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["STATUS_PERIOD", "Ailment", "Category", "InstanceStatusPoll", "ailments_of", "worst_of"]
+
+STATUS_PERIOD: Final = timedelta(minutes=1)
+UNHEALTHY_AFTER: Final = timedelta(seconds=120)
+ID_PREFIX: Final = "status"
+
+_EVENT_CODES: Final = (
+    "instance-reboot",
+    "system-reboot",
+    "system-maintenance",
+    "instance-retirement",
+    "instance-stop",
+)
+_OVER: Final = ("[Completed]", "[Canceled]", "[Cancelled]")
+"""EC2 goes on showing events for a week after they are over, with this before their description."""
+_PAGE_SIZE: Final = 1000
+
+
+class Category(StrEnum):
+    """What of an instance is not well; the values are labels of a metric."""
+
+    INSTANCE = "InstanceStatus"
+    SYSTEM = "SystemStatus"
+    EVENT = "EventStatus"
+
+
+_QUERIES: Final[tuple[tuple[str, Sequence[str]], ...]] = (
+    ("instance-status.status", ("impaired",)),
+    ("system-status.status", ("impaired",)),
+    ("event.code", _EVENT_CODES),
+)
+"""Filters of one call all hold together, so that each of these is a call of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ailment:
+    """One thing that is not well with an instance."""
+
+    instance_id: str
+    category: Category
+    since: datetime | None = None
+    """Since when a check fails; None for events, and where EC2 does not say."""
+    detail: str = ""
+
+    @property
+    def cause(self) -> tuple[str, ...]:
+        """What makes two findings the same: instance and category."""
+        return self.instance_id, str(self.category)
+
+    def counts(self, now: datetime) -> bool:
+        """Whether it has lasted long enough."""
+        if self.category is Category.EVENT:
+            return True
+        return self.since is not None and now - self.since >= UNHEALTHY_AFTER
+
+
+def ailments_of(status: InstanceStatusTypeDef) -> Iterator[Ailment]:
+    """Read what is not well with an instance, however short."""
+    name = status.get("InstanceId", "")
+    for category, summary in (
+        (Category.INSTANCE, status.get("InstanceStatus")),
+        (Category.SYSTEM, status.get("SystemStatus")),
+    ):
+        yield from _failed_checks(name, category, summary)
+    for event in status.get("Events", ()):
+        if event.get("Code", "") in _EVENT_CODES and not _is_over(event):
+            yield Ailment(instance_id=name, category=Category.EVENT, detail=_event_text(event))
+
+
+def worst_of(ailments: Iterable[Ailment]) -> Mapping[tuple[str, ...], Ailment]:
+    """Return one finding for each instance and category: the one that has lasted longest."""
+    worst: dict[tuple[str, ...], Ailment] = {}
+    for one in sorted(ailments, key=_longest_first):
+        worst.setdefault(one.cause, one)
+    return worst
+
+
+@final
+class InstanceStatusPoll:
+    """Asks for the status of instances, and announces what is not well; callable from any thread."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        *,
+        directory: InstanceDirectory,
+        count: Callable[[str], None],
+    ) -> None:
+        """`count` is told the category of each new announcement."""
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._directory: Final = directory
+        self._count: Final = count
+        self._first_seen: dict[tuple[str, ...], datetime] = {}
+        self._is_refused = False
+        self.announcements: Final = StandingAnnouncements()
+        self._log: FilteringBoundLogger = structlog.get_logger("aws.interruption")
+
+    def run(self) -> None:
+        """Look once; after a refusal never again, until the process is started anew.
+
+        Raises:
+            CloudProviderError: EC2 did not answer.
+        """
+        if self._is_refused:
+            return
+        try:
+            found = [one for status in self._describe() for one in ailments_of(status)]
+        except AuthError as error:
+            self._is_refused = True
+            self._log.error(
+                "status checks of instances are not looked at: permit "
+                "ec2:DescribeInstanceStatus, then restart",
+                error=str(error),
+            )
+            return
+        now = self._clock.now()
+        due = {
+            cause: one
+            for cause, one in worst_of(self._dated(found, now)).items()
+            if one.counts(now)
+        }
+        ours, _ = self._directory.find({one.instance_id for one in due.values()})
+        news = self.announcements.replace(
+            {
+                cause: _announcement(one, ours[one.instance_id], now)
+                for cause, one in due.items()
+                if one.instance_id in ours
+            }
+        )
+        for _, category in news:
+            self._count(category)
+
+    def _dated(self, found: Iterable[Ailment], now: datetime) -> list[Ailment]:
+        """Give checks whose beginning EC2 does not tell the time at which they were first seen."""
+        found = tuple(found)
+        seen = {one.cause: self._first_seen.get(one.cause, now) for one in found}
+        self._first_seen = seen
+        return [one if one.since is not None else _since(one, seen[one.cause]) for one in found]
+
+    def _describe(self) -> Iterator[InstanceStatusTypeDef]:
+        seen: set[str] = set()
+        for name, values in _QUERIES:
+            wanted: FilterTypeDef = {"Name": name, "Values": values}
+            with calling("ec2:DescribeInstanceStatus"):
+                pages = self._clients.ec2.get_paginator("describe_instance_status").paginate(
+                    Filters=[wanted], PaginationConfig={"PageSize": _PAGE_SIZE}
+                )
+                statuses = [item for page in pages for item in page["InstanceStatuses"]]
+            for status in statuses:
+                if status.get("InstanceId", "") not in seen:
+                    seen.add(status.get("InstanceId", ""))
+                    yield status
+
+
+def _failed_checks(
+    name: str, category: Category, summary: InstanceStatusSummaryTypeDef | None
+) -> Iterator[Ailment]:
+    for check in (summary or {}).get("Details", ()):
+        if check.get("Status") == "failed":
+            yield Ailment(
+                instance_id=name,
+                category=category,
+                since=check.get("ImpairedSince"),
+                detail=f"{category} {check.get('Name', '')}".strip(),
+            )
+
+
+def _is_over(event: InstanceStatusEventTypeDef) -> bool:
+    return event.get("Description", "").startswith(_OVER)
+
+
+def _event_text(event: InstanceStatusEventTypeDef) -> str:
+    start = event.get("NotBefore")
+    code = event.get("Code", "")
+    return f"{code} from {start.isoformat()}" if start is not None else code
+
+
+def _longest_first(one: Ailment) -> tuple[bool, float, str]:
+    return one.since is None, one.since.timestamp() if one.since else 0.0, one.detail
+
+
+def _since(one: Ailment, moment: datetime) -> Ailment:
+    return Ailment(
+        instance_id=one.instance_id, category=one.category, since=moment, detail=one.detail
+    )
+
+
+def _announcement(one: Ailment, known: KnownInstance, now: datetime) -> Interruption:
+    """Say it as the core knows it: failed checks leave pods no time, events do."""
+    is_event = one.category is Category.EVENT
+    return Interruption(
+        id=f"{ID_PREFIX}/{one.instance_id}/{one.category}/{now:%Y%m%dT%H%M%SZ}",
+        kind=InterruptionKind.SCHEDULED_MAINTENANCE
+        if is_event
+        else InterruptionKind.INSTANCE_UNHEALTHY,
+        provider_id=known.provider_id,
+        deadline=None if is_event else now,
+        detail=one.detail,
+        announced_at=None if is_event else one.since,
+    )

@@ -1,0 +1,97 @@
+"""The provider's metrics, under the names that Karpenter's dashboards and alerts read.
+
+They are declared here, once for each started provider; `docs/reference/metrics.md` has a row for
+each. What interruptions are received and acknowledged is counted by the core, and so are the
+conditions of NodeClasses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from prometheus_client import Counter, Histogram
+
+from karpenter_provider_aws.offering_series import OfferingSeries
+from karpenter_provider_aws.sdk_metrics import SdkMetrics
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.registry import Collector
+
+    from karpenter_core.clock import Clock
+
+__all__ = ["AwsMetrics"]
+
+_SIZE_BUCKETS: Final = (
+    1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 225, 250, 275,
+    300, 350, 400, 450, 500, 550, 600, 700, 800, 900, 1000,
+)  # fmt: skip  # upstream's
+
+
+@final
+class AwsMetrics:
+    """One method for each thing that happens; callable from any thread."""
+
+    def __init__(
+        self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool = True
+    ) -> None:
+        """`with_reserved` is the feature gate ReservedCapacity."""
+        self._registry: Final = registry
+        self._launch_failures: Final = Counter(
+            "karpenter_cloudprovider_instance_launch_failures_total",
+            "Offerings that a launch could not have.",
+            ("zone", "zone_id", "capacity_type", "reason"),
+            registry=registry,
+        )
+        self._termination_failures: Final = Counter(
+            "karpenter_cloudprovider_instance_termination_failures_total",
+            "Instances that could not be terminated.",
+            ("zone", "zone_id"),
+            registry=registry,
+        )
+        self._batch_sizes: Final = Histogram(
+            "karpenter_cloudprovider_batcher_batch_size",
+            "Items that one call to EC2 was made for.",
+            ("batcher",),
+            buckets=_SIZE_BUCKETS,
+            registry=registry,
+        )
+        self._unhealthy: Final = Counter(
+            "karpenter_interruption_instance_status_unhealthy_total",
+            "Instances newly found unhealthy by status checks or scheduled events.",
+            ("category",),
+            registry=registry,
+        )
+        self.offerings: Final = OfferingSeries(registry, clock, with_reserved=with_reserved)
+        self.sdk: Final = SdkMetrics(registry, clock)
+
+    def count_launch_failure(
+        self, *, zone: str, zone_id: str, capacity_type: str, reason: str
+    ) -> None:
+        """Count an offering that a launch could not have; `reason` as in the condition `Launched`."""
+        self._launch_failures.labels(zone, zone_id, capacity_type, reason).inc()
+
+    def count_termination_failure(self, *, zone: str, zone_id: str) -> None:
+        """Count an instance that could not be terminated."""
+        self._termination_failures.labels(zone, zone_id).inc()
+
+    def observe_batch(self, batcher: str, size: int) -> None:
+        """Note for how many items a call was made: `create_fleet`, `terminate_instances` …."""
+        self._batch_sizes.labels(batcher).observe(size)
+
+    def count_unhealthy(self, category: str) -> None:
+        """Count an instance that is newly found unhealthy."""
+        self._unhealthy.labels(category).inc()
+
+    def close(self) -> None:
+        """Take the metrics out of the registry, so that a provider can be started again."""
+        own: tuple[Collector, ...] = (
+            self._launch_failures,
+            self._termination_failures,
+            self._batch_sizes,
+            self._unhealthy,
+            self.offerings,
+            *self.sdk.collectors,
+        )
+        for collector in own:
+            self._registry.unregister(collector)

@@ -1,0 +1,120 @@
+"""What can be bought, and for how much, as metrics: one series for each type, zone and capacity type.
+
+NodePools see the same offerings, or some of them; one that could not be listed leaves the series of
+the others as they are. Tens of thousands of series are made when they are scraped, out of the last
+listings, and not kept.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from karpenter_core.api.labels import CPU, MEMORY, RESERVED
+from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from prometheus_client import CollectorRegistry, Metric
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.catalogue import InstanceType
+
+__all__ = ["LISTING_LIFE", "OfferingSeries"]
+
+LISTING_LIFE: Final = timedelta(minutes=30)
+"""As long as the core goes by a listing that it cannot renew; a NodePool that is gone has none."""
+_MIB: Final = 2**20
+
+
+@final
+class OfferingSeries(Collector):
+    """The gauges of offerings and instance types; callable from any thread."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool) -> None:
+        self._clock: Final = clock
+        self._with_reserved: Final = with_reserved
+        self._lock: Final = Lock()
+        self._listings: Final[dict[str, tuple[float, Sequence[InstanceType]]]] = {}
+        registry.register(self)
+
+    def record(self, node_pool: str, instance_types: Sequence[InstanceType]) -> None:
+        """Take what was just listed for a NodePool."""
+        ends = self._clock.monotonic() + LISTING_LIFE.total_seconds()
+        with self._lock:
+            self._listings[node_pool] = (ends, instance_types)
+
+    def describe(self) -> Iterable[Metric]:
+        """Name the gauges without their series."""
+        return _families()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauges as they are now."""
+        available, prices, cpus, memories = _families()
+        offered: dict[tuple[str, str, str], bool] = {}
+        priced: dict[tuple[str, str, str], float] = {}
+        types: dict[str, InstanceType] = {}
+        for listing in self._current():
+            for instance_type in listing:
+                name = instance_type.name
+                types[name] = instance_type
+                for offering in instance_type.offerings:
+                    key = (name, offering.capacity_type, offering.zone)
+                    offered[key] = offered.get(key, False) or offering.available
+                    priced[key] = offering.price.amount
+                    if self._with_reserved:
+                        reserved = (name, RESERVED, offering.zone)
+                        offered.setdefault(reserved, False)
+                        priced.setdefault(reserved, 0.0)
+        for key in sorted(offered):
+            available.add_metric(key, float(offered[key]))
+            prices.add_metric(key, priced[key])
+        for name in sorted(types):
+            cpus.add_metric((name,), _cores(types[name]))
+            memories.add_metric((name,), _memory_bytes(types[name]))
+        return (available, prices, cpus, memories)
+
+    def _current(self) -> list[Sequence[InstanceType]]:
+        now = self._clock.monotonic()
+        with self._lock:
+            for name in [name for name, (ends, _) in self._listings.items() if ends <= now]:
+                del self._listings[name]
+            return [self._listings[name][1] for name in sorted(self._listings)]
+
+
+def _families() -> tuple[GaugeMetricFamily, ...]:
+    prefix = "karpenter_cloudprovider_instance_type_"
+    by_offering = ("instance_type", "capacity_type", "zone")
+    return (
+        GaugeMetricFamily(
+            f"{prefix}offering_available", "1 when the offering can be had.", labels=by_offering
+        ),
+        GaugeMetricFamily(
+            f"{prefix}offering_price_estimate",
+            "Price of the offering per hour, as launches reckon with it.",
+            labels=by_offering,
+        ),
+        GaugeMetricFamily(
+            f"{prefix}cpu_cores", "vCPUs of the instance type.", labels=("instance_type",)
+        ),
+        GaugeMetricFamily(
+            f"{prefix}memory_bytes", "Memory of the instance type.", labels=("instance_type",)
+        ),
+    )
+
+
+def _cores(instance_type: InstanceType) -> float:
+    """Return the vCPUs, as the label has them."""
+    value = instance_type.requirements.single_value(INSTANCE_CPU)
+    return float(value) if value else instance_type.capacity.get(CPU, 0) / 1000
+
+
+def _memory_bytes(instance_type: InstanceType) -> float:
+    """Return the memory that EC2 says, which is more than nodes will have."""
+    value = instance_type.requirements.single_value(INSTANCE_MEMORY)
+    return float(value) * _MIB if value else float(instance_type.capacity.get(MEMORY, 0))
