@@ -67,8 +67,8 @@ class TrialCatalogue(Protocol):
         """Return every type; CloudProviderError when none is known yet."""
         ...
 
-    def numbers(self, node_class: EC2NodeClass, instance_type: str) -> KubeletNumbers:
-        """Return what the kubelet of a type is told."""
+    def numbers(self, node_class: EC2NodeClass) -> Callable[[str], KubeletNumbers]:
+        """Return what tells, by name of a type, what the kubelet of its nodes is told."""
         ...
 
     def node_pools(self, node_class: EC2NodeClass) -> Sequence[NodePool]:
@@ -206,9 +206,7 @@ class Validator:
             tenancy=trial_tenancy(pools),
             placement_group_id=group.id if group else "",
         )
-        (template,) = templates_for(
-            request, cluster, lambda name: self._catalogue.numbers(node_class, name)
-        )
+        (template,) = templates_for(request, cluster, self._catalogue.numbers(node_class))
         return template
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -163,3 +164,22 @@ def test_no_subnet_of_a_zone_has_more_than_the_chosen_one(counts):
         assert left(subnet) <= left(best)
         if left(subnet) == left(best):
             assert subnets.index(best) <= subnets.index(subnet)
+
+
+def test_launches_from_many_threads_lose_no_address():
+    """Each chooses, holds and gives back in a thread of its own (PC-008)."""
+    subnets = [A1, A2, B1]
+    book = AddressBook(HandClock(), FIVE_MINUTES)
+    book.record({A1.id: 5000, A2.id: 5000, B1.id: 5000})
+    each = {"us-east-1a": 2, "us-east-1b": 3}
+
+    def launch(number):
+        hold = book.hold(subnets, addresses_each=each)
+        used = hold.subnets["us-east-1a" if number % 2 else "us-east-1b"]
+        book.settle(hold, {used.id: 1})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(launch, range(400)))
+
+    assert book.expected(A1.id) + book.expected(A2.id) == 10_000 - 200 * 2
+    assert book.expected(B1.id) == 5000 - 200 * 3

@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.errors import BadInputError, CloudProviderError
+from karpenter_provider_aws.catalogue.catalogue import Situation
+from providers.aws.tests.catalogue.dump import NOW, World
 from providers.aws.tests.node_class.resolvers import (
     conditions,
     node_pool,
@@ -356,3 +358,59 @@ def test_what_node_pools_ask_for_is_tried_out(parts, aws):
     assert instance["InstanceType"] == "c5.large"
     (made,) = aws.calls.of("CreateLaunchTemplate")
     assert made.parameters["LaunchTemplateData"]["Placement"]["Tenancy"] == "dedicated"
+
+
+class RealTypes:
+    """Some types of the region, as the catalogue resolves them."""
+
+    NAMES = ("a1.large", "c5.large", "g5.xlarge", "inf2.xlarge", "m5.large", "m6g.medium")
+
+    def __init__(self):
+        self.world = World(*self.NAMES)
+        self.infos = tuple(self.world.region.types.values())
+        self.pools = (node_pool("every"),)
+
+    def instance_types(self, node_class):
+        return self.world.catalogue.instance_types(node_class, Situation(now=NOW))
+
+    def numbers(self, node_class):
+        return self.world.catalogue.numbers(node_class, Situation(now=NOW))
+
+    def node_pools(self, _node_class):
+        return self.pools
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("al2023@latest", "m6g.medium"), ("bottlerocket@latest", "m6g.medium")],
+)
+def test_the_cheapest_ordinary_type_of_the_catalogue_is_tried_out(parts, aws, alias, name):
+    """None with accelerators, and none that the family does not run on."""
+    types = RealTypes()
+    parts.validator._catalogue = types
+
+    found = parts.resolve(parts.node_class(ami_selector_terms=[{"alias": alias}]))
+
+    assert told(found).status == "True"
+    (instance,) = dry_runs(aws, "RunInstances")
+    assert instance["InstanceType"] == name
+    (made,) = aws.calls.of("CreateLaunchTemplate")
+    image_id = made.parameters["LaunchTemplateData"]["ImageId"]
+    assert aws.images.get(image_id).architecture == "arm64"
+
+
+def test_an_expression_that_fails_for_a_type_is_told_with_that_type(make_parts):
+    """Every type of the region is tried."""
+    types = RealTypes()
+    parts = make_parts(gates=frozenset({"NodeClassCEL"}), infos=types.infos)
+    found = parts.resolve(parts.node_class(kubelet={"maxPods": "100 / (vcpus - 2)"}))
+
+    assert (told(found).status, told(found).reason) == (
+        "False",
+        "KubeletExpressionEvaluationFailed",
+    )
+    assert "100 / (vcpus - 2)" in told(found).message
+    assert "large" in told(found).message
+
+    good = parts.resolve(parts.node_class(kubelet={"maxPods": "vcpus * 4"}))
+    assert told(good).status == "True"
