@@ -1,0 +1,160 @@
+"""The hooks of the AWS provider: each hands over to a part.
+
+Imports nothing that is slow: every run of the program loads every plug-in.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, cast, final
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import (
+    CONTRACT_VERSION,
+    BatchLimits,
+    ProviderInfo,
+    RepairPolicy,
+)
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+from karpenter_provider_aws.labels import LABEL_CLASSES
+from karpenter_provider_aws.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.contract import (
+        LabelClasses,
+        NodeClassHash,
+        NodeClassResolution,
+        PeriodicTask,
+        ProviderContext,
+        SettingSpec,
+    )
+    from karpenter_provider_aws.running import Running
+
+__all__ = ["AwsProvider"]
+
+_BATCHES: Final = {
+    "karpenter_launch_instances": BatchLimits(size=1000),
+    "karpenter_fetch_instances": BatchLimits(idle=timedelta(milliseconds=100), size=500),
+    "karpenter_terminate_instances": BatchLimits(idle=timedelta(milliseconds=100), size=500),
+}
+"""Calls that change something are few a second, so those that wait are gathered."""
+
+_REPAIRED: Final = (
+    ("Ready", "False", timedelta(minutes=30)),
+    ("Ready", "Unknown", timedelta(minutes=30)),
+    ("AcceleratedHardwareReady", "False", timedelta(minutes=10)),
+    ("StorageReady", "False", timedelta(minutes=30)),
+    ("NetworkingReady", "False", timedelta(minutes=30)),
+    ("KernelReady", "False", timedelta(minutes=30)),
+    ("ContainerRuntimeReady", "False", timedelta(minutes=30)),
+)
+"""The conditions of the EKS node monitoring agent, and how long each may last."""
+
+
+@final
+class AwsProvider:
+    """The plug-in; one object for each process."""
+
+    def __init__(self) -> None:
+        self._running: Running | None = None
+
+    @property
+    def running(self) -> Running:
+        """What was started.
+
+        Raises:
+            CloudProviderError: nothing was.
+        """
+        if self._running is None:
+            raise CloudProviderError("the AWS provider is not started")
+        return self._running
+
+    # -- set-up and end ------------------------------------------------------------------------
+
+    @hookimpl
+    def karpenter_provider_info(self) -> ProviderInfo:
+        """Serve EC2NodeClass."""
+        return ProviderInfo(
+            name="aws",
+            contract_version=CONTRACT_VERSION,
+            node_classes=(EC2NodeClass,),
+            batch_limits=_BATCHES,
+            repair_policies=tuple(
+                RepairPolicy(condition_type=kind, condition_status=status, toleration=toleration)
+                for kind, status, toleration in _REPAIRED
+            ),
+        )
+
+    @hookimpl
+    def karpenter_add_settings(self) -> Sequence[SettingSpec]:
+        """Add the settings under the names users know."""
+        return SETTINGS
+
+    @hookimpl
+    def karpenter_start(self, context: ProviderContext) -> None:
+        """Read the settings; no call is made."""
+        from karpenter_provider_aws.running import Running
+
+        self._running = Running(context)
+
+    @hookimpl
+    def karpenter_stop(self) -> None:
+        """Close connections."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    @hookimpl
+    def karpenter_classify_labels(self) -> LabelClasses:
+        """Name the labels of EC2 instances."""
+        return LABEL_CLASSES
+
+    # -- NodeClass -----------------------------------------------------------------------------
+
+    @hookimpl
+    def karpenter_resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:
+        """Find what it refers to, and try out whether nodes could be launched."""
+        ours = _ours(node_class)
+        self.running.known.note(ours)
+        return self.running.parts.resolver.resolve(ours)
+
+    @hookimpl
+    def karpenter_hash_node_class(self, node_class: NodeClass) -> NodeClassHash:
+        """Digest what a node is made by."""
+        from karpenter_provider_aws.hashing import hash_node_class
+
+        return hash_node_class(_ours(node_class), ca_bundle=self.running.settings.cluster_ca_bundle)
+
+    @hookimpl
+    def karpenter_finalize_node_class(self, node_class: NodeClass) -> None:
+        """Remove its instance profiles and launch templates."""
+        ours, running = _ours(node_class), self.running
+        running.parts.finalizer.finalize(ours)
+        running.known.forget(ours)
+
+    @hookimpl
+    def karpenter_list_instance_types(
+        self, node_pool: NodePool, node_class: NodeClass
+    ) -> Sequence[InstanceType]:
+        """List what the region sells, as a node of this NodeClass would be."""
+        ours = _ours(node_class)
+        self.running.known.note(ours, node_pool)
+        return self.running.parts.types.instance_types(ours)
+
+    # -- background ----------------------------------------------------------------------------
+
+    @hookimpl
+    def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:
+        """Keep catalogue and prices fresh, and clean up."""
+        return self.running.tasks()
+
+
+def _ours(node_class: NodeClass) -> EC2NodeClass:
+    """Return a NodeClass as what it is: hooks get those of this provider alone."""
+    return cast("EC2NodeClass", node_class)

@@ -1,0 +1,249 @@
+"""What a started provider is made of.
+
+Settings are read at the start. Whatever needs the region, and so perhaps a call, is made when the first
+hook needs it: a cloud that is down must not keep the core from starting.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib.metadata import version
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+from uuid import uuid4
+
+from karpenter_core.provider.contract import PeriodicTask
+from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_provider_aws.catalogue.catalogue import Catalogue
+from karpenter_provider_aws.catalogue.fetch import REFRESH_PERIOD, RegionCatalogue
+from karpenter_provider_aws.catalogue.offered import OfferedTypes
+from karpenter_provider_aws.cluster import ClusterSource
+from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
+from karpenter_provider_aws.discovery.images import Images
+from karpenter_provider_aws.discovery.parameters import Parameters
+from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
+from karpenter_provider_aws.discovery.profiles import Profiles
+from karpenter_provider_aws.discovery.reservations import Reservations
+from karpenter_provider_aws.discovery.security_groups import SecurityGroups
+from karpenter_provider_aws.discovery.subnets import Subnets
+from karpenter_provider_aws.known import Known
+from karpenter_provider_aws.kubelet.expressions import evaluate
+from karpenter_provider_aws.launch.templates import LaunchTemplates
+from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
+from karpenter_provider_aws.learned_memory import LearnedMemory
+from karpenter_provider_aws.node_class.dry_runs import DryRuns
+from karpenter_provider_aws.node_class.finalization import Finalizer
+from karpenter_provider_aws.node_class.resolution import Discovery, NodeClassResolver
+from karpenter_provider_aws.node_class.static_checks import early_checks, late_checks
+from karpenter_provider_aws.node_class.validation import Validator
+from karpenter_provider_aws.prices import Prices
+from karpenter_provider_aws.sdk import Clients
+from karpenter_provider_aws.settings import NODE_CLASS_CEL, AwsSettings
+from karpenter_provider_aws.unavailable import UnavailableOfferings
+from karpenter_provider_aws.zonal_shift import ZonalShifts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from karpenter_core.provider.contract import ProviderContext
+    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
+
+__all__ = ["Parts", "Running"]
+
+_DISTRIBUTION: Final = "karpenter-provider-aws"
+_DISK_VERSION: Final = "1"
+_PRICES_PERIOD: Final = timedelta(hours=12)
+_PROFILES_PERIOD: Final = timedelta(minutes=30)
+_IMAGES_PERIOD: Final = timedelta(minutes=30)
+_TEMPLATES_PERIOD: Final = timedelta(minutes=1)
+
+
+@final
+class Parts:
+    """Everything that knows its region; made by `Running` when it is first needed."""
+
+    def __init__(self, running: Running) -> None:
+        context, settings, clients = running.context, running.settings, running.clients
+        clock, cluster = context.clock, settings.cluster_name
+        region = clients.region
+        now = clock.now()
+        self.unavailable: Final = UnavailableOfferings()
+        self.network: Final = ServiceNetwork(
+            clients, cluster=cluster, known=context.cluster.service_cidrs
+        )
+        self.cluster: Final = ClusterSource(clients, clock, settings, context.cluster, self.network)
+
+        # Discovery
+        self.parameters: Final = Parameters(clients, clock)
+        self.subnets: Final = Subnets(
+            clients, clock, refresh_interval=settings.subnet_refresh_interval
+        )
+        self.images: Final = Images(
+            clients,
+            clock,
+            parameters=self.parameters,
+            kubernetes_version=self.cluster.version,
+            refresh_interval=settings.ami_refresh_interval,
+        )
+        self.groups: Final = PlacementGroups(clients, clock)
+        self.reservations: Final = Reservations(clients, clock)
+        self.profiles: Final = Profiles(
+            clients,
+            clock,
+            cluster=cluster,
+            new_id=lambda: str(uuid4()),
+            isolated=settings.isolated_vpc,
+        )
+
+        # Catalogue
+        self.prices: Final = Prices(region, isolated=settings.isolated_vpc)
+        self.prices_disk: Final = _disk(running, "prices")
+        self.prices.restore(self.prices_disk, now=now)
+        self.region: Final = RegionCatalogue(clients, clock, context.cache_folder)
+        self.types: Final = OfferedTypes(
+            Catalogue(
+                region,
+                settings,
+                source=self.region.current,
+                prices=self.prices,
+                unavailable=self.unavailable,
+                learned=LearnedMemory(_disk(running, "memory"), now=now),
+                reserved_left=self.reservations.availability.left,
+                evaluate=evaluate if NODE_CLASS_CEL in settings.gates else None,
+            ),
+            clock,
+            groups=self.groups,
+            shifts=running.shifts,
+            known=running.known,
+        )
+
+        # NodeClasses
+        self.templates: Final = LaunchTemplates(
+            clients, clock, cluster=cluster, sizes=running.sizes
+        )
+        self.validator: Final = Validator(
+            clock=clock,
+            network=self.network,
+            checks=early_checks(settings),
+            late_checks=late_checks(settings, self._infos),
+            catalogue=self.types,
+            cluster=self.cluster.details,
+            find_group=self.types.group_of,
+            dry_runs=None if settings.disable_dry_run else DryRuns(clients, self.templates),
+        )
+        self.resolver: Final = NodeClassResolver(
+            Discovery(
+                subnets=self.subnets,
+                security_groups=SecurityGroups(clients, clock),
+                images=self.images,
+                placement_groups=self.groups,
+                profiles=self.profiles,
+                reservations=self.reservations,
+            ),
+            self.validator,
+            clock,
+        )
+        self.finalizer: Final = Finalizer(
+            profiles=self.profiles,
+            templates=self.templates,
+            resolver=self.resolver,
+            validator=self.validator,
+        )
+
+    def _infos(self) -> Iterable[InstanceTypeInfo]:
+        region, _ = self.region.current()
+        return region.types.values()
+
+
+def _disk(running: Running, name: str) -> DiskCache:
+    name = f"aws-{name}-{running.clients.region}"
+    return DiskCache(running.context.cache_folder, name, version=_DISK_VERSION)
+
+
+@final
+class Running:
+    """One started provider; callable from any thread."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        """Read the settings.
+
+        Raises:
+            SettingsError: one of them cannot be used.
+        """
+        self.context: Final = context
+        self.settings: Final = AwsSettings.from_context(context)
+        self.clients: Final = Clients(version=version(_DISTRIBUTION))
+        self.known: Final = Known()
+        self.sizes: Final = UserDataSizes(context.metrics)
+        self.shifts: Final = ZonalShifts(
+            self.clients,
+            context.clock,
+            cluster=self.settings.cluster_name,
+            enabled=self.settings.enable_zonal_shift,
+        )
+        self._lock: Final = Lock()
+        self._parts: Parts | None = None
+        self._has_hydrated = False
+
+    @property
+    def parts(self) -> Parts:
+        """Everything that knows its region.
+
+        Raises:
+            SettingsError: nothing says which region it is.
+        """
+        self.clients.region  # noqa: B018 - may be a call, so it is asked for before the lock is taken
+        with self._lock:
+            if self._parts is None:
+                self._parts = Parts(self)
+            return self._parts
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self.clients.close()
+
+    # -- periodic work -------------------------------------------------------------------------
+
+    def tasks(self) -> tuple[PeriodicTask, ...]:
+        """Return what is done now and then."""
+        return (
+            PeriodicTask(
+                name="instance-types",
+                period=REFRESH_PERIOD,
+                run=self._refresh_types,
+                leader_only=False,
+            ),
+            PeriodicTask(
+                name="prices", period=_PRICES_PERIOD, run=self._refresh_prices, leader_only=False
+            ),
+            PeriodicTask(name="images", period=_IMAGES_PERIOD, run=self._forget_images),
+            PeriodicTask(
+                name="launch-templates", period=_TEMPLATES_PERIOD, run=self._sweep_templates
+            ),
+            PeriodicTask(
+                name="instance-profiles", period=_PROFILES_PERIOD, run=self._collect_profiles
+            ),
+            *self.shifts.tasks(),
+        )
+
+    def _refresh_types(self) -> None:
+        self.parts.region.refresh()
+
+    def _refresh_prices(self) -> None:
+        parts = self.parts
+        now = self.context.clock.now()
+        parts.prices.refresh(self.clients, now=now, disk=parts.prices_disk)
+
+    def _forget_images(self) -> None:
+        self.parts.images.forget_deprecated()
+
+    def _sweep_templates(self) -> None:
+        parts = self.parts
+        if not self._has_hydrated:
+            parts.templates.hydrate()
+            self._has_hydrated = True
+        parts.templates.sweep()
+
+    def _collect_profiles(self) -> None:
+        parts = self.parts
+        parts.profiles.collect(parts.resolver.profiles_in_use(), complete=True)
