@@ -30,6 +30,7 @@ from karpenter_core.api.nodeclaim import (
 from karpenter_core.api.nodepool import NodePool, NodePoolSpec, Template, TemplateSpec
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import NodeView, OwnerView, Taint
+from karpenter_core.controllers.nodeclass.controller import resolved_status
 from karpenter_core.errors import ConflictError, FencedError, NotFoundError
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.provider.contract import ClusterFacts, LaunchRequest, ProviderContext
@@ -169,6 +170,8 @@ class ProviderWorld:
     fence: FakeFence = field(default_factory=FakeFence)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     woken: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    found: dict[str, NodeClass] = field(default_factory=dict[str, "NodeClass"])
+    """NodeClasses with their status, by what was asked."""
 
     async def __aenter__(self) -> ProviderWorld:
         """Load and start the plug-ins."""
@@ -215,9 +218,26 @@ class ProviderWorld:
             if (task.plugin, task.name) == (plugin, name):
                 await task.run()
 
+    async def resolved(self, node_class: NodeClass) -> NodeClass:
+        """Return a NodeClass with the status that the provider finds for it, as the core would.
+
+        Looked up once; the same NodeClass has the same status ever after.
+        """
+        asked = node_class.model_dump_json(by_alias=True)
+        known = self.found.get(asked)
+        if known is None:
+            resolution = await self.providers.resolve_node_class(node_class)
+            plain = node_class.model_dump(mode="json", by_alias=True, exclude_none=True)
+            status = resolved_status(node_class, resolution, now=self.clock.now())
+            plain["status"] = {**plain.get("status", {}), **status}
+            known = self.found[asked] = type(node_class).model_validate(plain)
+        return known
+
     async def catalogue(self, node_class: NodeClass) -> tuple[InstanceType, ...]:
         """Return what a NodeClass can have."""
-        return await self.providers.list_instance_types(node_pool_for(node_class), node_class)
+        return await self.providers.list_instance_types(
+            node_pool_for(node_class), await self.resolved(node_class)
+        )
 
     async def request(
         self,
@@ -258,7 +278,9 @@ class ProviderWorld:
             ),
         )
         return LaunchRequest(
-            node_claim=claim, node_class=node_class, instance_types=_by_price(types)
+            node_claim=claim,
+            node_class=await self.resolved(node_class),
+            instance_types=_by_price(types),
         )
 
     async def launch(self, request: LaunchRequest) -> LaunchOutcome:

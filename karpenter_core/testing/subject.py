@@ -64,7 +64,7 @@ class Subject:
     make: Callable[[], object]
     """Makes the plug-in, as a new process would; what the cloud keeps stays. Best the class itself."""
     node_class: NodeClass
-    """One that can be launched."""
+    """One that can be launched, once it is resolved; the kit resolves it as the core does."""
     settings: Mapping[str, str | float | bool | timedelta] = field(
         default_factory=dict[str, "str | float | bool | timedelta"]
     )

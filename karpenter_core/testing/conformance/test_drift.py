@@ -48,7 +48,7 @@ def test_pc_055_a_fresh_instance_has_not_drifted(subject: Subject, tmp_path: Pat
     async def scenario(world: ProviderWorld) -> None:
         stage.hook_is_there(world, subject, _HOOK)
         request, outcome = await stage.launched(world, subject, "fresh")
-        found = await world.providers.detect_drift([_claim(request, outcome)], subject.node_class)
+        found = await world.providers.detect_drift([_claim(request, outcome)], request.node_class)
         assert found == (None,), (
             f"an instance just launched is drifted: {found[0]!r}; nodes would be replaced for ever"
         )
@@ -67,7 +67,7 @@ def test_pc_056_a_changed_instance_has_drifted(subject: Subject, tmp_path: Path)
         pairs = [await stage.launched(world, subject, name) for name in ("same", "changed")]
         subject.drift(world.plugins[subject.name], pairs[1][1].provider_id)
         claims = [_claim(request, outcome) for request, outcome in pairs]
-        same, changed = await world.providers.detect_drift(claims, subject.node_class)
+        same, changed = await world.providers.detect_drift(claims, pairs[0][0].node_class)
         assert isinstance(changed, DriftFinding), (
             f"the machine was changed, and karpenter_detect_drift answers {changed!r}"
         )
@@ -105,7 +105,7 @@ def test_pc_058_a_gone_instance_is_no_drift(subject: Subject, tmp_path: Path) ->
         request, outcome = await stage.launched(world, subject, "left")
         await stage.gone(world, request, outcome.provider_id)
         (found,) = await world.providers.detect_drift(
-            [_claim(request, outcome)], subject.node_class
+            [_claim(request, outcome)], request.node_class
         )
         assert found is None or isinstance(found, NodeClaimNotFoundError), (
             f"the instance is gone, and karpenter_detect_drift answers {found!r}"

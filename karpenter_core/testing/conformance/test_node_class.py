@@ -114,11 +114,10 @@ def test_pc_012_finalizing_may_be_repeated(subject: Subject, tmp_path: Path) -> 
         stage.hook_is_there(world, subject, "karpenter_finalize_node_class")
         plugin = world.plugins[subject.name]
         before = set(subject.held(plugin)) if subject.held else set[str]()
-        await world.providers.resolve_node_class(subject.node_class)
         request, outcome = await stage.launched(world, subject, "last")
         await stage.gone(world, request, outcome.provider_id)
         for _ in range(2):
-            await world.providers.finalize_node_class(subject.node_class)
+            await world.providers.finalize_node_class(request.node_class)
         if subject.held:
             left = set(subject.held(plugin)) - before
             assert not left, f"after karpenter_finalize_node_class the cloud still has {left}"
@@ -170,8 +169,9 @@ def test_pc_015_resolving_twice_finds_the_same(subject: Subject, tmp_path: Path)
 
     async def scenario(world: ProviderWorld) -> None:
         stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
-        first = await world.providers.resolve_node_class(subject.node_class)
-        second = await world.providers.resolve_node_class(subject.node_class)
+        node_class = await world.resolved(subject.node_class)
+        first = await world.providers.resolve_node_class(node_class)
+        second = await world.providers.resolve_node_class(node_class)
         assert first == second, (
             f"the status would be written again and again: first {first}, then {second}"
         )
