@@ -67,7 +67,7 @@ class TrialCatalogue(Protocol):
         """Return every type; CloudProviderError when none is known yet."""
         ...
 
-    def numbers(self, node_class: EC2NodeClass) -> Callable[[str], KubeletNumbers]:
+    def numbers_of(self, node_class: EC2NodeClass) -> Callable[[str], KubeletNumbers]:
         """Return what tells, by name of a type, what the kubelet of its nodes is told."""
         ...
 
@@ -206,7 +206,7 @@ class Validator:
             tenancy=trial_tenancy(pools),
             placement_group_id=group.id if group else "",
         )
-        (template,) = templates_for(request, cluster, self._catalogue.numbers(node_class))
+        (template,) = templates_for(request, cluster, self._catalogue.numbers_of(node_class))
         return template
 
 

@@ -53,7 +53,7 @@ class ThreeTypes:
             raise self.error
         return self.types
 
-    def numbers(self, _node_class):
+    def numbers_of(self, _node_class):
         told = KubeletNumbers(max_pods=29, pods=29, kube_reserved={}, system_reserved={})
         return lambda _instance_type: told
 

@@ -373,7 +373,7 @@ class RealTypes:
     def instance_types(self, node_class):
         return self.world.catalogue.instance_types(node_class, Situation(now=NOW))
 
-    def numbers(self, node_class):
+    def numbers_of(self, node_class):
         return self.world.catalogue.numbers(node_class, Situation(now=NOW))
 
     def node_pools(self, _node_class):
