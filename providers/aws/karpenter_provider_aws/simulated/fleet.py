@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_provider_aws.simulated.capacity import Pool
-from karpenter_provider_aws.simulated.launch import Plan
+from karpenter_provider_aws.simulated.choices import choices_of
 from karpenter_provider_aws.simulated.selection import (
     check_tags,
     check_token,
@@ -25,36 +24,20 @@ if TYPE_CHECKING:
         CreateFleetRequestTypeDef,
         DeleteFleetsRequestTypeDef,
         DescribeFleetsRequestTypeDef,
-        FleetLaunchTemplateOverridesRequestTypeDef,
-        RequestLaunchTemplateDataTypeDef,
     )
 
     from karpenter_provider_aws.simulated.account import Account
+    from karpenter_provider_aws.simulated.capacity import Pool
+    from karpenter_provider_aws.simulated.choices import Choice
     from karpenter_provider_aws.simulated.instances import Instances
     from karpenter_provider_aws.simulated.launch import Launcher
     from karpenter_provider_aws.simulated.networks import Networks
+    from karpenter_provider_aws.simulated.plans import PlanChecks
     from karpenter_provider_aws.simulated.prices import Prices
     from karpenter_provider_aws.simulated.selection import TagSpecification
-    from karpenter_provider_aws.simulated.templates import LaunchTemplate, LaunchTemplates
+    from karpenter_provider_aws.simulated.templates import LaunchTemplates
 
 __all__ = ["Fleet", "Fleets", "OverrideFault"]
-
-_MOST_OVERRIDES: Final = 300
-_PRIORITISED: Final = frozenset({"prioritized", "capacity-optimized-prioritized"})
-_ON_DEMAND_STRATEGIES: Final = frozenset({"lowest-price", "prioritized"})
-_SPOT_STRATEGIES: Final = frozenset(
-    {
-        "lowest-price",
-        "diversified",
-        "capacity-optimized",
-        "capacity-optimized-prioritized",
-        "price-capacity-optimized",
-    }
-)
-_MARKETS: Final = {
-    "capacity-block": "capacity-block",
-    "reserved-capacity": "interruptible-capacity-reservation",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,28 +60,6 @@ class OverrideFault:
     times: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    """One override with its launch template."""
-
-    plan: Plan
-    template: LaunchTemplate
-    version: int
-    override: FleetLaunchTemplateOverridesRequestTypeDef
-    pool: Pool
-    price: float
-
-    def told(self) -> Mapping[str, object]:
-        """Return the choice as answers repeat it."""
-        return {
-            "LaunchTemplateSpecification": {
-                "LaunchTemplateId": self.template.id,
-                "Version": str(self.version),
-            },
-            "Overrides": self.override,
-        }
-
-
 @dataclass(slots=True, kw_only=True)
 class _Outcome:
     instances: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
@@ -113,6 +74,7 @@ class Fleets:
         self,
         account: Account,
         *,
+        checks: PlanChecks,
         launcher: Launcher,
         templates: LaunchTemplates,
         networks: Networks,
@@ -120,6 +82,7 @@ class Fleets:
         instances: Instances,
     ) -> None:
         self._account: Final = account
+        self._checks: Final = checks
         self._launcher: Final = launcher
         self._templates: Final = templates
         self._networks: Final = networks
@@ -166,7 +129,12 @@ class Fleets:
                     " previous request(s).",
                 )
             return self._fleets[before[0]].answer
-        choices = self._choices(request)
+        choices = choices_of(
+            request,
+            templates=self._templates,
+            subnets=self._networks.subnets(),
+            prices=self._prices,
+        )
         specifications = cast("Sequence[TagSpecification]", request.get("TagSpecifications", ()))
         check_tags(tags_for("instance", specifications))
         if request.get("DryRun"):
@@ -184,60 +152,10 @@ class Fleets:
             self._tokens[token] = (fleet_id, digest)
         return answer
 
-    def _choices(self, request: CreateFleetRequestTypeDef) -> list[_Choice]:
-        """Return the overrides in the order in which they are tried."""
-        target = request["TargetCapacitySpecification"].get(
-            "DefaultTargetCapacityType", "on-demand"
-        )
-        spot = target == "spot"
-        market = _MARKETS.get(target, "")
-        subnets = self._networks.subnets()
-        choices: list[_Choice] = []
-        for config in request["LaunchTemplateConfigs"]:
-            wanted = config.get("LaunchTemplateSpecification", {})
-            template = self._templates.find(
-                template_id=wanted.get("LaunchTemplateId", ""),
-                name=wanted.get("LaunchTemplateName", ""),
-            )
-            version, data = template.version(wanted.get("Version"))
-            _check_unique(config.get("Overrides", ()))
-            for override in config.get("Overrides") or [{}]:
-                plan = _plan(data, override, spot=spot, market=market)
-                subnet = subnets.get(plan.subnet_id)
-                zone = subnet.zone if subnet else plan.zone
-                choices.append(
-                    _Choice(
-                        plan=plan,
-                        template=template,
-                        version=version,
-                        override=override,
-                        pool=Pool(
-                            capacity_type=_lifecycle(plan),
-                            instance_type=plan.instance_type,
-                            zone=zone,
-                        ),
-                        price=self._prices.spot(plan.instance_type, zone)
-                        if spot
-                        else self._prices.on_demand(plan.instance_type),
-                    )
-                )
-        if len(choices) > _MOST_OVERRIDES:
-            raise AwsError(
-                "InvalidFleetConfig",
-                f"The maximum number of overrides is {_MOST_OVERRIDES}, not {len(choices)}.",
-            )
-        options = request.get("SpotOptions" if spot else "OnDemandOptions", {})
-        strategy = options.get("AllocationStrategy", "lowest-price")
-        if strategy not in (_SPOT_STRATEGIES if spot else _ON_DEMAND_STRATEGIES):
-            raise AwsError("InvalidParameterValue", f"Invalid allocation strategy: {strategy}")
-        if strategy in _PRIORITISED:
-            return sorted(choices, key=_by_priority)
-        return sorted(choices, key=lambda choice: choice.price)
-
     def _launched(
         self,
         request: CreateFleetRequestTypeDef,
-        choices: Sequence[_Choice],
+        choices: Sequence[Choice],
         fleet_id: str,
     ) -> Mapping[str, object]:
         wanted = request["TargetCapacitySpecification"]["TotalTargetCapacity"]
@@ -254,26 +172,26 @@ class Fleets:
                 outcome.errors.append(
                     {
                         "LaunchTemplateAndOverrides": choice.told(),
-                        "Lifecycle": _lifecycle(choice.plan),
+                        "Lifecycle": choice.plan.lifecycle,
                         "ErrorCode": error.code,
                         "ErrorMessage": error.message,
                     }
                 )
         return {"FleetId": fleet_id, "Instances": outcome.instances, "Errors": outcome.errors}
 
-    def _tried(self, choice: _Choice, wanted: int) -> tuple[int, AwsError | None]:
+    def _tried(self, choice: Choice, wanted: int) -> tuple[int, AwsError | None]:
         for fault in self._faults:
             if fault.times != 0 and fault.pool.holds(choice.pool):
                 if fault.times is not None:
                     fault.times -= 1
                 return 0, fault.error
-        refusal = self._launcher.refusal(choice.plan)
+        refusal = self._checks.refusal(choice.plan)
         return (0, refusal) if refusal else self._launcher.room(choice.plan, wanted)
 
     def _launch(
         self,
         request: CreateFleetRequestTypeDef,
-        choice: _Choice,
+        choice: Choice,
         count: int,
         fleet_id: str,
         launch_id: str,
@@ -299,7 +217,7 @@ class Fleets:
         outcome.instances.append(
             {
                 "LaunchTemplateAndOverrides": choice.told(),
-                "Lifecycle": _lifecycle(choice.plan),
+                "Lifecycle": choice.plan.lifecycle,
                 "InstanceIds": [instance.id for instance in made],
                 "InstanceType": choice.plan.instance_type,
                 "Platform": "windows" if made[0].windows else None,
@@ -352,40 +270,3 @@ class Fleets:
                 }
             )
         return {"SuccessfulFleetDeletions": deleted, "UnsuccessfulFleetDeletions": unsuccessful}
-
-
-def _plan(
-    data: RequestLaunchTemplateDataTypeDef,
-    override: FleetLaunchTemplateOverridesRequestTypeDef,
-    *,
-    spot: bool,
-    market: str,
-) -> Plan:
-    interface = (data.get("NetworkInterfaces") or [{}])[0]
-    return Plan(
-        data=data,
-        instance_type=override.get("InstanceType") or data.get("InstanceType", ""),
-        image_id=override.get("ImageId") or data.get("ImageId", ""),
-        subnet_id=override.get("SubnetId") or interface.get("SubnetId", ""),
-        zone=override.get("AvailabilityZone", ""),
-        spot=spot,
-        market=market,
-    )
-
-
-def _check_unique(overrides: Sequence[FleetLaunchTemplateOverridesRequestTypeDef]) -> None:
-    pools = [
-        (each.get("InstanceType"), each.get("SubnetId"), each.get("AvailabilityZone"))
-        for each in overrides
-    ]
-    if len(set(pools)) < len(pools):
-        raise AwsError("InvalidFleetConfig", "The overrides contain duplicate instance pools.")
-
-
-def _by_priority(choice: _Choice) -> tuple[float, float]:
-    """Lower numbers first, those without one last; then the cheaper one."""
-    return choice.override.get("Priority", float("inf")), choice.price
-
-
-def _lifecycle(plan: Plan) -> str:
-    return "spot" if plan.spot else plan.market or "on-demand"

@@ -1,14 +1,8 @@
-"""Launching: whether a machine as wanted can be had, how many of it, and making them.
-
-A plan is a launch template with what overrides it. What is wrong with a plan itself (`refusal`) is
-told apart from there being too few machines, addresses or rights (`room`): a fleet goes on to its
-next override in both cases, yet for other reasons.
-"""
+"""Launching: how many machines of a plan can be had, and making them."""
 
 from __future__ import annotations
 
 from base64 import b64decode
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_provider_aws.simulated.capacity import Pool
@@ -19,9 +13,7 @@ from karpenter_provider_aws.simulated.types import zone_ids
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from types_boto3_ec2.type_defs import RequestLaunchTemplateDataTypeDef
+    from collections.abc import Mapping
 
     from karpenter_provider_aws.simulated.account import Account
     from karpenter_provider_aws.simulated.capacity import Capacity
@@ -29,26 +21,11 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.simulated.instances import Instances
     from karpenter_provider_aws.simulated.networks import Networks, SubnetFacts
     from karpenter_provider_aws.simulated.placement import PlacementGroup, PlacementGroups
+    from karpenter_provider_aws.simulated.plans import Plan
     from karpenter_provider_aws.simulated.profiles import Profiles
     from karpenter_provider_aws.simulated.reservations import Reservation, Reservations
-    from karpenter_provider_aws.simulated.types import Catalogue
 
-__all__ = ["Launcher", "Plan"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is to be launched."""
-
-    data: RequestLaunchTemplateDataTypeDef
-    instance_type: str
-    image_id: str
-    subnet_id: str
-    zone: str
-    """Wanted; empty where the subnet says it."""
-    spot: bool
-    market: str
-    """`capacity-block` or `interruptible-capacity-reservation`, else empty."""
+__all__ = ["Launcher"]
 
 
 @final
@@ -60,7 +37,6 @@ class Launcher:
         account: Account,
         *,
         instances: Instances,
-        catalogue: Catalogue,
         capacity: Capacity,
         networks: Networks,
         images: Images,
@@ -70,109 +46,12 @@ class Launcher:
     ) -> None:
         self._account: Final = account
         self._instances: Final = instances
-        self._catalogue: Final = catalogue
         self._capacity: Final = capacity
         self._networks: Final = networks
         self._images: Final = images
         self._profiles: Final = profiles
         self._reservations: Final = reservations
         self._groups: Final = groups
-
-    def refusal(self, plan: Plan) -> AwsError | None:
-        """Return what is wrong with a plan; None when nothing is."""
-        return next(self._wrong(plan), None)
-
-    def _wrong(self, plan: Plan) -> Iterator[AwsError]:
-        facts = self._catalogue.facts(plan.instance_type)
-        if facts is None:
-            yield AwsError(
-                "InvalidParameterValue", f"Invalid value '{plan.instance_type}' for InstanceType."
-            )
-            return
-        subnet = self._networks.subnets().get(plan.subnet_id)
-        if subnet is None:
-            yield AwsError(
-                "InvalidSubnetID.NotFound", f"The subnet ID '{plan.subnet_id}' does not exist"
-            )
-            return
-        if plan.zone and plan.zone != subnet.zone:
-            yield AwsError(
-                "InvalidParameterValue",
-                f"The subnet '{subnet.id}' is not in the Availability Zone '{plan.zone}'.",
-            )
-        if not self._catalogue.is_offered(plan.instance_type, subnet.zone):
-            yield AwsError(
-                "Unsupported",
-                f"Your requested instance type ({plan.instance_type}) is not supported in your"
-                f" requested Availability Zone ({subnet.zone}).",
-            )
-        usage = "spot" if plan.spot else plan.market or "on-demand"
-        if usage in {"spot", "on-demand"} and usage not in facts.usage_classes:
-            yield AwsError(
-                "Unsupported", f"The instance type '{plan.instance_type}' is not sold as {usage}."
-            )
-        yield from self._wrong_image(plan.image_id, facts.architectures)
-        yield from self._wrong_groups(plan, subnet)
-        yield from self._wrong_profile(plan)
-        yield from self._wrong_placement(plan)
-
-    def _wrong_image(self, image_id: str, architectures: tuple[str, ...]) -> Iterator[AwsError]:
-        if not image_id.startswith("ami-"):
-            yield AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}"')
-            return
-        image = self._images.get(image_id)
-        if image is None:
-            yield AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
-        elif image.architecture not in architectures:
-            yield AwsError(
-                "InvalidParameterValue",
-                f"The architecture '{','.join(architectures)}' of the specified instance type does"
-                f" not match the architecture '{image.architecture}' of the specified AMI.",
-            )
-
-    def _wrong_groups(self, plan: Plan, subnet: SubnetFacts) -> Iterator[AwsError]:
-        known = self._networks.groups()
-        wanted = {
-            *plan.data.get("SecurityGroupIds", ()),
-            *(
-                group
-                for interface in plan.data.get("NetworkInterfaces", ())
-                for group in interface.get("Groups", ())
-            ),
-        }
-        for group_id in sorted(wanted):
-            group = known.get(group_id)
-            if group is None:
-                yield AwsError(
-                    "InvalidGroup.NotFound", f"The security group '{group_id}' does not exist"
-                )
-            elif group.vpc_id != subnet.vpc_id:
-                yield AwsError(
-                    "InvalidParameter",
-                    f"Security group {group_id} and subnet {subnet.id} belong to different networks.",
-                )
-
-    def _wrong_profile(self, plan: Plan) -> Iterator[AwsError]:
-        wanted = plan.data.get("IamInstanceProfile", {})
-        name = wanted.get("Name") or wanted.get("Arn", "").rpartition("/")[2]
-        if name and name not in self._profiles.all():
-            yield AwsError(
-                "InvalidParameterValue",
-                f"Value ({name}) for parameter iamInstanceProfile.name is invalid."
-                " Invalid IAM Instance Profile name",
-            )
-
-    def _wrong_placement(self, plan: Plan) -> Iterator[AwsError]:
-        try:
-            self._placement_group(plan)
-        except AwsError as error:
-            yield error
-        target = _target_id(plan)
-        if target and self._reservations.get(target) is None:
-            yield AwsError(
-                "InvalidCapacityReservationId.NotFound",
-                f"The capacity reservation with ID '{target}' does not exist",
-            )
 
     def room(self, plan: Plan, wanted: int) -> tuple[int, AwsError | None]:
         """Return how many of `wanted` can be had, and why not the rest."""
@@ -190,7 +69,7 @@ class Launcher:
         ]
         if group := self._placement_group(plan):
             limits.append(self._groups.room(group, subnet.zone))
-        if _reserved_only(plan) or plan.market:
+        if plan.reserved_only or plan.market:
             limits.append((self._reserved_room(plan, subnet), _exceeded()))
         else:
             pool = self._pool(plan, subnet)
@@ -299,24 +178,19 @@ class Launcher:
         )
 
     def _placement_group(self, plan: Plan) -> PlacementGroup | None:
-        placement = plan.data.get("Placement", {})
-        group_id, name = placement.get("GroupId", ""), placement.get("GroupName", "")
+        group_id, name = plan.placement_group
         return self._groups.find(group_id=group_id, name=name) if group_id or name else None
 
     def _open_reservation(self, plan: Plan, subnet: SubnetFacts) -> Reservation | None:
         """Return the reservation that a machine takes up although the plan does not name it."""
-        preference = plan.data.get("CapacityReservationSpecification", {}).get(
-            "CapacityReservationPreference", "open"
-        )
-        if plan.spot or preference != "open":
+        if not plan.takes_open_reservations:
             return None
         return self._reservations.open_for(plan.instance_type, subnet.zone)
 
     def _reservation(self, plan: Plan, subnet: SubnetFacts) -> Reservation | None:
-        target = _target_id(plan)
-        if target:
-            return self._reservations.get(target)
-        if plan.market or _reserved_only(plan):
+        if plan.reservation_id:
+            return self._reservations.get(plan.reservation_id)
+        if plan.market or plan.reserved_only:
             return self._reservations.open_for(plan.instance_type, subnet.zone)
         return self._open_reservation(plan, subnet)
 
@@ -336,18 +210,6 @@ def _capacity_type(plan: Plan, reservation: Reservation | None) -> CapacityType:
     if plan.spot:
         return CapacityType.SPOT
     return CapacityType.RESERVED if reservation else CapacityType.ON_DEMAND
-
-
-def _target_id(plan: Plan) -> str:
-    wanted = plan.data.get("CapacityReservationSpecification", {})
-    return wanted.get("CapacityReservationTarget", {}).get("CapacityReservationId", "")
-
-
-def _reserved_only(plan: Plan) -> bool:
-    wanted = plan.data.get("CapacityReservationSpecification", {})
-    return bool(_target_id(plan)) or (
-        wanted.get("CapacityReservationPreference") == "capacity-reservations-only"
-    )
 
 
 def _exceeded() -> AwsError:

@@ -15,6 +15,7 @@ from karpenter_provider_aws.simulated.launch import Launcher
 from karpenter_provider_aws.simulated.messages import Messages
 from karpenter_provider_aws.simulated.networks import Networks
 from karpenter_provider_aws.simulated.placement import PlacementGroups
+from karpenter_provider_aws.simulated.plans import PlanChecks
 from karpenter_provider_aws.simulated.prices import Prices
 from karpenter_provider_aws.simulated.profiles import Profiles
 from karpenter_provider_aws.simulated.releases import Releases
@@ -77,10 +78,17 @@ class Parts:
         self.reservations: Final = Reservations(account, self.instances)
         self.templates: Final = LaunchTemplates(account)
         self.zonal_shifts: Final = ZonalShifts(account)
+        checks = PlanChecks(
+            catalogue=self.catalogue,
+            networks=self.networks,
+            images=self.images,
+            profiles=self.profiles,
+            reservations=self.reservations,
+            groups=self.placement_groups,
+        )
         launcher = Launcher(
             account,
             instances=self.instances,
-            catalogue=self.catalogue,
             capacity=self.capacity,
             networks=self.networks,
             images=self.images,
@@ -90,6 +98,7 @@ class Parts:
         )
         self.fleets: Final = Fleets(
             account,
+            checks=checks,
             launcher=launcher,
             templates=self.templates,
             networks=self.networks,
@@ -99,6 +108,7 @@ class Parts:
         calls = InstanceCalls(account, self.instances)
         self._run: Final = RunInstances(
             account,
+            checks=checks,
             launcher=launcher,
             templates=self.templates,
             networks=self.networks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_provider_aws.simulated.launch import Plan
+from karpenter_provider_aws.simulated.plans import Plan
 from karpenter_provider_aws.simulated.selection import check_tags, check_token, tags_for
 from karpenter_provider_aws.simulated.server import dry_run_success
 from karpenter_provider_aws.simulated.templates import check_user_data
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.simulated.instance_calls import InstanceCalls
     from karpenter_provider_aws.simulated.launch import Launcher
     from karpenter_provider_aws.simulated.networks import Networks
+    from karpenter_provider_aws.simulated.plans import PlanChecks
     from karpenter_provider_aws.simulated.selection import TagSpecification
     from karpenter_provider_aws.simulated.templates import LaunchTemplates
 
@@ -37,12 +38,14 @@ class RunInstances:
         self,
         account: Account,
         *,
+        checks: PlanChecks,
         launcher: Launcher,
         templates: LaunchTemplates,
         networks: Networks,
         calls: InstanceCalls,
     ) -> None:
         self._account: Final = account
+        self._checks: Final = checks
         self._launcher: Final = launcher
         self._templates: Final = templates
         self._networks: Final = networks
@@ -68,7 +71,7 @@ class RunInstances:
             return self._reservation(before[1])
         plan, template_tags = self._plan(request)
         check_user_data(plan.data.get("UserData"))
-        if refusal := self._launcher.refusal(plan):
+        if refusal := self._checks.refusal(plan):
             raise refusal
         own = cast("Sequence[TagSpecification]", request.get("TagSpecifications", ()))
         from_template = cast("Sequence[TagSpecification]", plan.data.get("TagSpecifications", ()))
