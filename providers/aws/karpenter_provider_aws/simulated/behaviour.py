@@ -13,6 +13,8 @@ class Behaviour:
 
     pending_seconds: float = 0
     """From launch to `running`."""
+    boot_seconds: float = 0
+    """From `running` to the Node that its kubelet registers."""
     shutting_down_seconds: float = 0
     """From termination to `terminated`; until then stock, addresses and quota stay taken."""
     invisible_seconds: float = 0

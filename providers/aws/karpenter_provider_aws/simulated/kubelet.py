@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Final, final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from karpenter_provider_aws.simulated.account import Account
+    from karpenter_provider_aws.simulated.behaviour import Behaviour
     from karpenter_provider_aws.simulated.images import Images
     from karpenter_provider_aws.simulated.instances import Instance, Instances
     from karpenter_provider_aws.simulated.types import Catalogue, TypeFacts
@@ -52,12 +54,14 @@ class Kubelets:
     def __init__(
         self,
         account: Account,
+        behaviour: Behaviour,
         *,
         instances: Instances,
         catalogue: Catalogue,
         images: Images,
     ) -> None:
         self._account: Final = account
+        self._behaviour: Final = behaviour
         self._instances: Final = instances
         self._catalogue: Final = catalogue
         self._images: Final = images
@@ -84,6 +88,11 @@ class Kubelets:
         """Return why no node of an instance joins; empty when one does."""
         if self._instances.state_of(instance) is not State.RUNNING:
             return f"the instance is {self._instances.state_of(instance)}"
+        booted = instance.launched_at + timedelta(
+            seconds=self._behaviour.pending_seconds + self._behaviour.boot_seconds
+        )
+        if self._account.clock() < booted:
+            return "the machine is booting"
         if self.failing(instance):
             return "the machine does not come up"
         if not instance.profile_arn:

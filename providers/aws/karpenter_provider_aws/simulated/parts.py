@@ -66,7 +66,11 @@ class Parts:
         self.clusters: Final = Clusters(account)
         self.images: Final = Images(account)
         self.kubelets: Final = Kubelets(
-            account, instances=self.instances, catalogue=self.catalogue, images=self.images
+            account,
+            behaviour,
+            instances=self.instances,
+            catalogue=self.catalogue,
+            images=self.images,
         )
         self.messages: Final = Messages(account, send)
         self.networks: Final = Networks(account, self.instances.used_addresses)

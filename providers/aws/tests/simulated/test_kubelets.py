@@ -165,6 +165,18 @@ def test_a_machine_that_is_not_running_or_fails_to_boot_registers_nothing(aws, l
     assert up is not None
 
 
+def test_a_node_registers_after_the_machine_has_booted(aws, launch):
+    aws.behaviour.pending_seconds = 10
+    aws.behaviour.boot_seconds = 30
+    instance_id = _machine(launch)
+    seen = []
+    for seconds in (11, 20, 10):
+        aws.time.advance(seconds)
+        seen.append(aws.node(instance_id) is not None)
+
+    assert seen == [False, False, True]
+
+
 def test_a_machine_without_an_instance_profile_does_not_join(aws, launch):
     (instance_id,) = launch.fleet("m5.large").ids
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from karpenter_provider_aws.simulated.prices import price_table
+
 KNOWN = [
     {"Name": "supported-virtualization-type", "Values": ["hvm"]},
     {"Name": "instance-type", "Values": ["m5.*", "m6g.large"]},
@@ -99,6 +101,22 @@ def test_the_price_list_has_shared_machines_and_metal_ones_apart(aws, clients):
     assert float(dimension["pricePerUnit"]["USD"]) == pytest.approx(0.096)
     assert all("metal" in each["product"]["attributes"]["instanceType"] for each in metal)
     assert metal
+
+
+def test_prices_of_a_table_are_read_by_type(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("instance_type,vcpu,usd_per_hour\nm5.large,2,0.096\nm5.xlarge,4,0.192\n")
+
+    assert price_table(path) == {"m5.large": 0.096, "m5.xlarge": 0.192}
+
+
+def test_made_up_prices_grow_with_the_machine(aws):
+    prices = [aws.prices.on_demand(f"m5.{size}") for size in ("large", "xlarge", "2xlarge")]
+
+    assert prices == sorted(prices)
+    assert prices[0] > 0
+    assert aws.prices.on_demand("p5.48xlarge") > aws.prices.on_demand("m5.24xlarge")
+    assert aws.prices.on_demand("no.such") == 0
 
 
 def test_the_ready_world_has_tagged_subnets_in_three_zones_and_a_group(aws, clients):
