@@ -7,24 +7,25 @@ alone, `/karpenter/<region>/<cluster>/<UID of the NodeClass>/`.
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.api.labels import REGION
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.orphans import OrphanWatch
 from karpenter_provider_aws.codes import is_already_there, is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
-from karpenter_provider_aws.discovery.ttl import TtlCache
-from karpenter_provider_aws.labels import (
-    CLUSTER_TAG_PREFIX,
-    EKS_CLUSTER_NAME_TAG,
-    NODE_CLASS_TAG,
-    OWNED,
+from karpenter_provider_aws.discovery.profile_names import (
+    Profile,
+    legacy_profile_name,
+    profile_name,
+    profile_path,
+    profile_tags,
+    role_name,
+    unused_profiles,
 )
+from karpenter_provider_aws.discovery.ttl import TtlCache
+from karpenter_provider_aws.labels import CLUSTER_TAG_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
@@ -35,91 +36,15 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.sdk import Clients
 
-__all__ = [
-    "Profile",
-    "Profiles",
-    "legacy_profile_name",
-    "profile_name",
-    "profile_path",
-    "profile_tags",
-    "role_name",
-    "unused_profiles",
-]
+__all__ = ["Profiles"]
 
+PAGE_SIZE: Final = 1000
 READ_TTL: Final = timedelta(minutes=15)
 PROTECTED_TTL: Final = timedelta(hours=1)
 """How long a profile is kept that a claim may have which nobody has seen yet."""
 RECREATION_TTL: Final = timedelta(minutes=1)
 """How long a profile is remembered whose name could not be written into the status."""
 MISSING_ROLE_TTL: Final = timedelta(minutes=1)
-
-_VALID_NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """An instance profile; it has one role, or none."""
-
-    name: str
-    path: str
-    role: str = ""
-
-
-def profile_name(*, cluster: str, region: str, node_class: str, unique: str) -> str:
-    """Return the name of a new profile; `unique` makes it another one each time."""
-    return f"{cluster}_{_digest(region + node_class + unique)}"
-
-
-def legacy_profile_name(*, cluster: str, region: str, node_class: str) -> str:
-    """Return the name that Karpenter once gave the one profile of a NodeClass.
-
-    Empty when IAM would not take it: then there never was one.
-    """
-    name = f"{cluster}_{_digest(region + node_class)}"
-    return name if _VALID_NAME.fullmatch(name) else ""
-
-
-def profile_path(*, cluster: str, region: str, uid: str = "") -> str:
-    """Return the IAM path of a NodeClass's profiles, or what those of all NodeClasses begin with."""
-    return "/".join(("", "karpenter", region, cluster, *([uid] if uid else []), ""))
-
-
-def profile_tags(
-    tags: Mapping[str, str], *, cluster: str, region: str, node_class: str
-) -> dict[str, str]:
-    """Return the tags of a profile: the user's, and those by which it is known as ours."""
-    return {
-        **tags,
-        f"{CLUSTER_TAG_PREFIX}{cluster}": OWNED,
-        EKS_CLUSTER_NAME_TAG: cluster,
-        NODE_CLASS_TAG: node_class,
-        REGION: region,
-    }
-
-
-def role_name(role: str) -> str:
-    """Return a role without its IAM path, which a profile does not name."""
-    return role.rpartition("/")[2]
-
-
-def unused_profiles(
-    profiles: Collection[Profile], *, prefix: str, keep: Collection[str]
-) -> tuple[str, ...]:
-    """Return the names of the profiles below a path that are not to be kept, sorted.
-
-    A profile outside of the path is never among them, whoever listed it.
-    """
-    return tuple(
-        sorted(p.name for p in profiles if p.path.startswith(prefix) and p.name not in keep)
-    )
-
-
-def _digest(text: str) -> int:
-    """Return the 64-bit FNV-1 hash, which is in the names of profiles that exist."""
-    digest = 0xCBF29CE484222325
-    for byte in text.encode():
-        digest = (digest * 0x100000001B3) % 2**64 ^ byte
-    return digest
 
 
 @final
@@ -212,17 +137,19 @@ class Profiles:
     def collect(self, used: Collection[str], *, complete: bool) -> tuple[str, ...]:
         """Remove the cluster's profiles that nobody has used for a while; return their names.
 
-        `used` are those in the status of any NodeClass, in an annotation of any claim, and those of
-        instances; `complete` is False when any of that could not be read, and nothing is removed.
+        `used` are those of all NodeClasses (`NodeClassResolver.profiles_in_use`); `complete` is
+        False when some may be missing, and nothing is removed. Those of the cluster's instances
+        are asked of EC2: an instance without its profile has no credentials.
 
         Raises:
-            CloudProviderError: IAM refused or did not answer.
+            CloudProviderError: IAM or EC2 refused or did not answer; nothing more is removed.
         """
         if self._isolated:
             return ()
         prefix = profile_path(cluster=self._cluster, region=self._clients.region)
         profiles = [p for p in self._list(prefix) if p.path.startswith(prefix)]
         keep = {*used, *(p.name for p in profiles if self.is_protected(p.name))}
+        keep |= self._used_by_instances()
         removable = self._orphans.look(
             [profile.name for profile in profiles],
             keep,
@@ -321,6 +248,21 @@ class Profiles:
             answer = self._clients.iam.get_instance_profile(InstanceProfileName=name)
             return _profile(answer["InstanceProfile"])
         return None
+
+    def _used_by_instances(self) -> set[str]:
+        with calling("ec2:DescribeInstances"):
+            pages = self._clients.ec2.get_paginator("describe_instances").paginate(
+                Filters=[{"Name": "tag-key", "Values": [f"{CLUSTER_TAG_PREFIX}{self._cluster}"]}],
+                PaginationConfig={"PageSize": PAGE_SIZE},
+            )
+            arns = [
+                instance.get("IamInstanceProfile", {}).get("Arn", "")
+                for page in pages
+                for reservation in page["Reservations"]
+                for instance in reservation.get("Instances", ())
+                if instance.get("State", {}).get("Name") != "terminated"
+            ]
+        return {arn.rpartition("/")[2] for arn in arns if arn}
 
     def _list(self, prefix: str) -> list[Profile]:
         with calling("iam:ListInstanceProfiles"):

@@ -14,15 +14,15 @@ from karpenter_provider_aws.api.nodeclass import (
     EC2NodeClassStatus,
 )
 from karpenter_provider_aws.discovery.calls import is_refusal
-from karpenter_provider_aws.discovery.profiles import (
+from karpenter_provider_aws.discovery.profile_names import (
     Profile,
-    Profiles,
     legacy_profile_name,
     profile_name,
     profile_path,
     role_name,
     unused_profiles,
 )
+from karpenter_provider_aws.discovery.profiles import Profiles
 from providers.aws.tests.discovery.moto_world import call_log, refused
 
 PLACE = {"cluster": "blue", "region": "us-east-1"}
