@@ -90,7 +90,7 @@ class Announcing:
             AuthError: the queue may not be read.
             CloudProviderError: there is no such queue, or AWS did not answer.
         """
-        standing = self._standing()
+        standing = self.standing()
         if self.queue is None:
             return standing
         try:
@@ -102,7 +102,7 @@ class Announcing:
             self._log.warning("the interruption queue could not be read", error=str(error))
             said = ()
         # Anew: waiting for the queue takes a third of the tasks' period.
-        return (*self._standing(), *said)
+        return (*self.standing(), *said)
 
     def acknowledge(self, ids: Sequence[str]) -> None:
         """Announce these no more.
@@ -122,7 +122,8 @@ class Announcing:
             PeriodicTask(name=BLOCKS_TASK, period=BLOCKS_PERIOD, run=self.blocks.run),
         )
 
-    def _standing(self) -> tuple[Interruption, ...]:
+    def standing(self) -> tuple[Interruption, ...]:
+        """Return what status checks and blocks announce; never a call."""
         return (*self.status.announcements.waiting(), *self.blocks.announcements.waiting())
 
 

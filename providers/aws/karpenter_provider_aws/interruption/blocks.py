@@ -6,7 +6,7 @@ drained; half an hour before its end EC2 begins to terminate.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.contract import Interruption, InterruptionKind
@@ -83,7 +83,7 @@ class CapacityBlockPoll:
         now = self._clock.now()
         found = self._reservations.find([CapacityReservationTerm(id=each) for each in ids]).items
         return {
-            block.id: block.end_time
+            block.id: block.end_time.astimezone(UTC)
             for block in found
             if block.end_time is not None
             and is_expiring(block.reservation_type, block.end_time, now)

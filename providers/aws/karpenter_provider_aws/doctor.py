@@ -1,0 +1,211 @@
+"""What would go wrong with AWS, found before it does: the findings of `karpenter doctor`.
+
+Each permission is tried out where that changes nothing. EC2 has dry runs for reads and for launch
+templates; IAM, SSM, EKS and pricing are asked for something small, where also "there is no such
+thing" says that one may ask. What needs a real subject cannot be tried without one: launching is tried
+out for each EC2NodeClass (its condition `ValidationSucceeded`), and a termination or a tag on an
+instance that is not there is refused by any policy that goes by the tags of instances.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    NodeClassNotReadyError,
+    SettingsError,
+    ThrottledError,
+)
+from karpenter_core.provider.contract import Finding, Severity
+from karpenter_provider_aws.codes import is_dry_run_success, is_not_found
+from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.launch.tags import owned_tags, to_tag_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_provider_aws.cluster import ClusterSource
+    from karpenter_provider_aws.interruption.queue import InterruptionQueue
+    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.settings import AwsSettings
+    from karpenter_provider_aws.zonal_shift import ZonalShifts
+
+__all__ = ["Doctor"]
+
+_AT_ONCE: Final = 8
+_PROBE: Final = "karpenter-doctor"
+_PARAMETER: Final = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+_POLICY: Final = "add it to the policy of the controller's role; docs/aws.md has a whole policy"
+_REACH: Final = "see whether this machine reaches the endpoints of AWS (proxy, VPC endpoints, DNS)"
+
+
+@final
+class Doctor:
+    """Looks at credentials, permissions, queue and cluster."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        *,
+        settings: AwsSettings,
+        cluster: ClusterSource,
+        queue: InterruptionQueue | None,
+        shifts: ZonalShifts,
+    ) -> None:
+        self._clients: Final = clients
+        self._settings: Final = settings
+        self._cluster: Final = cluster
+        self._queue: Final = queue
+        self._shifts: Final = shifts
+
+    def check(self) -> tuple[Finding, ...]:
+        """Return what is found, in the order in which it should be mended; raises nothing."""
+        try:
+            region = self._clients.region
+        except SettingsError as error:
+            return (_error(str(error), "set AWS_REGION"),)
+        who = self._who(region)
+        if who.severity is Severity.ERROR:
+            # Nothing else would be answered; each call would only wait for its time limit.
+            return (who,)
+        checks: tuple[Callable[[], Finding], ...] = (self._check_cluster, self._check_queue)
+        if self._settings.enable_zonal_shift:
+            checks = (*checks, self._check_shifts)
+        tries = self._tries()
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="aws-doctor") as pool:
+            tried = [pool.submit(_tried, action, call) for action, call in tries.items()]
+            checked = [pool.submit(check) for check in checks]
+            problems = [found for found in (each.result() for each in tried) if found is not None]
+        if not problems:
+            problems = [_ok(f"all of {len(tries)} permissions that can be tried out are there")]
+        return (who, *problems, *(each.result() for each in checked))
+
+    def _who(self, region: str) -> Finding:
+        try:
+            with calling("sts:GetCallerIdentity"):
+                caller = self._clients.sts.get_caller_identity()
+        except AuthError as error:
+            remedy = "give the controller credentials: EKS Pod Identity, a role for its service "
+            return _error(str(error), f"{remedy}account, or AWS_PROFILE")
+        except CloudProviderError as error:
+            return _error(str(error), _REACH)
+        return _ok(f"{caller.get('Arn', '')} in {region}")
+
+    def _check_cluster(self) -> Finding:
+        try:
+            details = self._cluster.details()
+            version = self._cluster.version()
+        except (NodeClassNotReadyError, CloudProviderError) as error:
+            remedy = "set --cluster-endpoint, and see --cluster-name"
+            return _error(str(error), _POLICY if isinstance(error, AuthError) else remedy)
+        if not details.ca_bundle:
+            return _error(
+                f'the certificates of cluster "{details.name}" are not known',
+                "set --cluster-ca-bundle",
+            )
+        return _ok(f'cluster "{details.name}" ({version or "?"}) at {details.endpoint}')
+
+    def _check_queue(self) -> Finding:
+        if self._queue is None:
+            return Finding(
+                severity=Severity.WARNING,
+                message="no queue is read: spot instances end without their pods being moved first",
+                remedy="make a queue with its EventBridge rules and name it with "
+                "--interruption-queue (docs/aws.md)",
+            )
+        name = self._settings.interruption_queue
+        try:
+            self._queue.check()
+        except AuthError as error:
+            return _error(str(error), _POLICY)
+        except CloudProviderError as error:
+            return _error(str(error), f'see whether queue "{name}" is in this account and region')
+        return _ok(f'queue "{name}" can be read')
+
+    def _check_shifts(self) -> Finding:
+        try:
+            self._shifts.describe()
+        except AuthError as error:
+            return _error(str(error), _POLICY)
+        except CloudProviderError as error:
+            remedy = "enable zonal shift for the cluster in EKS, or leave --enable-zonal-shift out"
+            return _error(str(error), remedy)
+        return _ok("zonal shifts of the cluster can be seen")
+
+    def _tries(self) -> Mapping[str, Callable[[], object]]:
+        """Return by permission the call that tries it out."""
+        ec2 = self._clients.ec2_without_retries
+        tries: dict[str, Callable[[], object]] = {
+            "ec2:DescribeCapacityReservations": partial(
+                ec2.describe_capacity_reservations, DryRun=True
+            ),
+            "ec2:DescribeImages": partial(ec2.describe_images, Owners=["self"], DryRun=True),
+            "ec2:DescribeInstances": partial(ec2.describe_instances, DryRun=True),
+            "ec2:DescribeInstanceStatus": partial(ec2.describe_instance_status, DryRun=True),
+            "ec2:DescribeInstanceTypeOfferings": partial(
+                ec2.describe_instance_type_offerings, DryRun=True
+            ),
+            "ec2:DescribeInstanceTypes": partial(ec2.describe_instance_types, DryRun=True),
+            "ec2:DescribeLaunchTemplates": partial(ec2.describe_launch_templates, DryRun=True),
+            "ec2:DescribePlacementGroups": partial(ec2.describe_placement_groups, DryRun=True),
+            "ec2:DescribeSecurityGroups": partial(ec2.describe_security_groups, DryRun=True),
+            "ec2:DescribeSpotPriceHistory": partial(ec2.describe_spot_price_history, DryRun=True),
+            "ec2:DescribeSubnets": partial(ec2.describe_subnets, DryRun=True),
+            "ec2:CreateLaunchTemplate": self._try_launch_template,
+            "ssm:GetParameter": lambda: self._clients.ssm.get_parameter(Name=_PARAMETER),
+        }
+        if not self._settings.isolated_vpc:
+            tries["iam:GetInstanceProfile"] = lambda: self._clients.iam.get_instance_profile(
+                InstanceProfileName=_PROBE
+            )
+            tries["iam:ListInstanceProfiles"] = lambda: self._clients.iam.list_instance_profiles(
+                MaxItems=1
+            )
+            if not self._clients.region.startswith("us-gov-"):
+                tries["pricing:GetProducts"] = lambda: self._clients.pricing.get_products(
+                    ServiceCode="AmazonEC2", MaxResults=1
+                )
+        return tries
+
+    def _try_launch_template(self) -> object:
+        tags = owned_tags(
+            {}, cluster=self._settings.cluster_name, node_class=_PROBE, node_pool=_PROBE
+        )
+        return self._clients.ec2_without_retries.create_launch_template(
+            LaunchTemplateName=_PROBE,
+            LaunchTemplateData={"InstanceType": "m5.large"},
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": to_tag_list(tags)}],
+            DryRun=True,
+        )
+
+
+def _tried(action: str, call: Callable[[], object]) -> Finding | None:
+    """Make a call; return what is wrong, or None when the permission is there."""
+    try:
+        with calling(action):
+            call()
+    except AuthError as error:
+        return _error(str(error), f"{action} is not permitted: {_POLICY}")
+    except ThrottledError as error:
+        return Finding(
+            severity=Severity.WARNING, message=str(error), remedy="try again after a while"
+        )
+    except CloudProviderError as error:
+        failure = failure_behind(error)
+        code = "" if failure is None else failure.code
+        if is_dry_run_success(code) or is_not_found(code):
+            return None
+        return _error(str(error), _REACH)
+    return None
+
+
+def _ok(message: str) -> Finding:
+    return Finding(severity=Severity.OK, message=message)
+
+
+def _error(message: str, remedy: str) -> Finding:
+    return Finding(severity=Severity.ERROR, message=message, remedy=remedy)

@@ -1,0 +1,19 @@
+"""Fixtures of interruptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from providers.aws.tests.interruption.cloud_world import World
+
+if TYPE_CHECKING:
+    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+
+
+@pytest.fixture
+def world(aws: SimulatedAws, clients: Clients) -> World:
+    """A cluster without machines, and its queue."""
+    return World(aws, clients)

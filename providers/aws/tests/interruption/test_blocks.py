@@ -1,0 +1,144 @@
+"""Capacity blocks that end (acceptance case 143), and reservations that have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE, REGISTERED
+from karpenter_core.errors import NotFoundError
+from karpenter_core.provider.contract import InterruptionKind as Kind
+from karpenter_provider_aws.api.terms import CapacityReservationTerm
+from karpenter_provider_aws.capacity_types import CapacityTypes
+from karpenter_provider_aws.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_RESERVATION_TYPE,
+    RESERVATION_LABELS,
+)
+from providers.aws.tests.interruption.cloud_world import ZONE_A, World, in_minutes
+
+
+def block(world: World, *, ends_in_minutes: float, kind: str = "capacity-block"):
+    return world.aws.reservations.add(
+        instance_type="m5.large",
+        zone=ZONE_A,
+        total=5,
+        kind=kind,
+        ends_at=in_minutes(world.clock, ends_in_minutes),
+    )
+
+
+def launched_in(world: World, reservation) -> str:
+    market = "capacity-block" if reservation.kind == "capacity-block" else ""
+    (machine,) = world.launch(reservation=reservation.id, market=market)
+    return machine
+
+
+def reserved_labels(reservation) -> dict[str, str]:
+    return {
+        CAPACITY_TYPE: "reserved",
+        CAPACITY_RESERVATION_ID: reservation.id,
+        CAPACITY_RESERVATION_TYPE: reservation.kind,
+    }
+
+
+def test_what_runs_in_a_block_goes_forty_minutes_before_its_end(world: World):
+    reservation = block(world, ends_in_minutes=41)
+    machine = launched_in(world, reservation)
+    world.join(machine, **reserved_labels(reservation))
+    assert world.poll() == ()
+
+    world.clock.forward(61)
+    (said,) = world.poll()
+
+    assert (said.kind, said.provider_id) == (Kind.RESERVATION_RECLAIM, machine)
+    deadline = reservation.ends_at.replace(microsecond=0) - timedelta(minutes=30)
+    assert said.deadline == deadline
+    assert reservation.id in said.detail
+
+
+def test_it_is_announced_until_it_is_acknowledged_and_then_no_more(world: World):
+    reservation = block(world, ends_in_minutes=20)
+    world.join(launched_in(world, reservation), **reserved_labels(reservation))
+    first, second = world.poll(), world.poll()
+    world.acknowledge(*second)
+
+    assert len(first) == 1
+    assert first == second
+    assert world.poll() == ()
+
+
+def test_machines_that_have_no_node_yet_go_too(world: World):
+    """A NodeClass selects the block; who is in it EC2 tells."""
+    reservation = block(world, ends_in_minutes=20)
+    machine = launched_in(world, reservation)
+    world.reservations.find([CapacityReservationTerm(id=reservation.id)])
+
+    assert [one.provider_id for one in world.poll()] == [machine]
+
+
+def test_other_reservations_and_their_machines_stay(world: World):
+    """One that is on demand leaves its machines running."""
+    reservation = block(world, ends_in_minutes=20, kind="default")
+    world.join(launched_in(world, reservation), **reserved_labels(reservation))
+    lasting = block(world, ends_in_minutes=200)
+    world.join(launched_in(world, lasting), **reserved_labels(lasting))
+
+    assert world.poll() == ()
+
+
+def test_without_blocks_no_call_is_made(world: World):
+    world.join(world.launch()[0])
+
+    world.announcing.blocks.run()
+
+    assert world.aws.calls.count("DescribeCapacityReservations") == 0
+
+
+class Nodes:
+    """Notes what is written."""
+
+    def __init__(self, gone=()):
+        self.patches = {}
+        self.gone = gone
+
+    async def patch(self, name, patch):
+        if name in self.gone:
+            raise NotFoundError(f"nodes {name}", status=404)
+        self.patches[name] = patch
+
+
+def relabelled(world: World, *, gone=()):
+    nodes = Nodes(gone)
+    part = CapacityTypes(
+        directory=world.announcing.directory, read_nodes=lambda: world.nodes, nodes=nodes
+    )
+    (task,) = part.tasks()
+    asyncio.run(task.run())
+    return nodes.patches
+
+
+def test_a_machine_whose_reservation_has_ended_is_labelled_on_demand(world: World):
+    kept, ended = (block(world, ends_in_minutes=n, kind="default") for n in (90, 30))
+    stays, goes = launched_in(world, kept), launched_in(world, ended)
+    for machine, reservation in ((stays, kept), (goes, ended)):
+        world.join(machine, **reserved_labels(reservation))
+    assert relabelled(world) == {}
+
+    world.aws.instance(goes).capacity_reservation_id = ""
+
+    labels = {CAPACITY_TYPE: "on-demand", **dict.fromkeys(RESERVATION_LABELS)}
+    name = goes.rpartition("/")[2]
+    assert relabelled(world) == {name: {"metadata": {"labels": labels}}}
+    assert relabelled(world, gone=[name]) == {}
+
+
+@pytest.mark.parametrize("labels", [{CAPACITY_TYPE: "spot"}, {REGISTERED: ""}])
+def test_nodes_that_are_not_reserved_or_not_registered_cost_no_call(world: World, labels):
+    reservation = block(world, ends_in_minutes=90, kind="default")
+    world.join(world.launch()[0], **{**reserved_labels(reservation), **labels})
+
+    assert relabelled(world) == {}
+    assert world.aws.calls.count("DescribeInstances") == 0

@@ -1,0 +1,310 @@
+"""The interruption queue over real calls (acceptance cases 144 and 145)."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.contract import InterruptionKind as Kind
+from karpenter_provider_aws.labels import CAPACITY_RESERVATION_ID
+from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_provider_aws.simulated.instances import State
+from providers.aws.tests.interruption.cloud_world import ZONE_A, World
+
+
+def test_a_spot_warning_names_the_instance_and_marks_its_pool(world: World):
+    (spot,) = world.launch(spot=True)
+    world.aws.messages.spot_interruption(world.aws.instance(spot))
+
+    (said,) = world.poll()
+
+    assert (said.kind, said.provider_id) == (Kind.SPOT_RECLAIM, spot)
+    assert said.deadline is not None
+    assert world.is_marked("spot")
+    assert not world.is_marked("on-demand")
+
+
+def test_a_node_tells_whom_a_message_is_about_without_a_call(world: World):
+    (spot,) = world.launch(spot=True)
+    world.join(spot, **{CAPACITY_TYPE: "spot"})
+    world.aws.messages.spot_interruption(world.aws.instance(spot))
+
+    (said,) = world.poll()
+
+    assert said.provider_id == spot
+    assert world.is_marked("spot")
+    assert world.aws.calls.count("DescribeInstances") == 0
+
+
+def test_a_reservation_that_is_taken_back_has_nothing_left(world: World):
+    reservation = world.aws.reservations.add(
+        instance_type="m5.large", zone=ZONE_A, total=5, interruptible=True
+    )
+    (reserved,) = world.launch()
+    world.join(reserved, **{CAPACITY_RESERVATION_ID: reservation.id, CAPACITY_TYPE: "reserved"})
+    world.reservations.availability.record({reservation.id: 4})
+    world.aws.messages.reservation_interruption(world.aws.instance(reserved))
+
+    (said,) = world.poll()
+
+    assert (said.kind, said.provider_id) == (Kind.RESERVATION_RECLAIM, reserved)
+    assert world.reservations.availability.left(reservation.id) == 0
+    assert not world.is_marked("reserved")
+
+
+def test_a_mark_is_not_renewed_by_hearing_the_same_message_again(world: World):
+    """Only what the cloud says anew is news: otherwise a mark would last as long as the message."""
+    (spot,) = world.launch(spot=True)
+    world.aws.messages.spot_interruption(world.aws.instance(spot))
+    world.poll()
+    world.offerings.flush()
+
+    again = world.poll()
+
+    assert [one.provider_id for one in again] == [spot]
+    assert not world.is_marked("spot")
+
+
+def test_an_announcement_comes_until_it_is_acknowledged(world: World):
+    (machine,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(machine))
+
+    first, second = world.poll(), world.poll()
+    world.acknowledge(*first)
+
+    assert [one.kind for one in first] == [Kind.REBALANCE]
+    assert first == second
+    assert world.poll() == ()
+    assert world.left_in_queue() == 0
+
+
+def test_after_a_restart_what_was_not_acknowledged_comes_again(world: World):
+    """SQS shows a message again after twenty seconds; here it is made visible by hand."""
+    (machine,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(machine))
+    first = world.poll()
+    world.announcing = world.restarted()
+    assert world.poll() == ()
+
+    world.make_visible()
+
+    assert world.poll() == first
+
+
+def test_a_message_that_comes_again_is_deleted_by_its_new_receipt(world: World):
+    (machine,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(machine))
+    first = world.poll()
+    world.make_visible()
+
+    again = world.poll()
+    world.acknowledge(*again)
+
+    assert again == first
+    assert world.left_in_queue() == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (State.STOPPING, Kind.INSTANCE_STOPPED),
+        (State.STOPPED, Kind.INSTANCE_STOPPED),
+        (State.SHUTTING_DOWN, Kind.INSTANCE_TERMINATED),
+        (State.TERMINATED, Kind.INSTANCE_TERMINATED),
+    ],
+)
+def test_changes_of_state_are_announced(world: World, state, kind):
+    (machine,) = world.launch()
+    world.aws.messages.state_change(world.aws.instance(machine), state)
+
+    (said,) = world.poll()
+
+    assert (said.kind, said.provider_id, said.detail) == (kind, machine, state.value)
+
+
+def test_an_instance_that_runs_is_no_news_but_its_message_goes(world: World):
+    (machine,) = world.launch()
+    world.aws.messages.state_change(world.aws.instance(machine), State.RUNNING)
+
+    said = world.poll()
+    world.acknowledge(*said)
+
+    assert [(one.kind, one.provider_id) for one in said] == [(Kind.IRRELEVANT, "")]
+    assert world.left_in_queue() == 0
+
+
+def test_a_text_that_is_no_message_is_announced_as_such_and_goes(world: World):
+    world.aws.messages.send_text("What is this?")
+
+    said = world.poll()
+    world.acknowledge(*said)
+
+    assert [(one.kind, one.provider_id) for one in said] == [(Kind.UNKNOWN, "")]
+    assert "What is this?" in said[0].detail
+    assert world.left_in_queue() == 0
+
+
+def test_instances_of_others_concern_nobody_and_are_looked_up_once(world: World):
+    """The queue brings those of the whole account."""
+    foreign = world.aws.instance(world.aws.launch_foreign())
+    world.aws.messages.spot_interruption(foreign)
+    said = world.poll()
+    world.acknowledge(*said)
+    world.aws.messages.state_change(foreign, State.TERMINATED)
+    said += world.poll()
+
+    assert [(one.kind, one.provider_id) for one in said] == [(Kind.IRRELEVANT, "")] * 2
+    assert world.aws.calls.count("DescribeInstances") == 1
+    assert not world.is_marked("spot")
+
+
+def test_an_instance_that_nobody_knows_is_told_until_somebody_does(world: World):
+    """One that was launched just now may not be described yet."""
+    (machine,) = world.launch(spot=True)
+    world.aws.behaviour.invisible_seconds = 30
+    world.aws.messages.spot_interruption(world.aws.instance(machine))
+    (early,) = world.poll()
+    world.aws.behaviour.invisible_seconds = 0
+
+    (later,) = world.poll()
+
+    assert early.id == later.id
+    assert early.provider_id == machine.rpartition("/")[2]
+    assert later.provider_id == machine
+    assert world.is_marked("spot")
+
+
+def test_a_message_about_several_goes_when_all_are_acknowledged(world: World):
+    machines = world.launch(count=3)
+    instances = [world.aws.instance(each) for each in machines]
+    foreign = world.aws.instance(world.aws.launch_foreign())
+    world.aws.messages.scheduled_change([*instances, foreign], starts_at=world.clock.now())
+
+    said = world.poll()
+    world.acknowledge(*said[:2])
+    left = world.poll()
+
+    assert {one.provider_id for one in said} == set(machines)
+    assert {one.kind for one in said} == {Kind.SCHEDULED_MAINTENANCE}
+    assert {one.deadline for one in said} == {None}
+    assert left == said[2:]
+    assert world.left_in_queue() == 1
+    world.acknowledge(*left)
+    assert world.left_in_queue() == 0
+
+
+def test_a_hundred_mixed_messages_are_read_and_deleted(world: World):
+    spots = world.launch(spot=True, count=30)
+    others = world.launch(count=60)
+    for each in spots:
+        world.aws.messages.spot_interruption(world.aws.instance(each))
+    for each in others[:40]:
+        world.aws.messages.state_change(world.aws.instance(each), State.STOPPING)
+    for each in others[40:]:
+        world.aws.messages.rebalance(world.aws.instance(each))
+    for _ in range(10):
+        world.aws.messages.send_text("{")
+    said = []
+
+    while world.left_in_queue():
+        now = world.poll()
+        world.acknowledge(*now)
+        said += now
+
+    kinds = [one.kind for one in said]
+    assert kinds.count(Kind.SPOT_RECLAIM) == 30
+    assert kinds.count(Kind.INSTANCE_STOPPED) == 40
+    assert kinds.count(Kind.REBALANCE) == 20
+    assert kinds.count(Kind.UNKNOWN) == 10
+    assert {one.provider_id for one in said} == {"", *spots, *others}
+    assert world.aws.calls.count("DeleteMessageBatch") == 10
+
+
+def test_a_queue_that_is_missing_is_named(world: World):
+    world.queue_name = "no-such-queue"
+    world.announcing = world.restarted()
+
+    with pytest.raises(CloudProviderError, match=r"interruption-queue.*no-such-queue"):
+        world.announcing.poll()
+
+
+def test_a_queue_that_was_made_anew_is_found_again(world: World):
+    world.poll()
+    queue = world.announcing.queue
+    assert queue is not None
+
+    with (
+        world.aws.fail("ReceiveMessage", code="AWS.SimpleQueueService.NonExistentQueue"),
+        pytest.raises(CloudProviderError, match="there is no queue"),
+    ):
+        queue.poll(wait=False)
+
+    assert queue.poll(wait=False) == ()
+    assert world.aws.calls.count("GetQueueUrl") == 2
+
+
+@pytest.mark.parametrize("action", ["GetQueueUrl", "ReceiveMessage"])
+def test_a_queue_that_may_not_be_read_is_an_error_of_permissions(world: World, action):
+    with world.aws.deny(action), pytest.raises(AuthError) as refused:
+        world.announcing.poll()
+
+    assert refused.value.action == f"sqs:{action}"
+
+
+def test_a_message_that_may_not_be_deleted_is_an_error_and_comes_again(world: World):
+    (machine,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(machine))
+    first = world.poll()
+    with world.aws.deny("DeleteMessageBatch"), pytest.raises(AuthError):
+        world.acknowledge(*first)
+    world.make_visible()
+
+    again = world.poll()
+    world.acknowledge(*again)
+
+    assert again == first
+    assert world.left_in_queue() == 0
+
+
+def test_messages_with_a_node_do_not_wait_for_those_that_cannot_be_looked_up(world: World):
+    known, unknown = world.launch(count=2)
+    world.join(known)
+    for each in (known, unknown):
+        world.aws.messages.rebalance(world.aws.instance(each))
+
+    with world.aws.deny("DescribeInstances"):
+        during = world.poll()
+        world.acknowledge(*during)
+        queue = world.announcing.queue
+        assert queue is not None
+        with pytest.raises(AuthError):
+            queue.poll(wait=False)
+    after = world.poll()
+
+    assert [one.provider_id for one in during] == [known]
+    assert [one.provider_id for one in after] == [unknown]
+
+
+def test_acknowledging_what_never_was_is_fine(world: World):
+    world.announcing.acknowledge(["never-was", "status/i-1/SystemStatus/1", "block/i-1/cr-1", ""])
+
+
+def test_without_a_queue_nothing_is_asked(world: World):
+    world.queue_name = ""
+    world.announcing = world.restarted()
+
+    assert world.announcing.poll() == ()
+    assert world.aws.calls.count("GetQueueUrl") == 0
+
+
+def test_a_poll_waits_for_messages_but_not_longer_than_the_sdk_reads(world: World):
+    """A long poll that the SDK gives up on would be repeated by it, and end in an error."""
+    region = world.aws.account.region
+    impatient = World(world.aws, Clients(region=region, limits=Limits(read_seconds=6)))
+
+    impatient.announcing.poll()
+
+    asked = world.aws.calls.of("ReceiveMessage")[-1].parameters
+    assert asked["WaitTimeSeconds"] == 1
+    impatient.clients.close()

@@ -1,0 +1,179 @@
+"""Status checks and scheduled events over real calls (acceptance case 146)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from karpenter_core.provider.contract import InterruptionKind as Kind
+from karpenter_provider_aws.interruption.status import Category, ailments_of
+from providers.aws.tests.interruption.cloud_world import World
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def test_a_check_that_fails_for_two_minutes_leaves_no_time(world: World):
+    (machine,) = world.launch()
+    world.aws.impair(machine, "system")
+    world.clock.forward(119)
+    assert world.poll() == ()
+
+    world.clock.forward(2)
+    (said,) = world.poll()
+
+    assert (said.kind, said.provider_id) == (Kind.INSTANCE_UNHEALTHY, machine)
+    assert said.deadline is not None
+    assert said.deadline <= world.clock.now()
+    assert world.unhealthy == ["SystemStatus"]
+
+
+def test_a_scheduled_event_counts_at_once_and_has_no_deadline(world: World):
+    (machine,) = world.launch()
+    world.aws.schedule_event(machine, "instance-retirement")
+
+    (said,) = world.poll()
+
+    assert (said.kind, said.provider_id, said.deadline) == (
+        Kind.SCHEDULED_MAINTENANCE,
+        machine,
+        None,
+    )
+    assert "instance-retirement" in said.detail
+    assert world.unhealthy == ["EventStatus"]
+
+
+def test_both_at_once_are_two_announcements(world: World):
+    """Whichever is handled first, the core adds the earlier end."""
+    (machine,) = world.launch()
+    world.aws.impair(machine, "instance")
+    world.aws.schedule_event(machine, "system-reboot")
+    world.clock.forward(121)
+
+    said = world.poll()
+
+    assert {one.kind for one in said} == {Kind.INSTANCE_UNHEALTHY, Kind.SCHEDULED_MAINTENANCE}
+    assert [one.deadline is None for one in said if one.kind is Kind.INSTANCE_UNHEALTHY] == [False]
+
+
+def test_an_announcement_stands_as_it_was_and_is_made_until_acknowledged(world: World):
+    (machine,) = world.launch()
+    world.aws.impair(machine)
+    world.clock.forward(121)
+    first = world.poll()
+    world.clock.forward(60)
+    second = world.poll()
+    world.acknowledge(*second)
+    world.clock.forward(60)
+
+    assert first == second
+    assert world.poll() == ()
+    assert world.unhealthy == ["InstanceStatus"]
+
+
+def test_after_a_recovery_it_is_news_again(world: World):
+    (machine,) = world.launch()
+    world.aws.impair(machine)
+    world.clock.forward(121)
+    first = world.poll()
+    world.acknowledge(*first)
+    world.aws.recover(machine)
+    assert world.poll() == ()
+
+    world.aws.impair(machine)
+    world.clock.forward(121)
+    second = world.poll()
+
+    assert [one.provider_id for one in second] == [machine]
+    assert first[0].id != second[0].id
+    assert world.unhealthy == ["InstanceStatus", "InstanceStatus"]
+
+
+def test_instances_of_others_and_checks_of_volumes_do_not_count(world: World):
+    (machine,) = world.launch()
+    foreign = world.aws.launch_foreign()
+    world.aws.impair(machine, "ebs")
+    world.aws.impair(foreign, "system")
+    world.aws.schedule_event(foreign, "instance-stop")
+    world.clock.forward(1000)
+
+    assert world.poll() == ()
+    assert world.unhealthy == []
+
+
+def test_without_permission_nothing_is_asked_again(world: World):
+    (machine,) = world.launch()
+    world.aws.schedule_event(machine, "instance-stop")
+    with world.aws.deny("DescribeInstanceStatus"):
+        assert world.poll() == ()
+
+    assert world.poll() == ()
+    assert world.aws.calls.count("DescribeInstanceStatus") == 1
+
+
+def test_a_failure_is_raised_and_leaves_what_stands(world: World):
+    (machine,) = world.launch()
+    world.aws.schedule_event(machine, "instance-stop")
+    first = world.poll()
+    with (
+        world.aws.fail("DescribeInstanceStatus", code="InvalidParameterValue", times=None),
+        pytest.raises(Exception, match="InvalidParameterValue"),
+    ):
+        world.announcing.status.run()
+
+    assert world.announcing.standing() == first
+
+
+def test_a_queue_that_fails_holds_up_no_status_check(world: World):
+    (machine,) = world.launch()
+    world.aws.schedule_event(machine, "instance-stop")
+    world.announcing.status.run()
+
+    with world.aws.deny("GetQueueUrl"):
+        said = world.announcing.poll()
+
+    assert [one.provider_id for one in said] == [machine]
+
+
+@pytest.mark.parametrize("prefix", ["[Completed] ", "[Canceled] "])
+def test_events_that_are_over_do_not_count(prefix):
+    """EC2 shows them for another week."""
+    event = {"Code": "system-reboot", "Description": f"{prefix}The instance is rebooted"}
+
+    assert list(ailments_of({"InstanceId": "i-1", "Events": [event]})) == []
+
+
+def test_a_check_without_a_beginning_counts_from_when_it_was_first_seen(world: World, monkeypatch):
+    (machine,) = world.launch()
+    failed = {"Name": "reachability", "Status": "failed"}
+    status = {
+        "InstanceId": machine.rpartition("/")[2],
+        "SystemStatus": {"Status": "impaired", "Details": [failed]},
+    }
+    monkeypatch.setattr(type(world.announcing.status), "_describe", lambda _: [status])
+
+    seen = []
+    for _ in range(4):
+        seen.append(len(world.poll()))
+        world.clock.forward(60)
+
+    assert seen == [0, 0, 1, 1]
+
+
+def test_checks_that_pass_or_have_too_little_data_are_no_ailment():
+    details = [
+        {"Name": "reachability", "Status": "passed"},
+        {"Name": "reachability", "Status": "insufficient-data", "ImpairedSince": NOON},
+    ]
+
+    assert list(ailments_of({"InstanceId": "i-1", "SystemStatus": {"Details": details}})) == []
+
+
+def test_an_ailment_says_since_when():
+    failed = {"Name": "reachability", "Status": "failed", "ImpairedSince": NOON}
+
+    (one,) = ailments_of({"InstanceId": "i-1", "InstanceStatus": {"Details": [failed]}})
+
+    assert (one.category, one.since) == (Category.INSTANCE, NOON)
+    assert not one.counts(NOON + timedelta(seconds=119))
+    assert one.counts(NOON + timedelta(seconds=120))
