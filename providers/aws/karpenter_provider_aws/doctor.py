@@ -98,7 +98,8 @@ class Doctor:
     def _check_cluster(self) -> Finding:
         try:
             details = self._cluster.details()
-            version = self._cluster.version()
+            # Elsewhere the API server tells it, which is not asked by commands that only look.
+            version = self._cluster.version() if self._settings.eks_control_plane else ""
         except (NodeClassNotReadyError, CloudProviderError) as error:
             remedy = "set --cluster-endpoint, and see --cluster-name"
             return _error(str(error), _POLICY if isinstance(error, AuthError) else remedy)
@@ -107,7 +108,8 @@ class Doctor:
                 f'the certificates of cluster "{details.name}" are not known',
                 "set --cluster-ca-bundle",
             )
-        return _ok(f'cluster "{details.name}" ({version or "?"}) at {details.endpoint}')
+        kubernetes = f" (Kubernetes {version})" if version else ""
+        return _ok(f'cluster "{details.name}" at {details.endpoint}{kubernetes}')
 
     def _check_queue(self) -> Finding:
         if self._queue is None:

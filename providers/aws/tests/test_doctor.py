@@ -1,0 +1,130 @@
+"""What karpenter doctor finds about AWS."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.provider.contract import ClusterFacts, Severity
+from karpenter_provider_aws.cluster import ClusterSource
+from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
+from karpenter_provider_aws.doctor import Doctor
+from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_provider_aws.settings import AwsSettings
+from karpenter_provider_aws.zonal_shift import ZonalShifts
+from providers.aws.tests.interruption.cloud_world import CloudClock, World
+
+
+def doctor(world, *, clients=None, **changes):
+    clients = clients or world.clients
+    name = world.aws.world.cluster
+    settings = AwsSettings(cluster_name=name, **changes)
+    clock = CloudClock(world.aws)
+    facts = ClusterFacts(name=name)
+    network = ServiceNetwork(clients, cluster=name)
+    return Doctor(
+        clients,
+        settings=settings,
+        cluster=ClusterSource(clients, clock, settings, facts, network),
+        queue=world.announcing.queue,
+        shifts=ZonalShifts(clients, clock, cluster=name, enabled=settings.enable_zonal_shift),
+    )
+
+
+@pytest.fixture
+def world(aws, clients):
+    return World(aws, clients)
+
+
+def wrong(findings):
+    return [found for found in findings if found.severity is Severity.ERROR]
+
+
+def test_where_nothing_is_wrong_all_is_ok_and_nothing_is_changed(world):
+    world.aws.messages.send_text("kept")
+    before = world.aws.held()
+
+    findings = doctor(world).check()
+
+    assert {found.severity for found in findings} == {Severity.OK}
+    assert world.aws.held() == before
+    assert len(world.poll()) == 1
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "ec2:DescribeSubnets",
+        "ec2:DescribeInstanceStatus",
+        "ec2:CreateLaunchTemplate",
+        "ssm:GetParameter",
+        "iam:GetInstanceProfile",
+        "iam:ListInstanceProfiles",
+        "pricing:GetProducts",
+        "sqs:ReceiveMessage",
+        "eks:DescribeCluster",
+    ],
+)
+def test_a_permission_that_is_missing_is_named_with_a_remedy(world, action):
+    with world.aws.deny(action.partition(":")[2]):
+        (found,) = wrong(doctor(world).check())
+
+    assert action in found.message
+    assert "docs/aws.md" in found.remedy
+
+
+def test_in_an_isolated_vpc_what_cannot_be_reached_is_not_tried(world):
+    with world.aws.deny("GetProducts"), world.aws.deny("ListInstanceProfiles"):
+        assert wrong(doctor(world, isolated_vpc=True).check()) == []
+
+
+def test_without_credentials_nothing_else_is_tried(world):
+    with world.aws.fail("GetCallerIdentity", code="InvalidClientTokenId", status=403):
+        (found,) = doctor(world).check()
+
+    assert found.severity is Severity.ERROR
+    assert "credentials" in found.remedy
+    assert world.aws.calls.count("DescribeSubnets") == 0
+
+
+def test_a_cloud_that_cannot_be_reached_is_one_finding(world):
+    quick = Clients(region=world.aws.account.region, limits=Limits(attempts=1))
+    with world.aws.cut_off():
+        (found,) = doctor(world, clients=quick).check()
+    quick.close()
+
+    assert found.severity is Severity.ERROR
+    assert "reaches the endpoints" in found.remedy
+
+
+def test_a_queue_that_is_missing_is_an_error_and_none_at_all_a_warning(world):
+    world.queue_name = "gone"
+    world.announcing = world.restarted()
+    (missing,) = wrong(doctor(world).check())
+    world.queue_name = ""
+    world.announcing = world.restarted()
+
+    findings = doctor(world).check()
+
+    assert '"gone"' in missing.message
+    assert [found.severity for found in findings].count(Severity.WARNING) == 1
+    assert wrong(findings) == []
+
+
+def test_a_cluster_that_eks_does_not_know_is_an_error_unless_all_is_given(world):
+    world.aws.clusters.clear()
+    (found,) = wrong(doctor(world).check())
+
+    given = doctor(world, cluster_endpoint="https://api.example.com", cluster_ca_bundle="QQ==")
+
+    assert "--cluster-endpoint" in found.remedy
+    assert wrong(given.check()) == []
+
+
+def test_zonal_shift_is_looked_at_when_it_is_enabled(world):
+    world.aws.zonal_shifts.clear()
+    assert wrong(doctor(world).check()) == []
+    (found,) = wrong(doctor(world, enable_zonal_shift=True).check())
+    world.aws.zonal_shifts.register(world.aws.clusters.arn(world.aws.world.cluster))
+
+    assert "--enable-zonal-shift" in found.message
+    assert wrong(doctor(world, enable_zonal_shift=True).check()) == []
