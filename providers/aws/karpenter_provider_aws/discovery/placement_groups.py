@@ -25,7 +25,11 @@ LAST_GOOD_TTL: Final = timedelta(hours=24)
 
 # Asked for by id or name outside of filters, EC2 refuses what does not exist.
 _UNKNOWN: Final = frozenset(
-    {"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Unknown", "InvalidParameterValue"}
+    {
+        "InvalidPlacementGroup.Unknown",
+        "InvalidPlacementGroupId.Unknown",
+        "InvalidPlacementGroupId.Malformed",
+    }
 )
 
 

@@ -73,7 +73,7 @@ def profile_tags(
 
 def role_name(role: str) -> str:
     """Return a role without its IAM path, which a profile does not name."""
-    return role.rpartition("/")[2]
+    return role.rpartition("/")[2] or role
 
 
 def unused_profiles(

@@ -7,9 +7,10 @@ before; when none of subnets, security groups and images can be asked for, there
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import NodeClassResolution
@@ -80,6 +81,14 @@ class Discovery:
     """None when the feature gate ReservedCapacity is off."""
 
 
+class _Search(NamedTuple):
+    """One part, and how it is found."""
+
+    condition_type: str
+    field: str
+    find: Callable[[], Part]
+
+
 @final
 class NodeClassResolver:
     """Resolves NodeClasses; callable from any thread."""
@@ -126,21 +135,16 @@ class NodeClassResolver:
             self._profiles[node_class.uid] = frozenset(names)
 
     def _found(self, node_class: EC2NodeClass) -> list[Part]:
+        """Look at all parts at once: a service that is silent holds up no other."""
+        searches = self._searches(node_class)
+        with ThreadPoolExecutor(len(searches), thread_name_prefix="aws-discovery") as pool:
+            return list(pool.map(_part, searches))
+
+    def _searches(self, node_class: EC2NodeClass) -> list[_Search]:
         found, spec = self._discovery, node_class.spec
-        result = [_part(AMIS_READY, images.FIELD, lambda: self._ami_part(node_class))]
-        if found.reservations is not None:
-            finder = found.reservations
-            terms = spec.capacity_reservation_selector_terms
-            result.append(
-                _part(
-                    CAPACITY_RESERVATIONS_READY,
-                    reservations.FIELD,
-                    lambda: parts.reservation_part(finder.find(terms), now=self._clock.now()),
-                )
-            )
-        return [
-            *result,
-            _part(
+        searches = [
+            _Search(AMIS_READY, images.FIELD, lambda: self._ami_part(node_class)),
+            _Search(
                 PLACEMENT_GROUP_READY,
                 placement_groups.FIELD,
                 lambda: parts.placement_group_part(
@@ -148,19 +152,19 @@ class NodeClassResolver:
                     found.placement_groups.find(spec.placement_group_selector),
                 ),
             ),
-            _part(
+            _Search(
                 SUBNETS_READY,
                 subnets.FIELD,
                 lambda: parts.subnet_part(found.subnets.find(spec.subnet_selector_terms)),
             ),
-            _part(
+            _Search(
                 SECURITY_GROUPS_READY,
                 security_groups.FIELD,
                 lambda: parts.security_group_part(
                     found.security_groups.find(spec.security_group_selector_terms)
                 ),
             ),
-            _part(
+            _Search(
                 INSTANCE_PROFILE_READY,
                 f'spec.role "{spec.role}"' if spec.role else "spec.instanceProfile",
                 lambda: met(
@@ -169,6 +173,16 @@ class NodeClassResolver:
                 ),
             ),
         ]
+        if found.reservations is not None:
+            finder, terms = found.reservations, spec.capacity_reservation_selector_terms
+            searches.append(
+                _Search(
+                    CAPACITY_RESERVATIONS_READY,
+                    reservations.FIELD,
+                    lambda: parts.reservation_part(finder.find(terms), now=self._clock.now()),
+                )
+            )
+        return searches
 
     def _ami_part(self, node_class: EC2NodeClass) -> Part:
         unsupported = self._discovery.images.unsupported(node_class)
@@ -194,13 +208,13 @@ def _known(part: Part, node_class: EC2NodeClass) -> tuple[Condition, bool]:
     return known_condition(part, node_class.status.conditions, generation=generation)
 
 
-def _part(condition_type: str, where: str, find: Callable[[], Part]) -> Part:
+def _part(search: _Search) -> Part:
     try:
-        return find()
+        return search.find()
     except CloudProviderError as error:
         if is_refusal(error):
-            return refused(condition_type, where, error)
-        return unasked(condition_type, where, error)
+            return refused(search.condition_type, search.field, error)
+        return unasked(search.condition_type, search.field, error)
 
 
 def _with_status(node_class: EC2NodeClass, status: dict[str, object]) -> EC2NodeClass:

@@ -109,7 +109,8 @@ def test_the_path_of_a_node_class_lies_below_that_of_its_cluster():
 
 
 @pytest.mark.parametrize(
-    ("role", "name"), [("nodes", "nodes"), ("team/nodes", "nodes"), ("/a/b/nodes", "nodes")]
+    ("role", "name"),
+    [("nodes", "nodes"), ("team/nodes", "nodes"), ("/a/b/nodes", "nodes"), ("a/", "a/")],
 )
 def test_a_role_is_named_without_its_path(role, name):
     """The call takes no path."""

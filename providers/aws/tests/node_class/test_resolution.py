@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -283,6 +285,23 @@ def test_what_was_told_of_another_spec_does_not_stand(parts, aws):
     assert 'spec.role "other"' in told.message
     assert statuses(found)["Ready"] == "Unknown"
     assert found.status.instance_profile == good.status.instance_profile
+
+
+def test_a_silent_service_holds_up_no_other(parts, aws):
+    """All are asked at once; here two are silent until both are known to be asked."""
+    with (
+        aws.fall_silent("ssm:*") as ssm,
+        aws.fall_silent("iam:*") as iam,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        resolving = pool.submit(parts.resolver.resolve, parts.node_class())
+        deadline = time.monotonic() + 8
+        while not (ssm.struck and iam.struck and aws.calls.count("DescribeSubnets")):
+            assert time.monotonic() < deadline, "the second waits for the first"
+            time.sleep(0.01)
+        ssm.end()
+        iam.end()
+        assert resolving.result().conditions
 
 
 # -- The rest -----------------------------------------------------------------------------------
