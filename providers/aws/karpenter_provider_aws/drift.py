@@ -1,0 +1,183 @@
+"""Why an instance no longer is what its NodeClass asks for: `spec/aws.md`, section 13.
+
+The first reason counts, in the order of `DriftReason`; `NodeClassDrift`, which comes before all of
+them, is the core's. The image is judged by the claim, all else by the live instance.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED
+from karpenter_core.errors import BadInputError, CloudProviderError, NodeClaimNotFoundError
+from karpenter_core.provider.contract import DriftFinding
+from karpenter_provider_aws.catalogue.catalogue import Situation
+from karpenter_provider_aws.described import parse_provider_id
+from karpenter_provider_aws.families.images import image_for
+from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID
+from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.contract import DriftOutcome
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.described import DescribedInstance, MachineReader
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
+    from karpenter_provider_aws.launch.launching import TypeSource
+    from karpenter_provider_aws.launch.recent import RecentLaunches
+
+__all__ = ["DriftDetector", "DriftReason", "drift_of"]
+
+
+class DriftReason(StrEnum):
+    """What is different."""
+
+    AMI = "AMIDrift"
+    SECURITY_GROUP = "SecurityGroupDrift"
+    SUBNET = "SubnetDrift"
+    CAPACITY_RESERVATION = "CapacityReservationDrift"
+    PLACEMENT_GROUP = "PlacementGroupDrift"
+
+
+def drift_of(
+    claim: NodeClaim,
+    node_class: EC2NodeClass,
+    instance_type: InstanceType,
+    instance: DescribedInstance,
+    *,
+    placement_group_id: str = "",
+) -> DriftReason | None:
+    """Return the first reason; None when the instance is as it should be.
+
+    Raises:
+        CloudProviderError: the NodeClass has not found what there is to compare with.
+    """
+    status = node_class.status
+    for name, found in (
+        ("amis", status.amis),
+        ("securityGroups", status.security_groups),
+        ("subnets", status.subnets),
+    ):
+        if not found:
+            raise CloudProviderError(f'EC2NodeClass "{node_class.name}": status.{name} is empty')
+    image = image_for(instance_type, status.amis)
+    if image is None or image.id != claim.status.image_id:
+        return DriftReason.AMI
+    if instance.security_groups != frozenset(group.id for group in status.security_groups):
+        return DriftReason.SECURITY_GROUP
+    if instance.subnet_id not in {subnet.id for subnet in status.subnets}:
+        return DriftReason.SUBNET
+    # One whose reservation has ended is described as on-demand, and has not drifted for that.
+    is_reserved = claim.metadata.labels.get(CAPACITY_TYPE) == RESERVED == instance.capacity_type
+    reservations = {reservation.id for reservation in status.capacity_reservations}
+    if is_reserved and instance.reservation_id not in reservations:
+        return DriftReason.CAPACITY_RESERVATION
+    if claim.metadata.labels.get(PLACEMENT_GROUP_ID, "") != placement_group_id:
+        return DriftReason.PLACEMENT_GROUP
+    return None
+
+
+def _no_shifts() -> ShiftedZones:
+    return NO_SHIFTS
+
+
+@final
+class DriftDetector:
+    """Answers `karpenter_detect_drift`; callable from any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        reader: MachineReader,
+        recent: RecentLaunches,
+        types: TypeSource,
+        groups: PlacementGroups,
+        shifts: Callable[[], ShiftedZones] = _no_shifts,
+    ) -> None:
+        self._clock: Final = clock
+        self._reader: Final = reader
+        self._recent: Final = recent
+        self._types: Final = types
+        self._groups: Final = groups
+        self._shifts: Final = shifts
+
+    def detect(
+        self, node_claims: Sequence[NodeClaim], node_class: EC2NodeClass
+    ) -> list[DriftOutcome]:
+        """Return for each claim, in their order, a finding, an error, or None.
+
+        Raises:
+            CloudProviderError: the types, the placement group or the instances cannot be read.
+        """
+        claims = [claim for claim in node_claims if NODE_POOL in claim.metadata.labels]
+        if not claims:
+            return [None for _ in node_claims]
+        group = self._groups.found_or_last(node_class.spec.placement_group_selector)
+        situation = Situation(now=self._clock.now(), group=group, shifted_zones=self._shifts().ids)
+        try:
+            listed = self._types.instance_types(node_class, situation)
+        except BadInputError as error:
+            raise CloudProviderError(str(error)) from error
+        types = {it.name: it for it in listed}
+        ids = {claim.name: _instance_id(claim) for claim in claims}
+        instances = self._reader.of_ids(id_ for id_ in ids.values() if id_)
+        group_id = "" if group is None else group.id
+
+        def outcome(claim: NodeClaim) -> DriftOutcome:
+            if claim.name not in ids:
+                return None
+            try:
+                found = self._instance(claim, ids[claim.name], instances)
+                if found is None:
+                    return None
+                instance_type = _type_of(claim, types)
+                reason = drift_of(
+                    claim, node_class, instance_type, found, placement_group_id=group_id
+                )
+            except CloudProviderError as error:
+                return error
+            return None if reason is None else DriftFinding(reason=reason.value)
+
+        return [outcome(claim) for claim in node_claims]
+
+    def _instance(
+        self, claim: NodeClaim, instance_id: str, instances: Mapping[str, DescribedInstance]
+    ) -> DescribedInstance | None:
+        """Return a claim's instance; None for one that EC2 does not show yet."""
+        if not instance_id:
+            raise CloudProviderError(
+                f'NodeClaim "{claim.name}": status.providerID is '
+                + (f'"{claim.status.provider_id}"' if claim.status.provider_id else "empty")
+            )
+        if not claim.status.image_id:
+            raise CloudProviderError(f'NodeClaim "{claim.name}": status.imageID is empty')
+        found = instances.get(instance_id)
+        if found is not None and not found.is_gone:
+            return found
+        if found is None and self._recent.get(instance_id) is not None:
+            return None
+        raise NodeClaimNotFoundError(f"instance {instance_id} does not exist")
+
+
+def _instance_id(claim: NodeClaim) -> str:
+    try:
+        return parse_provider_id(claim.status.provider_id)[1]
+    except CloudProviderError:
+        return ""
+
+
+def _type_of(claim: NodeClaim, types: Mapping[str, InstanceType]) -> InstanceType:
+    name = claim.metadata.labels.get(INSTANCE_TYPE, "")
+    found = types.get(name)
+    if found is None:
+        raise CloudProviderError(
+            f'NodeClaim "{claim.name}": label {INSTANCE_TYPE} is '
+            + (f'"{name}", which is not sold' if name else "missing")
+        )
+    return found

@@ -1,0 +1,271 @@
+"""Instances that are there: fetched, listed, terminated, tagged (`spec/aws.md`, 8.8 and 15).
+
+What EC2 does not show is gone, with two exceptions: what this process launched a moment ago may not be
+shown yet, and of a zone that traffic is shifted away from nothing is believed that is new.
+"""
+
+from __future__ import annotations
+
+import re
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import RESERVED
+from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
+from karpenter_core.provider.contract import InstanceListing, Termination
+from karpenter_provider_aws.codes import is_not_found
+from karpenter_provider_aws.described import (
+    DescribedInstance,
+    owners_of,
+    parse_provider_id,
+    to_instance,
+)
+from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
+from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones, ZoneShiftedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from karpenter_core.provider.contract import (
+        FetchOutcome,
+        Instance,
+        TerminateOutcome,
+    )
+    from karpenter_provider_aws.described import MachineReader
+    from karpenter_provider_aws.discovery.reservations import AvailabilityBook
+    from karpenter_provider_aws.launch.recent import RecentLaunches
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["Instances", "no_terminations_counted"]
+
+_AT_ONCE: Final = 500
+"""Instances terminated by one call (section 17)."""
+_TAGS_IN_THE_END: Final = frozenset({NAME_TAG, NODE_CLAIM_TAG, EKS_CLUSTER_NAME_TAG})
+_INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
+
+
+def no_terminations_counted(_zone: str) -> None:
+    """Count nothing."""
+
+
+def _no_shifts() -> ShiftedZones:
+    return NO_SHIFTS
+
+
+@final
+class Instances:
+    """The instances of one cluster; callable from any thread."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        *,
+        reader: MachineReader,
+        recent: RecentLaunches,
+        availability: AvailabilityBook,
+        shifts: Callable[[], ShiftedZones] = _no_shifts,
+        count_failure: Callable[[str], None] = no_terminations_counted,
+    ) -> None:
+        """`shifts` is `ZonalShifts.zones`; `count_failure` gets the zone of a failed termination."""
+        self._clients: Final = clients
+        self._reader: Final = reader
+        self._recent: Final = recent
+        self._availability: Final = availability
+        self._shifts: Final = shifts
+        self._count_failure: Final = count_failure
+        self._lock: Final = Lock()
+        self._seen: dict[str, Instance] = {}
+        """As last listed or fetched, by instance id."""
+        self._tagged: frozenset[str] = frozenset()
+        """Ids of those that had all their tags when they were last listed."""
+        self._reserved: Final[dict[str, str]] = {}
+        """Reservations of instances that were asked to go, by instance id."""
+
+    # -- look ------------------------------------------------------------------------------------
+
+    def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:
+        """Return an instance or an error for each id, in their order.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer.
+        """
+        parsed = [_parsed(text) for text in provider_ids]
+        shifted = self._shifts()
+        kept = self._kept(shifted)
+        asked = [
+            key[1]
+            for key in parsed
+            if not isinstance(key, CloudProviderError) and key[1] not in kept
+        ]
+        found = self._reader.of_ids(asked) if asked else {}
+        shown = kept | self._shown(found.values())
+        outcomes: list[FetchOutcome] = []
+        for key in parsed:
+            if isinstance(key, CloudProviderError):
+                outcomes.append(key)
+                continue
+            instance = shown.get(key[1]) or self._unseen(key[1], found)
+            outcomes.append(instance or NodeClaimNotFoundError(f"instance {key[1]} does not exist"))
+        with self._lock:
+            self._seen |= shown
+            for name in asked:
+                if name not in shown:
+                    self._seen.pop(name, None)
+        return outcomes
+
+    def list(self) -> InstanceListing:
+        """Return every instance of the cluster, by provider id.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer.
+        """
+        listing = self._reader.of_cluster()
+        described = {instance.id: instance for instance in listing.instances}
+        shown = self._shown(described.values())
+        for name in self._recent.all():
+            if name not in shown and (unseen := self._unseen(name, described)) is not None:
+                shown[name] = unseen
+        shown = self._kept(self._shifts()) | shown
+        tagged = frozenset(n for n, i in described.items() if i.tags.keys() >= _TAGS_IN_THE_END)
+        with self._lock:
+            self._seen = {**self._seen, **shown} if listing.problem else dict(shown)
+            self._tagged = tagged
+        instances = sorted(shown.values(), key=lambda instance: instance.provider_id)
+        return InstanceListing(
+            instances=tuple(instances), complete=not listing.problem, problem=listing.problem
+        )
+
+    def is_tagged(self, instance_id: str) -> bool:
+        """Whether an instance had all its tags when instances were last listed; never a call."""
+        with self._lock:
+            return instance_id in self._tagged
+
+    def _shown(self, described: Iterable[DescribedInstance]) -> dict[str, Instance]:
+        """Return the instances that are not gone; what was seen to go is not recent any more."""
+        described = tuple(described)
+        owners = owners_of(described, self._recent.owners())
+        shown: dict[str, Instance] = {}
+        for instance in described:
+            if instance.is_gone:
+                self._recent.forget(instance.id)
+            else:
+                shown[instance.id] = to_instance(instance, owners.get(instance.id))
+        return shown
+
+    def _unseen(self, name: str, described: Mapping[str, DescribedInstance]) -> Instance | None:
+        """Return an instance that was just launched and that EC2 does not show yet."""
+        launch = self._recent.get(name)
+        return None if launch is None or name in described else launch.instance
+
+    def _kept(self, shifted: ShiftedZones) -> dict[str, Instance]:
+        """Return what is known of the zones that traffic is shifted away from."""
+        if not shifted.names:
+            return {}
+        with self._lock:
+            return {key: seen for key, seen in self._seen.items() if shifted.has(seen.zone)}
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
+        """Ask instances to go, or say that they are gone, in the order of the ids.
+
+        Raises:
+            CloudProviderError: EC2 could not be asked which are there; nothing was done.
+        """
+        shifted = self._shifts()
+        outcomes: dict[str, TerminateOutcome] = {}
+        ids: dict[str, str] = {}
+        for text in dict.fromkeys(provider_ids):
+            key = _parsed(text)
+            if isinstance(key, CloudProviderError):
+                outcomes[text] = key
+            elif shifted.has(key[0]):
+                outcomes[text] = ZoneShiftedError("termination", what=key[1], zone=key[0])
+            else:
+                ids[text] = key[1]
+        found = self._reader.of_ids(ids.values()) if ids else {}
+        here = {n: i for n, i in found.items() if not i.is_gone}
+        leaving = {name for name, instance in here.items() if instance.is_leaving}
+        results = self._end({n: i for n, i in here.items() if n not in leaving})
+        for text, name in ids.items():
+            if name in leaving:
+                outcomes[text] = Termination.STARTED
+            elif name in results:
+                outcomes[text] = results[name]
+            elif self._unseen(name, found) is not None:
+                outcomes[text] = CloudProviderError(
+                    f"instance {name} was just launched, and EC2 does not show it yet"
+                )
+            else:
+                outcomes[text] = self._gone(name)
+        return [outcomes[text] for text in provider_ids]
+
+    def _end(self, instances: Mapping[str, DescribedInstance]) -> dict[str, TerminateOutcome]:
+        outcomes: dict[str, TerminateOutcome] = {}
+        names = sorted(instances)
+        for first in range(0, len(names), _AT_ONCE):
+            outcomes |= self._end_batch(names[first : first + _AT_ONCE])
+        for name, outcome in outcomes.items():
+            instance = instances[name]
+            if isinstance(outcome, CloudProviderError):
+                self._count_failure(instance.zone)
+            elif instance.capacity_type == RESERVED:
+                with self._lock:
+                    self._reserved[name] = instance.reservation_id
+        return outcomes
+
+    def _end_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
+        """Terminate; one id that EC2 does not know fails a call, and the others are tried again."""
+        outcomes: dict[str, TerminateOutcome] = {}
+        left = list(names)
+        while left:
+            try:
+                self._terminate(left)
+            except CloudProviderError as error:
+                failure = failure_behind(error)
+                if failure is None or not is_not_found(failure.code):
+                    return outcomes | dict.fromkeys(left, error)
+                told = set(_INSTANCE_ID.findall(failure.message))
+                unknown = [name for name in left if name in told]
+                if not unknown:
+                    return outcomes | self._one_by_one(left)
+                # Gone between two calls; what becomes of it is seen when it is asked for again.
+                outcomes |= dict.fromkeys(unknown, Termination.STARTED)
+                left = [name for name in left if name not in told]
+            else:
+                return outcomes | dict.fromkeys(left, Termination.STARTED)
+        return outcomes
+
+    def _one_by_one(self, names: Iterable[str]) -> dict[str, TerminateOutcome]:
+        outcomes: dict[str, TerminateOutcome] = {}
+        for name in names:
+            try:
+                self._terminate([name])
+                outcomes[name] = Termination.STARTED
+            except CloudProviderError as error:
+                failure = failure_behind(error)
+                unknown = failure is not None and is_not_found(failure.code)
+                outcomes[name] = Termination.STARTED if unknown else error
+        return outcomes
+
+    def _terminate(self, names: Sequence[str]) -> None:
+        with calling("ec2:TerminateInstances"):
+            self._clients.ec2.terminate_instances(InstanceIds=names)
+
+    def _gone(self, name: str) -> Termination:
+        """Note that an instance is gone: a reservation has room again."""
+        self._recent.forget(name)
+        with self._lock:
+            self._seen.pop(name, None)
+            reservation = self._reserved.pop(name, "")
+        if reservation:
+            self._availability.note_terminated(reservation)
+        return Termination.GONE
+
+
+def _parsed(text: str) -> tuple[str, str] | CloudProviderError:
+    try:
+        return parse_provider_id(text)
+    except CloudProviderError as error:
+        return error

@@ -1,0 +1,303 @@
+"""Which claims are launched as what, and which of them together. Pure functions of values.
+
+A wave has hundreds of claims and few different wishes, so whatever depends on a wish alone is worked
+out once for all claims that have it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import MIN_VALUES_RELAXED, NODE_POOL, RESERVED, SPOT
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, OfferingKey
+from karpenter_core.provider.catalogue import Requirements
+from karpenter_provider_aws.labels import (
+    CAPACITY_RESERVATION_ID,
+    EFA,
+    NITRO_SANDBOX_RESOURCE,
+    PLACEMENT_GROUP_PARTITION,
+)
+from karpenter_provider_aws.launch.filters import candidates_of, compatible_types, filtered
+from karpenter_provider_aws.launch.fleet import (
+    capacity_type_of,
+    is_inflexible,
+    options_of,
+    tenancy_of,
+    with_capacity_type,
+)
+from karpenter_provider_aws.launch.tags import ClaimRef
+from karpenter_provider_aws.launch.template_groups import lowest_partition
+from karpenter_provider_aws.unavailable import OfferingMark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+    from karpenter_core.api.nodeclaim import RequirementSpec
+    from karpenter_core.provider.catalogue import InstanceType, Offering
+    from karpenter_core.provider.contract import LaunchRequest
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.catalogue.offerings import PriceList
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.launch.filters import Candidate, CompatibleType
+    from karpenter_provider_aws.launch.fleet import FleetOptions
+    from karpenter_provider_aws.unavailable import Shortages
+    from karpenter_provider_aws.zonal_shift import ShiftedZones
+
+__all__ = ["PRICE_OVERLAY_APPLIED", "Ground", "Plan", "claim_ref", "plan_launches"]
+
+PRICE_OVERLAY_APPLIED: Final = "karpenter.sh/price-overlay-applied"
+"""On a NodeClaim: an overlay has changed the prices that it was planned by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a launch finds, as far as this process knows it at that moment."""
+
+    node_class: EC2NodeClass
+    shortages: Shortages
+    shifted: ShiftedZones
+    reserved_left: Callable[[str], int]
+    """How many machines are left of a reservation, by its id."""
+    prices: PriceList
+    group: PlacementGroup | None = None
+
+    def is_open(self, it: InstanceType, offering: Offering) -> bool:
+        """Whether nothing has come to be known against an offering since it was listed."""
+        subnets = [s.id for s in self.node_class.status.subnets if s.zone == offering.zone]
+        if not subnets or self.shifted.has(offering.zone):
+            return False
+        mark = OfferingMark(
+            it.name,
+            offering.zone,
+            offering.capacity_type,
+            "" if self.group is None else self.group.id,
+            offering.requirements.single_value(PLACEMENT_GROUP_PARTITION),
+        )
+        if self.shortages.is_unavailable(mark, subnets):
+            return False
+        if offering.capacity_type != RESERVED:
+            return True
+        return self.reserved_left(offering.requirements.single_value(CAPACITY_RESERVATION_ID)) > 0
+
+    def has_own_price(self, it: InstanceType, offering: Offering) -> bool:
+        """Whether an offering costs something else than EC2 asks for it."""
+        if offering.capacity_type == RESERVED:
+            return False
+        listed = (
+            self.prices.spot(it.name, offering.zone)
+            if offering.capacity_type == SPOT
+            else self.prices.on_demand(it.name)
+        )
+        return listed is not None and listed.amount != offering.price.amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """Claims that ask for the same, and what that is."""
+
+    ground: Ground
+    requests: tuple[LaunchRequest, ...]
+    candidates: tuple[Candidate, ...]
+    options: FleetOptions
+    tenancy: str
+    partition: int
+    """Of a placement group; 0 lets EC2 choose."""
+    is_inflexible: bool
+
+    @property
+    def node_class(self) -> EC2NodeClass:
+        """What the instances are like."""
+        return self.ground.node_class
+
+    @property
+    def capacity_type(self) -> str:
+        """What is bought."""
+        return self.options.capacity_type
+
+    @property
+    def node_pool(self) -> str:
+        """The NodePool of the claims; empty for none."""
+        return self.requests[0].node_claim.metadata.labels.get(NODE_POOL, "")
+
+    def instance_types(self) -> tuple[InstanceType, ...]:
+        """Return the types, as if nothing else could be bought."""
+        return tuple(candidate.to_instance_type() for candidate in self.candidates)
+
+
+def claim_ref(request: LaunchRequest) -> ClaimRef:
+    """Return whose the instance of a request will be."""
+    return ClaimRef(name=request.node_claim.name, uid=request.token)
+
+
+def plan_launches(
+    requests: Iterable[LaunchRequest], ground: Ground
+) -> tuple[tuple[Plan, ...], dict[str, CloudProviderError]]:
+    """Return what to launch, and by token why some claims cannot be."""
+    wishes = _Wishes(ground)
+    groups: dict[Hashable, tuple[_Choice, list[LaunchRequest]]] = {}
+    refused: dict[str, CloudProviderError] = {}
+    for request in requests:
+        try:
+            choice = wishes.choice(request)
+        except CloudProviderError as error:
+            refused[request.token] = error
+            continue
+        key = (choice.key, _template_key(request), _context(request, ground), _has_overlay(request))
+        groups.setdefault(key, (choice, []))[1].append(request)
+    plans = tuple(_plan(choice, members, ground) for choice, members in groups.values())
+    return plans, refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Choice:
+    """What a wish comes to."""
+
+    requirements: Requirements
+    candidates: tuple[Candidate, ...]
+    capacity_type: str
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for choices of which the same fleet comes."""
+        return (
+            self.capacity_type,
+            tenancy_of(self.requirements),
+            lowest_partition(self.requirements),
+            is_inflexible(self.candidates, self.capacity_type, self.requirements),
+            tuple(
+                (candidate.instance_type.name, *(id(offering) for offering in candidate.offerings))
+                for candidate in self.candidates
+            ),
+        )
+
+
+@final
+class _Wishes:
+    """The choices of one batch; objects are told apart by identity while it lives."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground: Final = ground
+        self._requirements: Final[dict[tuple[RequirementSpec, ...], Requirements]] = {}
+        self._compatible: Final[dict[Hashable, tuple[CompatibleType, ...]]] = {}
+        self._choices: Final[dict[Hashable, _Choice | CloudProviderError]] = {}
+
+    def choice(self, request: LaunchRequest) -> _Choice:
+        """Return what a claim is launched as.
+
+        Raises:
+            InsufficientCapacityError: nothing of what it allows can be had.
+        """
+        specs = request.node_claim.spec.requirements
+        wish = (id(request.instance_types), specs)
+        amounts = _requested(request)
+        key = (wish, tuple(sorted(amounts.items())))
+        known = self._choices.get(key)
+        if known is None:
+            try:
+                known = self._choose(request.instance_types, wish, amounts)
+            except CloudProviderError as error:
+                known = error
+            self._choices[key] = known
+        if isinstance(known, CloudProviderError):
+            raise known
+        return known
+
+    def _choose(
+        self,
+        instance_types: Sequence[InstanceType],
+        wish: tuple[int, tuple[RequirementSpec, ...]],
+        amounts: Mapping[str, int],
+    ) -> _Choice:
+        requirements = self._requirements.get(wish[1])
+        if requirements is None:
+            requirements = self._requirements[wish[1]] = Requirements.from_specs(wish[1])
+        compatible = self._compatible.get(wish)
+        if compatible is None:
+            compatible = self._compatible[wish] = compatible_types(
+                instance_types, requirements, is_open=self._ground.is_open
+            )
+        candidates = candidates_of(compatible, amounts)
+        if not candidates:
+            raise InsufficientCapacityError(
+                "all requested instance types were unavailable during launch",
+                offerings=self._closed(instance_types, requirements),
+            )
+        kept = filtered(candidates, requirements)
+        capacity_type = capacity_type_of(kept)
+        return _Choice(
+            requirements=requirements,
+            candidates=with_capacity_type(kept, capacity_type),
+            capacity_type=capacity_type,
+        )
+
+    def _closed(
+        self, instance_types: Sequence[InstanceType], requirements: Requirements
+    ) -> tuple[OfferingKey, ...]:
+        """Return what was listed as available, and is known here not to be."""
+        listed = compatible_types(instance_types, requirements, is_open=_always)
+        return tuple(
+            OfferingKey(
+                instance_type=compatible.instance_type.name,
+                zone=offering.zone,
+                capacity_type=offering.capacity_type,
+            )
+            for compatible in listed
+            for machine in compatible.machines
+            for offering in machine.offerings
+            if not self._ground.is_open(compatible.instance_type, offering)
+        )
+
+
+def _always(_type: InstanceType, _offering: Offering) -> bool:
+    return True
+
+
+def _requested(request: LaunchRequest) -> Mapping[str, int]:
+    return parse_resources(request.node_claim.spec.resources.requests)
+
+
+def _template_key(request: LaunchRequest) -> Hashable:
+    """Return all of a claim that its launch template tells of."""
+    claim = request.node_claim
+    wanted = claim.spec.resources.requests
+    return (
+        tuple(sorted(claim.metadata.labels.items())),
+        claim.spec.taints,
+        claim.spec.startup_taints,
+        EFA in wanted,
+        NITRO_SANDBOX_RESOURCE in wanted,
+    )
+
+
+def _context(request: LaunchRequest, ground: Ground) -> str:
+    """Return the fleet's context, which is not for a launch that had to give up variety."""
+    relaxed = request.node_claim.metadata.annotations.get(MIN_VALUES_RELAXED) == "true"
+    return "" if relaxed else ground.node_class.spec.context
+
+
+def _has_overlay(request: LaunchRequest) -> bool:
+    return PRICE_OVERLAY_APPLIED in request.node_claim.metadata.annotations
+
+
+def _plan(choice: _Choice, requests: Sequence[LaunchRequest], ground: Ground) -> Plan:
+    has_own_prices = _has_overlay(requests[0]) or any(
+        ground.has_own_price(candidate.instance_type, offering)
+        for candidate in choice.candidates
+        for offering in candidate.offerings
+    )
+    return Plan(
+        ground=ground,
+        requests=tuple(requests),
+        candidates=choice.candidates,
+        options=options_of(
+            choice.candidates,
+            choice.capacity_type,
+            context=_context(requests[0], ground),
+            has_own_prices=has_own_prices,
+        ),
+        tenancy=tenancy_of(choice.requirements),
+        partition=lowest_partition(choice.requirements) if ground.group is not None else 0,
+        is_inflexible=is_inflexible(choice.candidates, choice.capacity_type, choice.requirements),
+    )

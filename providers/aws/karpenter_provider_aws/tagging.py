@@ -1,0 +1,156 @@
+"""The tags that an instance gets once its node has registered: `spec/aws.md`, section 15.
+
+Node and claim are not known, or not yet certain, when an instance is launched. Only missing tags are
+added, so that a user's `Name` stays. EC2 takes few calls that change tags, and nothing waits for
+these: there is one a second at most, and who comes too early is told when to come again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import CloudProviderError, ThrottledError
+from karpenter_core.provider.token_bucket import TokenBucket
+from karpenter_provider_aws.codes import is_not_found
+from karpenter_provider_aws.described import parse_provider_id
+from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.ttl import TtlCache
+from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
+from karpenter_provider_aws.launch.tags import to_tag_list
+from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.described import MachineReader
+    from karpenter_provider_aws.sdk import Clients
+
+__all__ = ["Tagging", "missing_tags"]
+
+_CALLS_PER_SECOND: Final = 1
+_TURN_KEPT: Final = timedelta(hours=1)
+"""How long a turn is kept for who does not come back."""
+_READ_KEPT: Final = timedelta(minutes=5)
+"""How long what was read of an instance's tags is believed."""
+
+
+def missing_tags(
+    tags: Iterable[str], *, node: str, node_claim: str, cluster: str
+) -> dict[str, str]:
+    """Return what is to be added to an instance that has these keys."""
+    wanted = {NAME_TAG: node, NODE_CLAIM_TAG: node_claim, EKS_CLUSTER_NAME_TAG: cluster}
+    there = set(tags)
+    return {key: value for key, value in wanted.items() if key not in there and value}
+
+
+def _no_shifts() -> ShiftedZones:
+    return NO_SHIFTS
+
+
+@final
+class Tagging:
+    """Tags instances; callable from any thread."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        *,
+        cluster: str,
+        reader: MachineReader,
+        is_tagged: Callable[[str], bool] = lambda _: False,
+        shifts: Callable[[], ShiftedZones] = _no_shifts,
+    ) -> None:
+        """`is_tagged` is `Instances.is_tagged`: a new process is asked for every instance at once."""
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._cluster: Final = cluster
+        self._reader: Final = reader
+        self._is_tagged: Final = is_tagged
+        self._shifts: Final = shifts
+        self._bucket: Final = TokenBucket(
+            rate_per_second=_CALLS_PER_SECOND, burst=1, monotonic=clock.monotonic
+        )
+        self._lock: Final = Lock()
+        self._turns: Final[TtlCache[str, float]] = TtlCache(clock, _TURN_KEPT)
+        """When each instance that waits may be tagged: monotonic seconds."""
+        self._missing: Final[TtlCache[str, Mapping[str, str]]] = TtlCache(clock, _READ_KEPT)
+        self._log: FilteringBoundLogger = structlog.get_logger("aws.tagging")
+
+    def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Add the tags that an instance lacks.
+
+        Raises:
+            ThrottledError: it is not its turn yet; nothing was done.
+            CloudProviderError: EC2 refused or did not answer, or its zone is shifted away from.
+        """
+        provider_id = node_claim.status.provider_id
+        if node_claim.is_deleting or not node.name or not provider_id:
+            return
+        try:
+            zone, instance_id = parse_provider_id(provider_id)
+        except CloudProviderError as error:
+            self._log.error("instance cannot be tagged", error=str(error))
+            return
+        if self._is_tagged(instance_id):
+            return
+        refused = self._shifts().refuse("tagging", what=instance_id, zone=zone)
+        if refused is not None:
+            raise refused
+        missing = self._missing_of(instance_id, node_claim, node)
+        if not missing:
+            return
+        self._wait_for_turn(instance_id)
+        self._tag(instance_id, missing)
+
+    def _missing_of(
+        self, instance_id: str, node_claim: NodeClaim, node: NodeView
+    ) -> Mapping[str, str]:
+        """Return what is missing; of an instance that is gone nothing is."""
+        known = self._missing.get(instance_id)
+        if known is not None:
+            return known
+        instance = self._reader.of_ids([instance_id]).get(instance_id)
+        missing = (
+            {}
+            if instance is None or instance.is_leaving
+            else missing_tags(
+                instance.tags, node=node.name, node_claim=node_claim.name, cluster=self._cluster
+            )
+        )
+        if missing:  # read once, however often it has to come again
+            self._missing.put(instance_id, missing)
+        return missing
+
+    def _wait_for_turn(self, instance_id: str) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            turn = self._turns.get(instance_id)
+            if turn is None:
+                turn = now + self._bucket.reserve()
+                self._turns.put(instance_id, turn)
+        if turn > now:
+            raise ThrottledError(
+                f"ec2:CreateTags: {instance_id} waits for its turn",
+                retry_after=timedelta(seconds=turn - now),
+            )
+
+    def _tag(self, instance_id: str, missing: Mapping[str, str]) -> None:
+        self._turns.drop(instance_id)
+        self._missing.drop(instance_id)
+        try:
+            with calling("ec2:CreateTags"):
+                self._clients.ec2.create_tags(Resources=[instance_id], Tags=to_tag_list(missing))
+        except CloudProviderError as error:
+            failure = failure_behind(error)
+            if failure is None or not is_not_found(failure.code):
+                raise
