@@ -122,7 +122,7 @@ class SimulatedAws:
         self._application.handlers = parts.handlers
         self._application.unchanging = parts.unchanging
         self._application.checks_dry_runs = parts.checks_dry_runs
-        parts.prices.changed = self._application.forget
+        parts.on_change(self._application.forget)
         parts.instances.state_changed = self._announce
         self._owner_clients: Final = OwnerClients(region)
         self._world: World | None = None
@@ -154,7 +154,6 @@ class SimulatedAws:
         self.time.reset()
         with self._application.state:
             self._parts.clear()
-            self._application.forget()
             self._parts.build(self._plan)
         self._world = self._rebuilt_world()
         self._application.changed.clear()

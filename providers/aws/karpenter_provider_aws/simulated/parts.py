@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_provider_aws.simulated.capacity import Capacity
@@ -36,17 +37,15 @@ if TYPE_CHECKING:
 __all__ = ["Parts"]
 
 
+_OFFERINGS: Final = "ec2:DescribeInstanceTypeOfferings"
+_PRODUCTS: Final = "pricing:GetProducts"
+
+
 @final
 class Parts:
     """Everything that the cloud keeps itself; the rest is moto's."""
 
-    unchanging: Final = frozenset(
-        {
-            "ec2:DescribeInstanceTypes",
-            "ec2:DescribeInstanceTypeOfferings",
-            "pricing:GetProducts",
-        }
-    )
+    unchanging: Final = frozenset({"ec2:DescribeInstanceTypes", _OFFERINGS, _PRODUCTS})
     checks_dry_runs: Final = frozenset(
         {"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"}
     )
@@ -164,6 +163,11 @@ class Parts:
             "ssm:GetParameter": self.parameters.get_parameter,
             "ssm:GetParameters": self.parameters.get_parameters,
         }
+
+    def on_change(self, forget: Callable[..., None]) -> None:
+        """Have it told which unchanging actions answer otherwise from now on."""
+        self.prices.changed = partial(forget, _PRODUCTS)
+        self.catalogue.changed = partial(forget, _OFFERINGS, _PRODUCTS)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -98,8 +98,10 @@ class Prices:
 
     def clear(self) -> None:
         """Forget the prices that were set."""
-        self._on_demand.clear()
-        self._spot.clear()
+        if self._on_demand or self._spot:
+            self._on_demand.clear()
+            self._spot.clear()
+            self.changed()
 
     def on_demand(self, instance_type: str) -> float:
         """Return the price per hour; 0 when there is none."""

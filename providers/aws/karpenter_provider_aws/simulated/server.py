@@ -62,7 +62,7 @@ class Application:
         self.handlers: Handlers = {}
         """By service and action; what is not here goes to moto."""
         self.unchanging: frozenset[str] = frozenset()
-        """Actions that answer the same call alike until `forget` is called."""
+        """Actions that answer the same call alike until `forget` is told of them."""
         self.checks_dry_runs: frozenset[str] = frozenset()
         """Actions whose handlers say themselves what a dry run comes to."""
         self.state: Final = RLock()
@@ -73,9 +73,10 @@ class Application:
         self.throttling: Final = Throttling(account.clock)
         self.calls: Final = CallLog()
 
-    def forget(self) -> None:
-        """Write unchanging answers anew, because they have changed."""
-        self._answers.clear()
+    def forget(self, *actions: str) -> None:
+        """Write the answers to these unchanging actions anew, because they have changed."""
+        for key in [each for each in list(self._answers) if each[0] in actions]:
+            self._answers.pop(key, None)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""

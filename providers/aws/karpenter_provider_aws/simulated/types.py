@@ -10,7 +10,7 @@ from karpenter_provider_aws.simulated.selection import page, selected
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from types_boto3_ec2.type_defs import (
         DescribeInstanceTypeOfferingsRequestTypeDef,
@@ -83,6 +83,8 @@ class Catalogue:
         self._account: Final = account
         self._only: Final = None if only is None else frozenset(only)
         self._withdrawn: set[tuple[str, str]] = set()
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a type is withdrawn, or sold again."""
 
     def infos(self) -> Mapping[str, InstanceTypeInfoTypeDef]:
         """Return each type as DescribeInstanceTypes does, by its name."""
@@ -111,10 +113,13 @@ class Catalogue:
     def withdraw(self, instance_type: str, zone: str) -> None:
         """Sell the type in the zone no more."""
         self._withdrawn.add((instance_type, zone))
+        self.changed()
 
     def clear(self) -> None:
         """Sell again what was withdrawn."""
-        self._withdrawn.clear()
+        if self._withdrawn:
+            self._withdrawn.clear()
+            self.changed()
 
     def facts(self, instance_type: str) -> TypeFacts | None:
         """Return the facts of a type; None when there is none of the name."""

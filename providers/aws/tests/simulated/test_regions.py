@@ -49,13 +49,14 @@ def test_a_dry_run_of_a_listing_says_that_it_would_have_succeeded(clients, code)
 
 
 def test_offerings_are_listed_by_zone_and_by_zone_id(aws, clients):
-    aws.catalogue.withdraw("m5.large", "us-east-1b")
-
     def places(kind):
         answer = clients.ec2.describe_instance_type_offerings(
             LocationType=kind, Filters=[{"Name": "instance-type", "Values": ["m5.large"]}]
         )
         return [each["Location"] for each in answer["InstanceTypeOfferings"]]
+
+    assert {A, "us-east-1b"} <= set(places("availability-zone"))
+    aws.catalogue.withdraw("m5.large", "us-east-1b")
 
     assert A in places("availability-zone")
     assert "us-east-1b" not in places("availability-zone")
