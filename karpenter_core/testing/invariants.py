@@ -30,7 +30,7 @@ from karpenter_core.sim.registry import parse_time
 from karpenter_core.sim.store import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from karpenter_core.kube.writer import WriteOp
@@ -159,8 +159,10 @@ class Invariants:
     def _check_budget(self, claim: Json) -> None:
         reason = (_condition(claim, REASON) or {}).get("reason", "")
         pool = _pool_of(claim)
+        nodes = {_name(node) for node in self._harness.nodes()}
         busy = sum(
-            _pool_of(each) == pool and _is_disrupted(each) for each in self._harness.claims()
+            _pool_of(each) == pool and _is_disrupted(each) and not _has_lost(each, nodes)
+            for each in self._harness.claims()
         )
         history = self._lately(pool)
         allowed = max((_allowed(then, reason) for then in history), default=0)
@@ -317,6 +319,12 @@ def _is_disrupted(claim: Json) -> bool:
     is_ending = (_condition(claim, "InstanceTerminating") or {}).get("status") == "True"
     reason = (_condition(claim, REASON) or {}).get("reason")
     return reason in list(DisruptionReason) and not is_ending
+
+
+def _has_lost(claim: Json, nodes: Collection[str]) -> bool:
+    """Whether a machine's Node is gone: its pods are too, and only the instance has to end yet."""
+    name = claim.get("status", {}).get("nodeName", "")
+    return bool(name) and name not in nodes
 
 
 def _capacity(claim: Json) -> Mapping[str, int]:

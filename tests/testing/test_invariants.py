@@ -155,6 +155,18 @@ def test_commands_may_not_disrupt_more_than_the_budget(seen):
     assert "2 machines of general disrupted, 1 allowed" in breach
 
 
+def test_a_machine_without_its_node_uses_no_budget(seen):
+    async def story(scene):
+        scene.cluster.apply([claim("second")])
+        scene.status("first", nodeName="first")
+        scene.mark("first")
+        scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
+        scene.cluster.server.registry.delete(NODES, "first", "")
+        scene.mark("second")
+
+    assert seen(story) == []
+
+
 def test_what_is_forced_on_us_asks_for_no_budget(seen):
     async def story(scene):
         scene.cluster.apply([claim("second")])
