@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from botocore.client import BaseClient
     from botocore.config import Config
+    from botocore.loaders import Loader
+    from botocore.session import Session as CoreSession
     from types_boto3_arc_zonal_shift.client import ARCZonalShiftClient
     from types_boto3_ec2.client import EC2Client
     from types_boto3_eks.client import EKSClient
@@ -170,7 +173,8 @@ class Clients:
 
             # boto3 itself knows AWS_DEFAULT_REGION only; EKS sets both, other SDKs read this one.
             region = self._region or os.environ.get("AWS_REGION") or None
-            self._session = cast("_Session", boto3.session.Session(region_name=region))
+            session = boto3.session.Session(region_name=region, botocore_session=_core_session())
+            self._session = cast("_Session", session)
         return self._session
 
     def _config(self, *, attempts: int | None) -> Config:
@@ -203,6 +207,23 @@ class Clients:
                 "the AWS region is not known: set AWS_REGION (the machine's metadata has none)"
             )
         return found
+
+
+def _core_session() -> CoreSession:
+    """Return a session of its own credentials, that shares the descriptions of services read before."""
+    import botocore.session
+
+    session = botocore.session.Session()
+    session.register_component("data_loader", _loader())  # pyright: ignore[reportUnknownMemberType]
+    return session
+
+
+@cache
+def _loader() -> Loader:
+    """Return what reads descriptions of services (EC2's has megabytes), and keeps them."""
+    import botocore.session
+
+    return cast("Loader", botocore.session.Session().get_component("data_loader"))  # pyright: ignore[reportUnknownMemberType]
 
 
 def pricing_region(region: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, cast, final
 
@@ -11,11 +11,20 @@ from karpenter_provider_aws.simulated.server import OWNER_ACCESS_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from boto3.session import Session
     from types_boto3_ec2.client import EC2Client
     from types_boto3_iam.client import IAMClient
     from types_boto3_sqs.client import SQSClient
 
 __all__ = ["OwnerClients"]
+
+
+@cache
+def _session() -> Session:
+    """Return the session of all simulated clouds: it keeps the descriptions of services, once read."""
+    import boto3.session
+
+    return boto3.session.Session()
 
 
 @final
@@ -50,11 +59,9 @@ class OwnerClients:
         self._clients.clear()
 
     def _client(self, service: str) -> object:
-        import boto3.session
-
         with self._lock:
             if service not in self._clients:
-                session = boto3.session.Session()
+                session = _session()
                 make = cast(
                     "Callable[..., object]",
                     partial(session.client, service),  # pyright: ignore[reportUnknownMemberType, reportArgumentType, reportCallIssue]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _KEPT_ANSWERS: Final = 256
 _LONGEST_SILENCE_SECONDS: Final = 300
+_STOP_CHECK_SECONDS: Final = 0.05
 _PRECONDITION_FAILED: Final = 412
 _REFUSED: Final = 400
 _SERVER_ERROR: Final = 500
@@ -219,9 +220,10 @@ class Server:
         self._server: Final[BaseWSGIServer] = make_server(
             "127.0.0.1", port, application, threaded=True, request_handler=_Quiet
         )
-        self._thread: Final = Thread(
-            target=self._server.serve_forever, name="simulated-aws", daemon=True
-        )
+        self._thread: Final = Thread(target=self._serve, name="simulated-aws", daemon=True)
+
+    def _serve(self) -> None:
+        self._server.serve_forever(poll_interval=_STOP_CHECK_SECONDS)
 
     @property
     def endpoint_url(self) -> str:
