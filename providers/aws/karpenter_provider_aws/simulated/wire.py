@@ -24,7 +24,7 @@ __all__ = ["AwsError", "Call", "Reply", "read_call", "refuse", "reply"]
 _REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _QUERY_SERVICES: Final = frozenset({"iam", "sts"})
 _REST_SERVICES: Final = frozenset({"eks", "arc-zonal-shift"})
-_SUCCESS: Final = 200
+_SCOPE_PARTS: Final = 5  # access key, date, region, service, "aws4_request"
 
 
 class AwsError(Exception):
@@ -74,6 +74,8 @@ def read_call(environ: dict[str, object]) -> Call | None:
     if "Credential=" not in signature:
         return None
     scope = signature.split("Credential=", 1)[1].split(",", 1)[0].strip().split("/")
+    if len(scope) != _SCOPE_PARTS:
+        return None
     access_key, _, region, service, _ = scope
     body = _body(environ)
     try:
