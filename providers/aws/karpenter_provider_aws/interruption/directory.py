@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["InstanceDirectory", "KnownInstance", "instance_id_of"]
 
-_FOREIGN_FOR: Final = timedelta(minutes=10)
+_KEPT_FOR: Final = timedelta(minutes=10)
+"""Whose an instance is, and what, never changes; messages about it come several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,11 @@ class KnownInstance:
     instance_type: str
     zone: str
     reservation_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Foreign:
+    """An instance that is none of this cluster's."""
 
 
 def instance_id_of(node: NodeView) -> str:
@@ -60,7 +66,7 @@ class InstanceDirectory:
         self._machines: Final = machines
         self._cluster: Final = cluster
         self._read_nodes: Final = read_nodes
-        self._foreign: Final[TtlCache[str, bool]] = TtlCache(clock, _FOREIGN_FOR)
+        self._described: Final[TtlCache[str, KnownInstance | _Foreign]] = TtlCache(clock, _KEPT_FOR)
 
     def find(self, ids: Collection[str]) -> tuple[Mapping[str, KnownInstance], frozenset[str]]:
         """Return those of the instances that are ours, by id, and the ids of those that are not.
@@ -70,18 +76,16 @@ class InstanceDirectory:
         Raises:
             CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
         """
-        foreign = {name for name in ids if self._foreign.get(name)}
-        wanted = {name for name in ids if name} - foreign
+        wanted = {name for name in ids if name}
         ours = self.by_nodes(wanted) if wanted else {}
-        missing = wanted - ours.keys()
-        described = self._machines.of_ids(missing) if missing else {}
-        for name, instance in described.items():
-            if self._is_ours(instance):
-                ours[name] = _from_ec2(instance)
-            else:
-                foreign.add(name)
-                self._foreign.put(name, value=True)
-        return ours, frozenset(foreign)
+        told = {name: self._described.get(name) for name in wanted - ours.keys()}
+        missing = {name for name, known in told.items() if known is None}
+        for name, instance in (self._machines.of_ids(missing) if missing else {}).items():
+            known = _from_ec2(instance) if self._is_ours(instance) else _Foreign()
+            self._described.put(name, known)
+            told[name] = known
+        ours |= {name: known for name, known in told.items() if isinstance(known, KnownInstance)}
+        return ours, frozenset(name for name, known in told.items() if isinstance(known, _Foreign))
 
     def by_nodes(self, ids: Collection[str]) -> dict[str, KnownInstance]:
         """Return what the Nodes of these instances tell; never a call."""

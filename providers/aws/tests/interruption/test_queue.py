@@ -159,6 +159,14 @@ def test_instances_of_others_concern_nobody_and_are_looked_up_once(world: World)
     assert not world.is_marked("spot")
 
 
+def test_an_instance_of_ours_without_a_node_is_looked_up_once(world: World):
+    (machine,) = world.launch()
+    world.aws.messages.state_change(world.aws.instance(machine), State.TERMINATED)
+
+    assert world.poll() == world.poll()
+    assert world.aws.calls.count("DescribeInstances") == 1
+
+
 def test_an_instance_that_nobody_knows_is_told_until_somebody_does(world: World):
     """One that was launched just now may not be described yet."""
     (machine,) = world.launch(spot=True)
