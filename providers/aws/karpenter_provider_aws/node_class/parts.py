@@ -39,6 +39,7 @@ __all__ = [
     "reservation_part",
     "security_group_part",
     "subnet_part",
+    "unsupported_alias_part",
 ]
 
 SHORTEST: Final = timedelta(seconds=1)
