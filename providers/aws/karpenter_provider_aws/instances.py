@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.launch.recent import RecentLaunches
     from karpenter_provider_aws.sdk import Clients
 
-__all__ = ["Instances", "no_terminations_counted"]
+__all__ = ["Instances", "TerminationCounter", "no_terminations_counted"]
 
 _AT_ONCE: Final = 500
 """Instances terminated by one call (section 17)."""
@@ -45,7 +45,15 @@ _TAGS_IN_THE_END: Final = frozenset({NAME_TAG, NODE_CLAIM_TAG, EKS_CLUSTER_NAME_
 _INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
 
 
-def no_terminations_counted(_zone: str) -> None:
+class TerminationCounter(Protocol):
+    """Counts instances that could not be terminated (`AwsMetrics.count_termination_failure`)."""
+
+    def __call__(self, *, zone: str, zone_id: str) -> None:
+        """Count one."""
+        ...
+
+
+def no_terminations_counted(*, zone: str, zone_id: str) -> None:
     """Count nothing."""
 
 
@@ -65,15 +73,17 @@ class Instances:
         recent: RecentLaunches,
         availability: AvailabilityBook,
         shifts: Callable[[], ShiftedZones] = _no_shifts,
-        count_failure: Callable[[str], None] = no_terminations_counted,
+        count_failure: TerminationCounter = no_terminations_counted,
+        observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
     ) -> None:
-        """`shifts` is `ZonalShifts.zones`; `count_failure` gets the zone of a failed termination."""
+        """`shifts` is `ZonalShifts.zones`; the last two are methods of `AwsMetrics`."""
         self._clients: Final = clients
         self._reader: Final = reader
         self._recent: Final = recent
         self._availability: Final = availability
         self._shifts: Final = shifts
         self._count_failure: Final = count_failure
+        self._observe_batch: Final = observe_batch
         self._lock: Final = Lock()
         self._seen: dict[str, Instance] = {}
         """As last listed or fetched, by instance id."""
@@ -209,7 +219,7 @@ class Instances:
         for name, outcome in outcomes.items():
             instance = instances[name]
             if isinstance(outcome, CloudProviderError):
-                self._count_failure(instance.zone)
+                self._count_failure(zone=instance.zone, zone_id=instance.zone_id)
             elif instance.capacity_type == RESERVED:
                 with self._lock:
                     self._reserved[name] = instance.reservation_id
@@ -250,6 +260,7 @@ class Instances:
         return outcomes
 
     def _terminate(self, names: Sequence[str]) -> None:
+        self._observe_batch("terminate_instances", len(names))
         with calling("ec2:TerminateInstances"):
             self._clients.ec2.terminate_instances(InstanceIds=names)
 

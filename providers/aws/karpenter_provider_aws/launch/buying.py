@@ -48,7 +48,7 @@ from karpenter_provider_aws.launch.tags import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
     from types_boto3_ec2.type_defs import CreateFleetRequestTypeDef, CreateFleetResultTypeDef
@@ -127,7 +127,9 @@ class Buyer:
         shelves: Shelves,
         recent: RecentLaunches,
         count_failure: FailureCounter = no_counter,
+        observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
     ) -> None:
+        """The last two are methods of `AwsMetrics`."""
         self._clients: Final = clients
         self._clock: Final = clock
         self._cluster: Final = cluster
@@ -135,6 +137,7 @@ class Buyer:
         self._shelves: Final = shelves
         self._recent: Final = recent
         self._count_failure: Final = count_failure
+        self._observe_batch: Final = observe_batch
         self._uncertain: Final[Uncertain[FleetCall]] = Uncertain(clock)
         self._log: FilteringBoundLogger = structlog.get_logger("aws.launch")
 
@@ -222,6 +225,7 @@ class Buyer:
         def create() -> CreateFleetResultTypeDef:
             nonlocal sent
             sent = True
+            self._observe_batch("create_fleet", len(call.requests))
             with calling("ec2:CreateFleet"):
                 return self._clients.ec2.create_fleet(**call.request)
 

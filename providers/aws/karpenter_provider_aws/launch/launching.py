@@ -63,9 +63,9 @@ class TypeSource(Protocol):
         ...
 
     def numbers(
-        self, node_class: EC2NodeClass, instance_type: str, situation: Situation
-    ) -> KubeletNumbers:
-        """Return what the kubelet of a type's nodes is told."""
+        self, node_class: EC2NodeClass, situation: Situation
+    ) -> Callable[[str], KubeletNumbers]:
+        """Return what tells, by name of a type, what the kubelet of its nodes is told."""
         ...
 
 
@@ -264,7 +264,7 @@ class Launching:
                 placement_partition=plan.partition,
             ),
             self._details(),
-            lambda name: self._types.numbers(plan.node_class, name, situation),
+            self._types.numbers(plan.node_class, situation),
         )
 
     def _ground(self, node_class: EC2NodeClass) -> Ground:

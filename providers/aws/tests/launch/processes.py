@@ -1,0 +1,240 @@
+"""What a process launches with, over the simulated AWS, and NodeClasses that fit its ready world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.records import NodeView
+from karpenter_core.provider.catalogue import Requirements, order_by_price
+from karpenter_core.provider.contract import LaunchRequest
+from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
+from karpenter_provider_aws.described import MachineReader
+from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
+from karpenter_provider_aws.discovery.reservations import Reservations
+from karpenter_provider_aws.discovery.subnets import Subnets
+from karpenter_provider_aws.drift import DriftDetector
+from karpenter_provider_aws.instances import Instances
+from karpenter_provider_aws.labels import LABEL_CLASSES
+from karpenter_provider_aws.launch.buying import Buyer, Shelves
+from karpenter_provider_aws.launch.launching import Launching
+from karpenter_provider_aws.launch.recent import RecentLaunches
+from karpenter_provider_aws.launch.template_groups import ClusterDetails
+from karpenter_provider_aws.launch.templates import LaunchTemplates
+from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
+from karpenter_provider_aws.learned_memory import LearnedMemory
+from karpenter_provider_aws.prices import Prices
+from karpenter_provider_aws.settings import AwsSettings
+from karpenter_provider_aws.tagging import Tagging
+from karpenter_provider_aws.unavailable import UnavailableOfferings
+from karpenter_provider_aws.zonal_shift import NO_SHIFTS
+from providers.aws.tests.catalogue.dump import Forgetful, small_region
+
+TYPES = ("m5.large", "m5.xlarge", "c5.large", "t3.large", "m5.metal", "g4dn.xlarge")
+
+
+class Process:
+    """All parts of one process that launch; a new one knows nothing of the last."""
+
+    def __init__(self, aws, clients, clock, *, types=TYPES) -> None:
+        self.aws, self.clients, self.clock = aws, clients, clock
+        cluster = aws.world.cluster
+        settings = AwsSettings(cluster_name=cluster)
+        self.failures: list[Any] = []
+        self.shifted = NO_SHIFTS
+        self.prices = Prices(aws.account.region)
+        self.unavailable = UnavailableOfferings()
+        self.reservations = Reservations(clients, clock)
+        self.availability = self.reservations.availability
+        self.subnets = Subnets(clients, clock, refresh_interval=settings.subnet_refresh_interval)
+        self.groups = PlacementGroups(clients, clock)
+        self.templates = LaunchTemplates(
+            clients, clock, cluster=cluster, sizes=UserDataSizes(CollectorRegistry())
+        )
+        self.catalogue = Catalogue(
+            aws.account.region,
+            settings,
+            source=lambda: (small_region(*types), 1),
+            prices=self.prices,
+            unavailable=self.unavailable,
+            learned=LearnedMemory(Forgetful(), now=clock.now()),
+            reserved_left=self.availability.left,
+        )
+        self.recent = RecentLaunches(clock)
+        self.reader = MachineReader(clients, cluster=cluster)
+        shelves = Shelves(
+            subnets=self.subnets, availability=self.availability, unavailable=self.unavailable
+        )
+        self.buyer = Buyer(
+            clients,
+            clock,
+            cluster=cluster,
+            templates=self.templates,
+            shelves=shelves,
+            recent=self.recent,
+            count_failure=lambda **labels: self.failures.append(labels),
+        )
+        self.launching = Launching(
+            clock,
+            reader=self.reader,
+            buyer=self.buyer,
+            recent=self.recent,
+            shelves=shelves,
+            types=self.catalogue,
+            prices=self.prices,
+            groups=self.groups,
+            details=lambda: ClusterDetails(
+                name=cluster,
+                endpoint="https://cluster",
+                region=aws.account.region,
+                service_cidr="172.20.0.0/16",
+            ),
+            shifts=lambda: self.shifted,
+        )
+        self.instances = Instances(
+            clients,
+            reader=self.reader,
+            recent=self.recent,
+            availability=self.availability,
+            shifts=lambda: self.shifted,
+        )
+        self.tagging = Tagging(
+            clients,
+            clock,
+            cluster=cluster,
+            reader=self.reader,
+            is_tagged=self.instances.is_tagged,
+            shifts=lambda: self.shifted,
+        )
+        self.drift = DriftDetector(
+            clock,
+            reader=self.reader,
+            recent=self.recent,
+            types=self.catalogue,
+            groups=self.groups,
+        )
+
+    def types(self, node_class):
+        """Return the types by name, as the core was last told of them."""
+        group = self.groups.find(node_class.spec.placement_group_selector)
+        situation = Situation(now=self.clock.now(), group=group)
+        listed = self.catalogue.instance_types(node_class, situation)
+        return {it.name: it for it in listed}
+
+    def request(self, claim, node_class):
+        """Return a launch request as the core makes it."""
+        requirements = Requirements.from_specs(claim.spec.requirements)
+        wanted = requirements.get(INSTANCE_TYPE)
+        kept = [it for it in self.types(node_class).values() if wanted.has(it.name)]
+        ordered = order_by_price(kept, requirements, well_known=LABEL_CLASSES.well_known)
+        return LaunchRequest(node_claim=claim, node_class=node_class, instance_types=ordered)
+
+    def launch(self, *claims, node_class):
+        """Launch for claims that the core hands over together."""
+        types = {}
+        requests = []
+        for claim in claims:
+            request = self.request(claim, node_class)
+            kept = types.setdefault(
+                (claim.spec.requirements,), request.instance_types
+            )  # claims of one wave have the very same types
+            requests.append(
+                LaunchRequest(node_claim=claim, node_class=node_class, instance_types=kept)
+            )
+        return self.launching.launch(requests)
+
+    def launch_one(self, claim, node_class):
+        (outcome,) = self.launch(claim, node_class=node_class)
+        return outcome
+
+
+def node_class_of(aws, clients, *, status=None, generation=1, condition=None, subnets=None, **spec):
+    """Return a NodeClass of the ready world that can be launched."""
+    profile = "nodes"
+    if profile not in aws.profiles.all():
+        clients.iam.create_instance_profile(InstanceProfileName=profile)
+    image = min(
+        image.id
+        for image in aws.images.all
+        if image.architecture == "x86_64" and "al2023" in image.name and not image.windows
+    )
+    zone_ids = {"a": "use1-az1", "b": "use1-az2", "c": "use1-az3"}
+    found = subnets or [
+        {"id": subnet, "zone": zone, "zoneID": zone_ids[zone[-1]]}
+        for zone, subnet in sorted(aws.world.subnets.items())
+    ]
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "observedGeneration": generation}
+    return EC2NodeClass.model_validate(
+        {
+            "metadata": {
+                "name": "default",
+                "uid": "uid-of-class",
+                "generation": generation,
+                "resourceVersion": "1",
+            },
+            "spec": {"amiFamily": "AL2023", "role": aws.world.role, **spec},
+            "status": {
+                "subnets": found,
+                "securityGroups": [{"id": aws.world.security_group_id, "name": "nodes"}],
+                "amis": [{"id": image, "name": "al2023", "requirements": []}],
+                "instanceProfile": profile,
+                "conditions": [{**ready, **(condition or {})}],
+                **(status or {}),
+            },
+        }
+    )
+
+
+def claim_of(
+    name, *requirements, pool="web", requests=None, annotations=None, labels=None, uid=None
+):
+    """Return a NodeClaim; each requirement is a key and its values."""
+    metadata = ObjectMeta(
+        name=name,
+        uid=uid or f"uid-of-{name}",
+        labels={NODE_POOL: pool, **(labels or {})},
+        annotations=annotations or {},
+    )
+    return NodeClaim.model_validate(
+        {
+            "metadata": metadata.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "spec": {
+                "nodeClassRef": {
+                    "group": "karpenter.k8s.aws",
+                    "kind": "EC2NodeClass",
+                    "name": "default",
+                },
+                "requirements": [
+                    {"key": key, "operator": "In", "values": list(values)}
+                    if key != "minValues"
+                    else values[0]
+                    for key, *values in requirements
+                ],
+                "resources": {"requests": requests or {"cpu": "1"}},
+            },
+        }
+    )
+
+
+ON_DEMAND = (CAPACITY_TYPE, "on-demand")
+SPOT = (CAPACITY_TYPE, "spot")
+
+
+def launched_claim(claim, outcome):
+    """Return the claim as the core completes it."""
+    status = claim.status.model_copy(
+        update={"provider_id": outcome.provider_id, "image_id": outcome.image_id}
+    )
+    labels = {**claim.metadata.labels, **outcome.labels, INSTANCE_TYPE: outcome.instance_type}
+    metadata = claim.metadata.model_copy(update={"labels": labels})
+    return claim.model_copy(update={"status": status, "metadata": metadata})
+
+
+def node_of(outcome, name="ip-10-0-0-1"):
+    """Return the Node of an instance."""
+    return NodeView(name=name, uid=f"uid-of-{name}", provider_id=outcome.provider_id)

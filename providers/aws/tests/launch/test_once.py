@@ -1,0 +1,215 @@
+"""One instance for each claim: rules PC-030 to PC-037, PC-084 and PC-086, acceptance case 149."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.errors import (
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    ThrottledError,
+)
+from karpenter_core.provider.contract import LaunchedInstance, Termination
+from karpenter_provider_aws.simulated.throttling import AWS_RATES
+from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
+
+
+def ids(outcomes):
+    return [outcome.provider_id.rpartition("/")[2] for outcome in outcomes]
+
+
+def owners(process):
+    """Return tokens of the instances that are listed, by instance id."""
+    return {
+        instance.provider_id.rpartition("/")[2]: instance.token
+        for instance in process.instances.list().instances
+    }
+
+
+def wave(count, *requirements):
+    return [claim_of(f"web-{n}", *(requirements or (ON_DEMAND,))) for n in range(count)]
+
+
+def test_equal_claims_share_a_fleet_and_each_has_an_instance(aws, process, node_class):
+    claims = wave(5)
+
+    outcomes = process.launch(*claims, node_class=node_class)
+
+    assert all(isinstance(outcome, LaunchedInstance) for outcome in outcomes)
+    assert len(set(ids(outcomes))) == 5
+    (call,) = aws.calls.of("CreateFleet")
+    assert call.parameters["TargetCapacitySpecification"]["TotalTargetCapacity"] == 5
+    assert owners(process) == {
+        instance_id: claim.uid for instance_id, claim in zip(ids(outcomes), claims, strict=True)
+    }
+
+
+def test_claims_that_ask_for_something_else_have_other_fleets(aws, process, node_class):
+    one, other = claim_of("a", ON_DEMAND), claim_of("b", ON_DEMAND, pool="batch")
+
+    process.launch(one, other, node_class=node_class)
+
+    assert aws.calls.count("CreateFleet") == 2
+
+
+def test_another_process_deals_the_instances_alike(process, make_process, node_class):
+    outcomes = process.launch(*wave(5), node_class=node_class)
+
+    assert owners(make_process()) == owners(process)
+    assert make_process().launch(*wave(5), node_class=node_class) == outcomes
+
+
+def test_a_fleet_that_brings_too_few_serves_some(aws, process, node_class):
+    """Case 149."""
+    aws.capacity.limit_vcpus(6)
+
+    outcomes = process.launch(
+        *wave(5, ON_DEMAND, ("node.kubernetes.io/instance-type", "m5.large")),
+        node_class=node_class,
+    )
+
+    served = [outcome for outcome in outcomes if isinstance(outcome, LaunchedInstance)]
+    assert len(served) == 3
+    left = [outcome for outcome in outcomes if outcome not in served]
+    assert all(isinstance(outcome, InsufficientCapacityError) for outcome in left)
+
+
+def test_a_token_that_comes_again_launches_nothing(aws, process, make_process, node_class):
+    claim = claim_of("twice", ON_DEMAND)
+
+    first = process.launch_one(claim, node_class)
+
+    assert process.launch_one(claim, node_class) == first
+    assert make_process().launch_one(claim, node_class) == first
+    assert aws.calls.count("CreateFleet") == 1
+
+
+def test_a_token_that_comes_again_before_ec2_shows_its_instance(aws, process, node_class):
+    aws.behaviour.invisible_seconds = 60
+    claim = claim_of("unseen", ON_DEMAND)
+
+    first = process.launch_one(claim, node_class)
+
+    assert process.launch_one(claim, node_class) == first
+    assert list(owners(process).values()) == [claim.uid]
+    (found,) = process.instances.fetch([first.provider_id])
+    assert found.token == claim.uid
+    (ended,) = process.instances.terminate([first.provider_id])
+    assert isinstance(ended, CloudProviderError)
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+def test_a_lost_reply_launches_nothing_twice(
+    aws, process, make_process, node_class, same_process: bool
+):
+    claims = wave(3)
+    with aws.lose_replies("CreateFleet", times=None):
+        lost = process.launch(*claims, node_class=node_class)
+    assert all(isinstance(outcome, CloudProviderError) for outcome in lost)
+
+    after = process if same_process else make_process()
+    outcomes = after.launch(*claims, node_class=node_class)
+
+    assert len(set(ids(outcomes))) == 3
+    assert len(aws.instances.all) == 3
+    assert sorted(owners(after).values()) == sorted(claim.uid for claim in claims)
+
+
+def test_a_lost_reply_of_what_ec2_does_not_show_yet_is_asked_for_again(aws, process, node_class):
+    """Claims come back one by one, and the fleet was for all of them."""
+    aws.behaviour.invisible_seconds = 60
+    claims = wave(3)
+    with aws.lose_replies("CreateFleet", times=None):
+        process.launch(*claims, node_class=node_class)
+
+    outcomes = [process.launch_one(claim, node_class) for claim in reversed(claims)]
+
+    assert len(set(ids(outcomes))) == 3
+    assert len(aws.instances.all) == 3
+
+
+def test_a_call_that_never_arrived_is_made_when_it_is_repeated(aws, process, node_class):
+    claims = wave(2)
+    with aws.cut_off("CreateFleet"):
+        process.launch(*claims, node_class=node_class)
+    assert not aws.instances.all
+
+    outcomes = process.launch(*claims, node_class=node_class)
+
+    assert len(set(ids(outcomes))) == 2
+
+
+def test_a_token_whose_instance_is_gone_is_refused(aws, process, make_process, node_class):
+    claim = claim_of("gone", ON_DEMAND)
+    first = process.launch_one(claim, node_class)
+    while process.instances.terminate([first.provider_id]) != [Termination.GONE]:
+        pass
+
+    for each in (process, make_process()):
+        refused = each.launch_one(claim, node_class)
+        assert isinstance(refused, LaunchFailedError)
+        assert refused.reason == "InstanceTerminated"
+    assert aws.calls.count("CreateFleet") == 1
+
+
+def test_the_gone_instance_of_one_claim_leaves_the_others_theirs(process, make_process, node_class):
+    claims = wave(4)
+    outcomes = process.launch(*claims, node_class=node_class)
+    before = owners(process)
+    gone = ids(outcomes)[1]
+    process.instances.terminate([outcomes[1].provider_id])
+    process.instances.terminate([outcomes[1].provider_id])
+
+    after = owners(make_process())
+
+    assert after == {key: uid for key, uid in before.items() if key != gone}
+
+
+def test_what_was_refused_for_good_is_asked_anew(aws, process, node_class):
+    """PC-086: the token of the first call would bring its answer again."""
+    claim = claim_of("later", ON_DEMAND)
+    fault = aws.fail_overrides(code="InternalError")
+    first = process.launch_one(claim, node_class)
+    assert isinstance(first, LaunchFailedError)
+    fault.times = 0
+
+    assert isinstance(process.launch_one(claim, node_class), LaunchedInstance)
+
+
+def test_throttling_does_nothing_and_says_when_to_come_back(aws, process, node_class):
+    claim = claim_of("throttled", ON_DEMAND)
+    with aws.fail("CreateFleet", code="RequestLimitExceeded", status=503, times=None):
+        outcome = process.launch_one(claim, node_class)
+
+    assert isinstance(outcome, ThrottledError)
+    assert outcome.retry_after.total_seconds() > 0
+    assert not process.unavailable.view(now=process.clock.now()).offerings
+    assert isinstance(process.launch_one(claim, node_class), LaunchedInstance)
+
+
+def test_nothing_is_launched_while_nobody_can_say_what_there_is(aws, process, node_class):
+    with aws.cut_off("DescribeInstances"), pytest.raises(CloudProviderError):
+        process.launch_one(claim_of("blind", ON_DEMAND), node_class)
+
+    assert aws.calls.count("CreateFleet") == 0
+
+
+def test_a_thousand_launches_at_once_take_few_calls(aws, process, node_class):
+    """With the limits of AWS; the calls that change something are what is short."""
+    aws.throttling.set(AWS_RATES)
+    claims = wave(1000)
+    left = claims
+    outcomes = {}
+    for _ in range(5):
+        for claim, outcome in zip(left, process.launch(*left, node_class=node_class), strict=True):
+            outcomes[claim.name] = outcome
+        left = [c for c in left if not isinstance(outcomes[c.name], LaunchedInstance)]
+        if not left:
+            break
+
+    assert len(set(ids(outcomes.values()))) == 1000
+    assert len(aws.instances.all) == 1000
+    assert aws.calls.count("CreateFleet") <= 60
+    assert aws.calls.count("CreateLaunchTemplate") <= 5
+    assert aws.calls.count("DescribeInstances") <= 10
