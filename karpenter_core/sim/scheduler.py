@@ -75,7 +75,7 @@ class Scheduler(Actor):
         self._pending: Final = dict[Key, Json]()
         self._looking_around: Final = dict[Key, None]()
         self._active: Final = dict[Key, None]()
-        self._reported: Final = dict[Key, float]()
+        self._report_again: Final = dict[Key, float]()
         self._classes: Final = dict[bytes, _Class]()
         self.follow(NAMESPACES, self._on_namespace)
         self.follow(NODES, self._on_node)
@@ -113,7 +113,7 @@ class Scheduler(Actor):
                 self._activate([key])
             return
         was_pending = self._pending.pop(key, None) is not None
-        for kept in (self._active, self._looking_around, self._reported):
+        for kept in (self._active, self._looking_around, self._report_again):
             kept.pop(key, None)
         if ended and bound:
             self._retry_all()
@@ -247,18 +247,17 @@ class Scheduler(Actor):
 
     def _report(self, key: Key, pod: Json, reason: str, message: str) -> None:
         """Write the PodScheduled condition, for one pod not more often than upstream would."""
-        now = self.clock.monotonic()
-        last = self._reported.get(key)
+        now, again = self.clock.monotonic(), self._report_again.get(key, 0.0)
         condition = {
             "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
         }  # fmt: skip
         old = entries(pod["status"], "conditions")
         if any(condition.items() <= each.items() for each in old):
             return
-        if last is not None and now - last < _REPEAT_SECONDS:
-            self.enqueue(key, after_seconds=_REPEAT_SECONDS - (now - last))
+        if now < again:  # from the instant itself: what is left of a period may round to nothing
+            self.enqueue(key, after_seconds=again - now)
             return
-        self._reported[key] = now
+        self._report_again[key] = now + _REPEAT_SECONDS
         conditions = with_condition(old, condition, self.clock.now())
         self.registry.patch(
             PODS, {"status": {"conditions": conditions}}, key[1], key[0], part="status"

@@ -421,3 +421,20 @@ def test_three_thousand_pods_are_bound_quickly():
 
     assert pods == 3000
     assert writes < 3 * 3000 + 200
+
+
+@pytest.mark.parametrize(("first", "second"), [(118.861, 118.956), (504.435, 506.891)])
+def test_a_reason_that_is_to_be_renewed_does_not_stop_time(first, second):
+    """Between these instants, ten seconds minus what has passed is less than a float can tell."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        async with EmbeddedCluster() as cluster:
+            await asyncio.sleep(first - loop.time())
+            cluster.apply([pod("stranded", cpu="64")])
+            await asyncio.sleep(second - loop.time())
+            cluster.apply([node("small")])
+            await settle(15)
+            return scheduled_condition(cluster.list(PODS)[0])["message"]
+
+    assert run_virtual(scenario()).startswith("0/1 nodes are available")
