@@ -129,7 +129,7 @@ class Buyer:
         count_failure: FailureCounter = no_counter,
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
     ) -> None:
-        """The last two are methods of `AwsMetrics`."""
+        """Take `count_failure` and `observe_batch` from `AwsMetrics`."""
         self._clients: Final = clients
         self._clock: Final = clock
         self._cluster: Final = cluster
