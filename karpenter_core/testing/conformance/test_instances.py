@@ -134,7 +134,7 @@ def test_pc_045_tasks_keep_what_they_cannot_see(subject: Subject, tmp_path: Path
         _has_tasks(world)
         pairs = [await stage.launched(world, subject, f"kept-{n}") for n in range(3)]
         with stage.trouble(subject, world, Trouble.PARTIAL_LISTING):
-            await stage.run_tasks(world)
+            await stage.run_tasks(world, in_trouble=True)
         for request, outcome in pairs:
             await _still_there(world, request, outcome, when="while listings were partial")
             await stage.gone(world, request, outcome.provider_id)

@@ -10,6 +10,7 @@ from karpenter_core.api.labels import (
     INSTANCE_TYPE,
     REGISTERED,
     UNREGISTERED_TAINT,
+    WELL_KNOWN,
     ZONE,
 )
 from karpenter_core.api.nodeclaim import RequirementSpec, TaintSpec
@@ -151,10 +152,11 @@ def test_pc_035_the_cheapest_is_chosen(subject: Subject, tmp_path: Path) -> None
         request, outcome = await stage.launched(world, subject, "cheap")
         types = {it.name: it for it in request.instance_types}
         allowed = Requirements.from_specs(request.node_claim.spec.requirements)
+        known = WELL_KNOWN | world.providers.label_classes().well_known
         prices = [
             (offering.price.amount, it.name, offering.zone, offering.capacity_type)
             for it in types.values()
-            for offering in compatible_offerings(it, allowed)
+            for offering in compatible_offerings(it, allowed, well_known=known)
         ]
         paid = offering_price(
             types[outcome.instance_type], zone=outcome.zone, capacity_type=outcome.capacity_type

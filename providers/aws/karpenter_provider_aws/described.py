@@ -225,7 +225,7 @@ class MachineReader:
     def of_cluster(self) -> Listing:
         """Return all instances of the cluster, terminated ones too, by id.
 
-        Raises only when nothing at all could be read.
+        Raises only when not even the first page could be read.
         """
         filters: list[FilterTypeDef] = [
             {"Name": "tag-key", "Values": [NODE_POOL_TAG]},
@@ -233,25 +233,32 @@ class MachineReader:
             {"Name": f"tag:{EKS_CLUSTER_NAME_TAG}", "Values": [self._cluster]},
         ]
         found: dict[str, DescribedInstance] = {}
-        problem = ""
+        problem, has_begun = "", False
         try:
-            for instance in self._describe(filters):
-                found[instance.id] = instance
+            for page in self._pages(filters):
+                has_begun = True
+                found |= {instance.id: instance for instance in page}
         except CloudProviderError as error:
-            if not found:
+            if not has_begun:
                 raise
             problem = str(error)
         return Listing(instances=tuple(found[key] for key in sorted(found)), problem=problem)
 
     def _describe(self, filters: Sequence[FilterTypeDef]) -> Iterator[DescribedInstance]:
+        for page in self._pages(filters):
+            yield from page
+
+    def _pages(self, filters: Sequence[FilterTypeDef]) -> Iterator[list[DescribedInstance]]:
         with calling("ec2:DescribeInstances"):
             pages = self._clients.ec2.get_paginator("describe_instances").paginate(
                 Filters=filters, PaginationConfig={"PageSize": _PAGE_SIZE}
             )
             for page in pages:
-                for reservation in page["Reservations"]:
-                    for item in reservation.get("Instances", ()):
-                        yield read_instance(item, uses_reservations=self._uses_reservations)
+                yield [
+                    read_instance(item, uses_reservations=self._uses_reservations)
+                    for reservation in page["Reservations"]
+                    for item in reservation.get("Instances", ())
+                ]
 
 
 def _capacity_type(item: InstanceTypeDef, *, uses_reservations: bool) -> str:

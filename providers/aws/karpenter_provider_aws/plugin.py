@@ -23,18 +23,29 @@ from karpenter_provider_aws.settings import SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import NodeView
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import (
+        DriftOutcome,
+        FetchOutcome,
+        Finding,
+        InstanceListing,
+        Interruption,
         LabelClasses,
+        LaunchOutcome,
+        LaunchRequest,
         NodeClassHash,
         NodeClassResolution,
         PeriodicTask,
         ProviderContext,
         SettingSpec,
+        TerminateOutcome,
     )
     from karpenter_provider_aws.running import Running
+    from karpenter_provider_aws.sdk import Limits
 
 __all__ = ["AwsProvider"]
 
@@ -61,7 +72,9 @@ _REPAIRED: Final = (
 class AwsProvider:
     """The plug-in; one object for each process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, limits: Limits | None = None) -> None:
+        """`limits` are those of calls to AWS, where the usual ones take too long."""
+        self._limits: Final = limits
         self._running: Running | None = None
 
     @property
@@ -101,7 +114,7 @@ class AwsProvider:
         """Read the settings; no call is made."""
         from karpenter_provider_aws.running import Running
 
-        self._running = Running(context)
+        self._running = Running(context, limits=self._limits)
 
     @hookimpl
     def karpenter_stop(self) -> None:
@@ -143,9 +156,63 @@ class AwsProvider:
         self, node_pool: NodePool, node_class: NodeClass
     ) -> Sequence[InstanceType]:
         """List what the region sells, as a node of this NodeClass would be."""
-        ours = _ours(node_class)
-        self.running.known.note(ours, node_pool)
-        return self.running.parts.types.instance_types(ours)
+        ours, running = _ours(node_class), self.running
+        running.known.note(ours, node_pool)
+        types = running.parts.types.instance_types(ours)
+        running.metrics.offerings.record(node_pool.name, types)
+        return types
+
+    # -- instances -----------------------------------------------------------------------------
+
+    @hookimpl
+    def karpenter_launch_instances(
+        self, requests: Sequence[LaunchRequest]
+    ) -> Sequence[LaunchOutcome]:
+        """Launch them by as few fleets as will do."""
+        return self.running.parts.launching.launch(requests)
+
+    @hookimpl
+    def karpenter_fetch_instances(self, provider_ids: Sequence[str]) -> Sequence[FetchOutcome]:
+        """Look instances up."""
+        return self.running.parts.instances.fetch(provider_ids)
+
+    @hookimpl
+    def karpenter_list_instances(self) -> InstanceListing:
+        """List what has this cluster's tags."""
+        return self.running.parts.instances.list()
+
+    @hookimpl
+    def karpenter_sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Tag the instance with its claim and Node; learn how much memory its type really has."""
+        parts = self.running.parts
+        parts.tagging.sync(node_claim, node)
+        parts.types.learn_memory(node_claim, node)
+
+    @hookimpl
+    def karpenter_detect_drift(
+        self, node_claims: Sequence[NodeClaim], node_class: NodeClass
+    ) -> Sequence[DriftOutcome]:
+        """Compare instances with what the NodeClass has found."""
+        return self.running.parts.drift.detect(node_claims, _ours(node_class))
+
+    @hookimpl
+    def karpenter_terminate_instances(
+        self, provider_ids: Sequence[str]
+    ) -> Sequence[TerminateOutcome]:
+        """Terminate them in one call."""
+        return self.running.parts.instances.terminate(provider_ids)
+
+    # -- interruptions -------------------------------------------------------------------------
+
+    @hookimpl
+    def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
+        """Read the queue, and what status checks and reservations have told."""
+        return self.running.parts.announcing.poll()
+
+    @hookimpl
+    def karpenter_acknowledge_interruptions(self, ids: Sequence[str]) -> None:
+        """Delete messages from the queue."""
+        self.running.parts.announcing.acknowledge(ids)
 
     # -- background ----------------------------------------------------------------------------
 
@@ -153,6 +220,11 @@ class AwsProvider:
     def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:
         """Keep catalogue and prices fresh, and clean up."""
         return self.running.tasks()
+
+    @hookimpl
+    def karpenter_check(self) -> Sequence[Finding]:
+        """Look at credentials, permissions, the queue and the cluster."""
+        return self.running.check()
 
 
 def _ours(node_class: NodeClass) -> EC2NodeClass:

@@ -6,18 +6,26 @@ hook needs it: a cloud that is down must not keep the core from starting.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from importlib.metadata import version
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
-from karpenter_core.provider.contract import PeriodicTask
+from karpenter_core.errors import SettingsError
+from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
 from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_provider_aws.capacity_types import (
+    CAPACITY_TYPES_PERIOD,
+    CAPACITY_TYPES_TASK,
+    CapacityTypes,
+)
 from karpenter_provider_aws.catalogue.catalogue import Catalogue
 from karpenter_provider_aws.catalogue.fetch import REFRESH_PERIOD, RegionCatalogue
 from karpenter_provider_aws.catalogue.offered import OfferedTypes
 from karpenter_provider_aws.cluster import ClusterSource
+from karpenter_provider_aws.described import MachineReader
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.discovery.images import Images
 from karpenter_provider_aws.discovery.parameters import Parameters
@@ -26,11 +34,21 @@ from karpenter_provider_aws.discovery.profiles import Profiles
 from karpenter_provider_aws.discovery.reservations import Reservations
 from karpenter_provider_aws.discovery.security_groups import SecurityGroups
 from karpenter_provider_aws.discovery.subnets import Subnets
+from karpenter_provider_aws.doctor import Doctor
+from karpenter_provider_aws.drift import DriftDetector
+from karpenter_provider_aws.instances import Instances
+from karpenter_provider_aws.interruption.announcing import BLOCKS_TASK, STATUS_TASK, Announcing
+from karpenter_provider_aws.interruption.blocks import BLOCKS_PERIOD
+from karpenter_provider_aws.interruption.status import STATUS_PERIOD
 from karpenter_provider_aws.known import Known
 from karpenter_provider_aws.kubelet.expressions import evaluate
+from karpenter_provider_aws.launch.buying import Buyer, Shelves
+from karpenter_provider_aws.launch.launching import Launching
+from karpenter_provider_aws.launch.recent import RecentLaunches
 from karpenter_provider_aws.launch.templates import LaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.learned_memory import LearnedMemory
+from karpenter_provider_aws.metrics import AwsMetrics
 from karpenter_provider_aws.node_class.dry_runs import DryRuns
 from karpenter_provider_aws.node_class.finalization import Finalizer
 from karpenter_provider_aws.node_class.resolution import Discovery, NodeClassResolver
@@ -39,6 +57,7 @@ from karpenter_provider_aws.node_class.validation import Validator
 from karpenter_provider_aws.prices import Prices
 from karpenter_provider_aws.sdk import Clients
 from karpenter_provider_aws.settings import NODE_CLASS_CEL, AwsSettings
+from karpenter_provider_aws.tagging import Tagging
 from karpenter_provider_aws.unavailable import UnavailableOfferings
 from karpenter_provider_aws.zonal_shift import ZonalShifts
 
@@ -47,6 +66,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.contract import ProviderContext
     from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
+    from karpenter_provider_aws.sdk import Limits
 
 __all__ = ["Parts", "Running"]
 
@@ -100,17 +120,18 @@ class Parts:
         self.prices_disk: Final = _disk(running, "prices")
         self.prices.restore(self.prices_disk, now=now)
         self.region: Final = RegionCatalogue(clients, clock, context.cache_folder)
+        catalogue = Catalogue(
+            region,
+            settings,
+            source=self.region.current,
+            prices=self.prices,
+            unavailable=self.unavailable,
+            learned=LearnedMemory(_disk(running, "memory"), now=now),
+            reserved_left=self.reservations.availability.left,
+            evaluate=evaluate if NODE_CLASS_CEL in settings.gates else None,
+        )
         self.types: Final = OfferedTypes(
-            Catalogue(
-                region,
-                settings,
-                source=self.region.current,
-                prices=self.prices,
-                unavailable=self.unavailable,
-                learned=LearnedMemory(_disk(running, "memory"), now=now),
-                reserved_left=self.reservations.availability.left,
-                evaluate=evaluate if NODE_CLASS_CEL in settings.gates else None,
-            ),
+            catalogue,
             clock,
             groups=self.groups,
             shifts=running.shifts,
@@ -150,6 +171,82 @@ class Parts:
             validator=self.validator,
         )
 
+        # Instances
+        reader, recent = MachineReader(clients, cluster=cluster), RecentLaunches(clock)
+        shelves = Shelves(
+            subnets=self.subnets,
+            availability=self.reservations.availability,
+            unavailable=self.unavailable,
+        )
+        self.launching: Final = Launching(
+            clock,
+            reader=reader,
+            buyer=Buyer(
+                clients,
+                clock,
+                cluster=cluster,
+                templates=self.templates,
+                shelves=shelves,
+                recent=recent,
+                count_failure=running.metrics.count_launch_failure,
+                observe_batch=running.metrics.observe_batch,
+            ),
+            recent=recent,
+            shelves=shelves,
+            types=catalogue,
+            prices=self.prices,
+            groups=self.groups,
+            details=self.cluster.details,
+            shifts=running.shifts.zones,
+        )
+        self.instances: Final = Instances(
+            clients,
+            reader=reader,
+            recent=recent,
+            availability=self.reservations.availability,
+            shifts=running.shifts.zones,
+            count_failure=running.metrics.count_termination_failure,
+            observe_batch=running.metrics.observe_batch,
+        )
+        self.tagging: Final = Tagging(
+            clients,
+            clock,
+            cluster=cluster,
+            reader=reader,
+            is_tagged=self.instances.is_tagged,
+            shifts=running.shifts.zones,
+        )
+        self.drift: Final = DriftDetector(
+            clock,
+            reader=reader,
+            recent=recent,
+            types=catalogue,
+            groups=self.groups,
+            shifts=running.shifts.zones,
+        )
+        self.announcing: Final = Announcing(
+            clients,
+            clock,
+            settings=settings,
+            machines=reader,
+            read_nodes=context.read_nodes,
+            reservations=self.reservations,
+            offerings=self.unavailable,
+            count_unhealthy=running.metrics.count_unhealthy,
+        )
+        self.capacity_types: Final = CapacityTypes(
+            directory=self.announcing.directory,
+            read_nodes=context.read_nodes,
+            nodes=context.nodes,
+        )
+        self.doctor: Final = Doctor(
+            clients,
+            settings=settings,
+            cluster=self.cluster,
+            queue=self.announcing.queue,
+            shifts=running.shifts,
+        )
+
     def _infos(self) -> Iterable[InstanceTypeInfo]:
         region, _ = self.region.current()
         return region.types.values()
@@ -164,7 +261,7 @@ def _disk(running: Running, name: str) -> DiskCache:
 class Running:
     """One started provider; callable from any thread."""
 
-    def __init__(self, context: ProviderContext) -> None:
+    def __init__(self, context: ProviderContext, *, limits: Limits | None = None) -> None:
         """Read the settings.
 
         Raises:
@@ -172,7 +269,10 @@ class Running:
         """
         self.context: Final = context
         self.settings: Final = AwsSettings.from_context(context)
-        self.clients: Final = Clients(version=version(_DISTRIBUTION))
+        self.metrics: Final = AwsMetrics(context.metrics, context.clock)
+        self.clients: Final = Clients(
+            version=version(_DISTRIBUTION), limits=limits, observe=self.metrics.sdk.observe
+        )
         self.known: Final = Known()
         self.sizes: Final = UserDataSizes(context.metrics)
         self.shifts: Final = ZonalShifts(
@@ -201,6 +301,7 @@ class Running:
     def close(self) -> None:
         """Let go of connections."""
         self.clients.close()
+        self.metrics.close()
 
     # -- periodic work -------------------------------------------------------------------------
 
@@ -224,6 +325,13 @@ class Running:
                 name="instance-profiles", period=_PROFILES_PERIOD, run=self._collect_profiles
             ),
             *self.shifts.tasks(),
+            PeriodicTask(name=STATUS_TASK, period=STATUS_PERIOD, run=self._look_at_status),
+            PeriodicTask(name=BLOCKS_TASK, period=BLOCKS_PERIOD, run=self._look_at_blocks),
+            PeriodicTask(
+                name=CAPACITY_TYPES_TASK,
+                period=CAPACITY_TYPES_PERIOD,
+                run=self._sync_capacity_types,
+            ),
         )
 
     def _refresh_types(self) -> None:
@@ -247,3 +355,23 @@ class Running:
     def _collect_profiles(self) -> None:
         parts = self.parts
         parts.profiles.collect(parts.resolver.profiles_in_use(), complete=True)
+
+    def _look_at_status(self) -> None:
+        self.parts.announcing.status.run()
+
+    def _look_at_blocks(self) -> None:
+        self.parts.announcing.blocks.run()
+
+    async def _sync_capacity_types(self) -> None:
+        parts = await asyncio.to_thread(lambda: self.parts)
+        await parts.capacity_types.run()
+
+    # -- what is wrong -------------------------------------------------------------------------
+
+    def check(self) -> tuple[Finding, ...]:
+        """Return the findings of `karpenter doctor`."""
+        try:
+            doctor = self.parts.doctor
+        except SettingsError as error:
+            return (Finding(severity=Severity.ERROR, message=str(error), remedy="set AWS_REGION"),)
+        return doctor.check()

@@ -19,6 +19,8 @@ class Behaviour:
     """From termination to `terminated`; until then stock, addresses and quota stay taken."""
     invisible_seconds: float = 0
     """How long a new instance, or a new tag set, is not yet described: eventual consistency."""
+    instances_per_page: int = 1000
+    """How many instances DescribeInstances gives at most; AWS may give fewer than it is asked for."""
     terminated_visible_seconds: float = 3600
     """How long a terminated instance is still described."""
     announce_states: bool = False

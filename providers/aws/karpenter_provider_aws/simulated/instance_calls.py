@@ -46,6 +46,7 @@ class InstanceCalls:
             token=request.get("NextToken"),
             maximum=_PAGE,
             minimum=_SMALLEST_PAGE,
+            given=self._instances.per_page,
         )
         now = self._account.clock()
         launches: dict[str, list[Instance]] = {}

@@ -183,6 +183,11 @@ class Instances:
         self._instances.clear()
 
     @property
+    def per_page(self) -> int:
+        """How many are described at once, at most."""
+        return self._behaviour.instances_per_page
+
+    @property
     def all(self) -> Sequence[Instance]:
         """Every instance, terminated ones too, by launch time."""
         return list(self._instances.values())

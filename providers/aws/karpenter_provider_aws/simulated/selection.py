@@ -127,8 +127,12 @@ def page(
     token: str | None,
     maximum: int,
     minimum: int = 1,
+    given: int | None = None,
 ) -> tuple[Sequence[T], str | None]:
-    """Return one page, and the token of the next one; without a size, as much as `maximum`."""
+    """Return one page, and the token of the next one; without a size, as much as `maximum`.
+
+    At most as much as is `given`: a page may be smaller than what was asked for, even empty.
+    """
     if size is not None and not minimum <= size <= maximum:
         raise AwsError(
             "InvalidParameterValue",
@@ -136,7 +140,7 @@ def page(
             f" {minimum} and {maximum}.",
         )
     first = _position(token) if token else 0
-    following = first + (size or maximum)
+    following = first + min(size or maximum, maximum if given is None else given)
     return items[first:following], _token(following) if following < len(items) else None
 
 
