@@ -11,3 +11,6 @@ from hypothesis import settings
 settings.register_profile("steady", derandomize=True, deadline=None)
 if "KARPENTER_PROPERTY_EXAMPLES" not in os.environ:
     settings.load_profile("steady")
+
+# All providers of the workspace are installed; programs that tests start need but one.
+os.environ.setdefault("PROVIDERS", "kwok")

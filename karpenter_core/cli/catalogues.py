@@ -49,8 +49,7 @@ async def open_providers(
 ) -> AsyncGenerator[Providers]:
     """Start the providers with these settings; of the cluster they are told the name alone.
 
-    Raises:
-        KarpenterError: what a provider refused to start for.
+    One that cannot start is done without (`Providers.left_out`): others may be all that is asked for.
     """
     from prometheus_client import CollectorRegistry
 
@@ -70,7 +69,9 @@ async def open_providers(
         registry=CollectorRegistry(),
     )
     with tempfile.TemporaryDirectory(prefix="karpenter-") as folder:
-        await providers.start(lambda name: _context(providers, name, Path(folder), settings))
+        await providers.start(
+            lambda name: _context(providers, name, Path(folder), settings), all_needed=False
+        )
         try:
             yield providers
         finally:

@@ -93,14 +93,15 @@ def _loaded(plugins: Plugins) -> list[_Told]:
 async def _clouds(plugins: Plugins, settings: Settings) -> list[_Told]:
     """Start each provider, and have it check its cloud."""
     from karpenter_core.cli.catalogues import open_providers
-    from karpenter_core.errors import KarpenterError
 
-    try:
-        opening = open_providers(plugins, settings=settings, instance_types_file=None)
-        async with opening as providers:
-            return await _checked(providers)
-    except KarpenterError as error:
-        return [_Told("start", _error(str(error), "mend the setting that is named"))]
+    remedy = "mend the setting that is named, or leave the provider out (--providers)"
+    opening = open_providers(plugins, settings=settings, instance_types_file=None)
+    async with opening as providers:
+        refused = [
+            _Told("start", _error(f"{name}: {error}", remedy))
+            for name, error in providers.left_out.items()
+        ]
+        return refused + await _checked(providers)
 
 
 async def _checked(providers: Providers) -> list[_Told]:

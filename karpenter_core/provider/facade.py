@@ -95,6 +95,8 @@ class Providers:
             plugins, executor=executor, clock=clock, fence=fence, registry=registry
         )
         self._started: Final[list[str]] = []
+        self.left_out: Final[dict[str, KarpenterError]] = {}
+        """Plug-ins that could not start and are done without, and why."""
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
         self._instances: Final = {
@@ -141,6 +143,16 @@ class Providers:
         name = self._plugins.owners.get((ref.group, ref.kind))
         if name is None:
             raise PluginError(f"no loaded provider serves {ref.kind}.{ref.group}")
+        return self._needed(name)
+
+    def _needed(self, name: str) -> str:
+        """Return the name of a provider that has started.
+
+        Raises:
+            PluginError: it could not.
+        """
+        if name in self.left_out:
+            raise PluginError(f'provider "{name}" could not start: {self.left_out[name]}')
         return name
 
     def label_classes(self) -> LabelClasses:
@@ -168,15 +180,26 @@ class Providers:
 
     # -- life of the process -----------------------------------------------------------------------
 
-    async def start(self, context_for: Callable[[str], ProviderContext]) -> None:
+    async def start(
+        self, context_for: Callable[[str], ProviderContext], *, all_needed: bool = True
+    ) -> None:
         """Start every plug-in; when one cannot start, those that did are stopped again.
+
+        Unless all are needed: one that cannot start is then done without (`left_out`), and whoever
+        asks for what it serves is told why.
 
         Raises:
             KarpenterError: what a plug-in refused to start for.
         """
         try:
             for name in self._plugins.names:
-                await self._start_one(name, context_for)
+                try:
+                    await self._start_one(name, context_for)
+                except KarpenterError as error:
+                    if all_needed:
+                        raise
+                    self._started.remove(name)
+                    self.left_out[name] = error
         except BaseException:
             await self.stop()
             raise
@@ -210,13 +233,18 @@ class Providers:
         hook = "karpenter_classify_labels"
         return {
             name: _expect(await self._dispatcher.call(hook, name), LabelClasses, hook, name)
-            for name in self._plugins.implementers(hook)
+            for name in self._there(hook)
         }
+
+    def _there(self, hook: str) -> tuple[str, ...]:
+        """Return the plug-ins that implement a hook, but for those left out."""
+        names = self._plugins.implementers(hook)
+        return tuple(name for name in names if name not in self.left_out)
 
     async def _declared_tasks(self) -> tuple[PluginTask, ...]:
         hook = "karpenter_declare_tasks"
         found: list[PluginTask] = []
-        for name in self._plugins.implementers(hook):
+        for name in self._there(hook):
             answer = await self._dispatcher.call(hook, name)
             declared = checked_list(answer, count=None, types=(PeriodicTask,), hook=hook, name=name)
             found.extend(
@@ -432,10 +460,7 @@ class Providers:
 
     async def check(self) -> Mapping[str, tuple[Finding, ...]]:
         """Return the preflight findings of each plug-in; a check that fails is one too."""
-        return {
-            name: await self._check_one(name)
-            for name in self._plugins.implementers("karpenter_check")
-        }
+        return {name: await self._check_one(name) for name in self._there("karpenter_check")}
 
     async def _check_one(self, name: str) -> tuple[Finding, ...]:
         hook = "karpenter_check"
@@ -453,7 +478,7 @@ class Providers:
         """
         hook = "karpenter_veto_candidate"
         reasons: dict[str, str] = {}
-        for name in self._plugins.implementers(hook):
+        for name in self._there(hook):
             try:
                 answer = await self._dispatcher.ask(
                     hook, name, {"candidate": candidate}, inline=True
@@ -469,7 +494,7 @@ class Providers:
     async def observe_decision(self, decision: Decision) -> None:
         """Show a decision to every plug-in that watches; never raises."""
         hook = "karpenter_observe_decision"
-        for name in self._plugins.implementers(hook):
+        for name in self._there(hook):
             try:
                 await self._dispatcher.call(hook, name, {"decision": decision}, key=decision.id)
             except KarpenterError as error:
@@ -482,7 +507,7 @@ class Providers:
         name = self._plugins.owners.get((resource.group, resource.kind))
         if name is None:
             raise PluginError(f"no loaded provider serves {resource.kind}.{resource.group}")
-        return name
+        return self._needed(name)
 
     def _owner_of_claim(self, node_claim: NodeClaim) -> str:
         return self.provider_of(node_claim.spec.node_class_ref)

@@ -94,6 +94,7 @@ def test_an_invalid_catalogue_stops_the_start_with_file_entry_and_field(tmp_path
 
     done = run(
         "run",
+        "--providers=kwok",
         f"--kubeconfig={kubeconfig}",
         f"--cache-folder={tmp_path}",
         f"--instance-types-file={catalogue}",

@@ -35,6 +35,8 @@ from karpenter_core.provider.contract import (
     Termination,
 )
 from karpenter_core.provider.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.facade import Providers
+from karpenter_core.provider.manager import load_plugins
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.provider_world import ProviderWorld
@@ -440,6 +442,44 @@ def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
 
     with pytest.raises(PluginError, match=r'plug-in "web" .* could not start: .*socket'):
         virtual(scenario, data=data, web=Unstartable())
+    assert data.stopped
+
+
+def test_where_not_all_are_needed_one_that_cannot_start_is_done_without(tmp_path):
+    """Whoever asks for what it serves is told why; the others serve."""
+    data = Whole("data", DataNodeClass)
+
+    async def main():
+        world = ProviderWorld(
+            plugins={"data": data, "web": Unstartable()},
+            cache_folder=tmp_path,
+            clock=LoopClock(),
+            executor=InlineExecutor(),
+        )
+        world.loaded = load_plugins(extra=world.plugins, entry_points=())
+        providers = Providers(
+            world.loaded,
+            executor=world.executor,
+            clock=world.clock,
+            fence=world.fence,
+            registry=world.registry,
+        )
+        await providers.start(world.context_for, all_needed=False)
+        assert list(providers.left_out) == ["web"]
+        assert "web" not in await providers.check()
+        with pytest.raises(PluginError, match=r'provider "web" could not start: .*socket'):
+            providers.provider_of(WEB)
+        with pytest.raises(PluginError, match=r'provider "web" could not start: .*socket'):
+            await providers.resolve_node_class(node_class())
+        assert (
+            providers.provider_of(
+                WEB.model_copy(update={"group": "data.example.com", "kind": "DataNodeClass"})
+            )
+            == "data"
+        )
+        await providers.stop()
+
+    run_virtual(main())
     assert data.stopped
 
 

@@ -21,7 +21,7 @@ PACKAGE_HOSTS = re.compile(
 )
 ALLOWED_HOST_LINES = re.compile(r"--no-emit-index" + r"-url")
 LEFTOVERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|#\s*prag" + r"ma\b")
-IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w,-]+\])?(?P<reason>.*)")
+IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w, -]+\])?(?P<reason>.*)")
 PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/\w")
 
 

@@ -1,4 +1,4 @@
-"""Why an instance no longer is what its NodeClass asks for: `spec/aws.md`, section 13.
+"""Why an instance no longer is what its NodeClass asks for.
 
 The first reason counts, in the order of `DriftReason`; `NodeClassDrift`, which comes before all of
 them, is the core's. The image is judged by the claim, all else by the live instance.

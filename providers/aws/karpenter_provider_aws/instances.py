@@ -1,4 +1,4 @@
-"""Instances that are there: fetched, listed, terminated, tagged (`spec/aws.md`, 8.8 and 15).
+"""Instances that are there: fetched, listed, terminated, tagged.
 
 What EC2 does not show is gone, with two exceptions: what this process launched a moment ago may not be
 shown yet, and of a zone that traffic is shifted away from nothing is believed that is new.

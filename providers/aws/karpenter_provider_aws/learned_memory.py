@@ -5,7 +5,7 @@ known only when a node of that type has come up. The estimate must be careful, a
 every node; what was seen replaces it, for two months after it was last seen. Of several amounts the
 smallest counts, since a pod that was promised more would not start.
 
-It is kept on disk, so that a restart does not plan with estimates again (`spec/aws.md`, section 5.2).
+It is kept on disk, so that a restart does not plan with estimates again.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Two books, since the two are read from different places and fail apart. On-demand prices that could not
 be read are as shipped. Spot prices are estimated by shipped on-demand prices only until the market was
 first read: afterwards a zone without a price is one where the type is not sold as spot.
-
-Sources: `spec/aws.md` section 6; its acceptance cases 72-76.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _core_session() -> CoreSession:
     import botocore.session
 
     session = botocore.session.Session()
-    session.register_component("data_loader", _loader())  # pyright: ignore[reportUnknownMemberType]
+    session.register_component("data_loader", _loader())  # pyright: ignore[reportUnknownMemberType] - botocore has no types of its own
     return session
 
 
@@ -223,7 +223,7 @@ def _loader() -> Loader:
     """Return what reads descriptions of services (EC2's has megabytes), and keeps them."""
     import botocore.session
 
-    return cast("Loader", botocore.session.Session().get_component("data_loader"))  # pyright: ignore[reportUnknownMemberType]
+    return cast("Loader", botocore.session.Session().get_component("data_loader"))  # pyright: ignore[reportUnknownMemberType] - botocore has no types of its own
 
 
 def pricing_region(region: str) -> str:

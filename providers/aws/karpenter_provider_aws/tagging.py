@@ -1,4 +1,4 @@
-"""The tags that an instance gets once its node has registered: `spec/aws.md`, section 15.
+"""The tags that an instance gets once its node has registered.
 
 Node and claim are not known, or not yet certain, when an instance is launched. Only missing tags are
 added, so that a user's `Name` stays. EC2 takes few calls that change tags, and nothing waits for

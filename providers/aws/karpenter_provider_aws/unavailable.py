@@ -5,7 +5,7 @@ subnets that ran out of addresses, and a spot warning says that a pool is being 
 learned in this way is kept from being chosen again at once. A mark that is made again lasts anew.
 
 Every mark, and every end of one, raises the sequence numbers of the types concerned, so that what was
-built from these marks is known to be outdated (acceptance cases 77-81 of `spec/aws.md`).
+built from these marks is known to be outdated (acceptance cases 77-81).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node of an instance type holds: `spec/aws.md`, section 5.2."""
+"""What a node of an instance type holds."""
 
 from __future__ import annotations
 

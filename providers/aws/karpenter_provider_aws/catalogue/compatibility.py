@@ -1,4 +1,4 @@
-"""Which instance types a NodeClass can be launched on at all: `spec/aws.md`, section 5.5.
+"""Which instance types a NodeClass can be launched on at all.
 
 A type that is not compatible stays in the catalogue, with offerings that are not available: pods that
 ask for it are then told of it, and its running nodes are still known.

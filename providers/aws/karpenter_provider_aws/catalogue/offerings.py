@@ -1,4 +1,4 @@
-"""How an instance type can be bought now: `spec/aws.md`, section 6.
+"""How an instance type can be bought now.
 
 Offerings come out of a chain of resolvers, each of which is given what the one before it made: on-demand
 and spot first, then reservations, then the partitions of a placement group, then what an extension adds.

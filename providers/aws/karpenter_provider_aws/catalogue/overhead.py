@@ -1,4 +1,4 @@
-"""What a node keeps from its pods: `spec/aws.md`, section 5.3."""
+"""What a node keeps from its pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which labels nodes of an instance type have: `spec/aws.md`, section 4.
+"""Which labels nodes of an instance type have.
 
 Every well-known label is defined, as absent where it does not apply, so that a pod that asks for a GPU
 is told why no other type will do. What follows from the type alone is the same for every NodeClass and

@@ -1,6 +1,6 @@
 """What the catalogue, the checks and launch templates must know of an AMI family.
 
-Facts only, from `spec/aws.md` section 10: how a family is bootstrapped is its own module's affair.
+Facts only: how a family is bootstrapped is its own module's affair.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """EventBridge's messages: what one says, about which instances.
 
-The table is that of Karpenter's AWS provider (`spec/aws.md`, section 14): messages are told apart by
+The table is that of Karpenter's AWS provider: messages are told apart by
 version, source and detail-type. What no rule of the table accepts announces nothing; what is no
 EventBridge message at all cannot be read. Both are to be deleted from the queue.
 """

@@ -2,7 +2,7 @@
 
 How many pods a node takes and what it keeps for itself follow from the NodeClass, the AMI family and
 the instance type. Catalogue and user data both take them from here: if they differed, pods would be
-promised room that their node does not have. Rules: `spec/aws.md`, sections 5.2 to 5.4.
+promised room that their node does not have. Rules.
 """
 
 from __future__ import annotations

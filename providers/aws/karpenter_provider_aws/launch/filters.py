@@ -1,4 +1,4 @@
-"""Which of a claim's instance types a launch asks for, and in which offerings: `spec/aws.md`, 8.3.
+"""Which of a claim's instance types a launch asks for, and in which offerings.
 
 Pure functions of values, applied in a fixed order by `filtered`. Offerings are those that can be had and
 that the claim allows, from the first filter on; later ones only leave out more.

@@ -1,4 +1,4 @@
-"""What CreateFleet is asked: `spec/aws.md`, 8.4 and 8.5. Pure functions of values.
+"""What CreateFleet is asked. Pure functions of values.
 
 A fleet serves all claims that would ask for the same (`docs/design/aws.md`, "One fleet for equal
 launches"): calls that change something are few a second, machines are many.

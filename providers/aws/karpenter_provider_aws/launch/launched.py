@@ -1,4 +1,4 @@
-"""What is told to the core of an instance that was launched: `spec/aws.md`, 4 and 8.7."""
+"""What is told to the core of an instance that was launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `karpenter_launch_instances` answers: `spec/aws.md`, section 8.
+"""What `karpenter_launch_instances` answers.
 
 A claim is handed over again after a crash, and there must never be two instances for it. So EC2 is
 asked first what there is already for these claims (one cheap call for two hundred of them); then

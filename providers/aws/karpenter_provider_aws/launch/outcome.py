@@ -1,4 +1,4 @@
-"""What an answer of CreateFleet means: `spec/aws.md`, 8.6. Pure functions of values.
+"""What an answer of CreateFleet means. Pure functions of values.
 
 A fleet may bring some instances and say of the rest why not, type by type; also one that brings
 all may tell of what was sold out on the way. Both are read alike.

@@ -1,4 +1,4 @@
-"""Whether a NodeClass can be launched from at all: `spec/aws.md`, 8.1. A pure function."""
+"""Whether a NodeClass can be launched from at all. A pure function."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def fresh_backends(account: Account, services: Collection[str]) -> None:
         os.environ[_NO_IMAGES] = "false"
         try:
             for service in services:
-                backends = cast("dict[str, Mapping[str, object]]", get_backend(service))  # pyright: ignore[reportArgumentType, reportCallIssue]
+                backends = cast("dict[str, Mapping[str, object]]", get_backend(service))  # pyright: ignore[reportArgumentType, reportCallIssue] - overloads by literal names
                 backends.pop(account.id, None)
                 if service == "ec2":
                     _ = backends[account.id][account.region]

@@ -64,7 +64,7 @@ class OwnerClients:
                 session = _session()
                 make = cast(
                     "Callable[..., object]",
-                    partial(session.client, service),  # pyright: ignore[reportUnknownMemberType, reportArgumentType, reportCallIssue]
+                    partial(session.client, service),  # pyright: ignore[reportUnknownMemberType, reportArgumentType, reportCallIssue] - one of hundreds of overloads
                 )
                 self._clients[service] = make(
                     region_name=self._region,

@@ -52,7 +52,7 @@ class Application:
     """The WSGI application; one for each simulated AWS."""
 
     def __init__(self, account: Account) -> None:
-        from moto.moto_server.werkzeug_app import (  # pyright: ignore[reportMissingTypeStubs]
+        from moto.moto_server.werkzeug_app import (  # pyright: ignore[reportMissingTypeStubs] - moto types its backends only
             DomainDispatcherApplication,
             create_backend_app,
         )
