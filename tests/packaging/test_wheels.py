@@ -1,4 +1,4 @@
-"""Both distributions build, install without an index, and find each other."""
+"""All distributions build, install without an index, and find each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-DISTRIBUTIONS = {".": "karpenter_core", "providers/kwok": "karpenter_provider_kwok"}
+DISTRIBUTIONS = {
+    ".": "karpenter_core",
+    "providers/aws": "karpenter_provider_aws",
+    "providers/kwok": "karpenter_provider_kwok",
+}
+NAMES = ("karpenter-core", "karpenter-provider-aws", "karpenter-provider-kwok")
 
 pytestmark = pytest.mark.xdist_group("packaging")
 
@@ -59,12 +64,15 @@ def assert_works(environment: Path) -> None:
         python,
         "-I",
         "-c",
-        "import karpenter_core, karpenter_provider_kwok as p; print(karpenter_core.__file__, p.__file__)",
+        "import importlib, sys; "
+        "print(*(importlib.import_module(name).__file__ for name in sys.argv[1:]))",
+        *DISTRIBUTIONS.values(),
     )
     assert where.count(str(environment)) == len(DISTRIBUTIONS)
     assert "run" in run(environment / "bin" / "karpenter", "--help")
-    crds = run(environment / "bin" / "karpenter", "crds", "--provider", "kwok")
+    crds = run(environment / "bin" / "karpenter", "crds", "--provider", "kwok", "--provider", "aws")
     assert "kwoknodeclasses.karpenter.kwok.sh" in crds
+    assert "ec2nodeclasses.karpenter.k8s.aws" in crds
 
 
 def test_wheels_install_without_an_index(wheels: Path, environment: Path):
@@ -81,15 +89,14 @@ def test_wheels_install_without_an_index(wheels: Path, environment: Path):
         "--find-links",
         wheels,
         "--no-deps",
-        "karpenter-core",
-        "karpenter-provider-kwok",
+        *NAMES,
     )
 
     assert_works(environment)
 
 
 def test_a_clone_installs_with_pip(environment: Path):
-    """`pip install . ./providers/kwok`."""
+    """`pip install . ./providers/aws ./providers/kwok`."""
     run(
         sys.executable,
         "-m",
@@ -99,8 +106,7 @@ def test_a_clone_installs_with_pip(environment: Path):
         "install",
         "--no-build-isolation",
         "--no-deps",
-        ".",
-        "./providers/kwok",
+        *(f"./{source}" for source in DISTRIBUTIONS),
     )
 
     assert_works(environment)
@@ -115,7 +121,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheels: Path, package: str):
     assert f"{package}/py.typed" in names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {package}
-    source = ROOT / ("." if package == "karpenter_core" else "providers/kwok") / package
+    (folder,) = (name for name, held in DISTRIBUTIONS.items() if held == package)
+    source = ROOT / folder / package
     modules = {str(path.relative_to(source.parent)) for path in source.rglob("*.py")}
     assert modules <= set(names)
 
