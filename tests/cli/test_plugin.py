@@ -86,7 +86,8 @@ def test_a_new_provider_is_listed_and_its_kind_is_rendered(starfish):
 
 
 def test_nothing_of_the_example_s_name_is_left(starfish):
-    texts = [path.read_text() for path in (starfish / "source").rglob("*") if path.is_file()]
+    files = (path for path in (starfish / "source").rglob("*") if path.is_file())
+    texts = [path.read_text() for path in files if path.suffix != ".pyc"]  # other tests import it
     assert len(texts) > 10
     assert not any("tinycloud" in text.lower() for text in texts)
 
