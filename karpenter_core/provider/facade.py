@@ -140,17 +140,17 @@ class Providers:
         Raises:
             PluginError: none does.
         """
-        name = self._plugins.owners.get((ref.group, ref.kind))
-        if name is None:
-            raise PluginError(f"no loaded provider serves {ref.kind}.{ref.group}")
-        return self._needed(name)
+        return self._serving(ref.group, ref.kind)
 
-    def _needed(self, name: str) -> str:
-        """Return the name of a provider that has started.
+    def _serving(self, group: str, kind: str) -> str:
+        """Return the name of the provider that serves a kind, and has started.
 
         Raises:
-            PluginError: it could not.
+            PluginError: none does, or it could not start.
         """
+        name = self._plugins.owners.get((group, kind))
+        if name is None:
+            raise PluginError(f"no loaded provider serves {kind}.{group}")
         if name in self.left_out:
             raise PluginError(f'provider "{name}" could not start: {self.left_out[name]}')
         return name
@@ -504,10 +504,7 @@ class Providers:
 
     def _owner(self, node_class: NodeClass) -> str:
         resource = type(node_class).resource
-        name = self._plugins.owners.get((resource.group, resource.kind))
-        if name is None:
-            raise PluginError(f"no loaded provider serves {resource.kind}.{resource.group}")
-        return self._needed(name)
+        return self._serving(resource.group, resource.kind)
 
     def _owner_of_claim(self, node_claim: NodeClaim) -> str:
         return self.provider_of(node_claim.spec.node_class_ref)
