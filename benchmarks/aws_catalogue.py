@@ -35,13 +35,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.learned_memory import LearnedMemory
+from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
 from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
 from karpenter_provider_aws.catalogue.facts import read_instance_type
 from karpenter_provider_aws.catalogue.fetch import DISK_LIFE, Region, read_offerings
-from karpenter_provider_aws.learned_memory import LearnedMemory
 from karpenter_provider_aws.prices import Prices
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_provider_aws.unavailable import OfferingMark, UnavailableOfferings
 from providers.aws.tests.catalogue.dump import node_class, raw_offerings, raw_types
 
 if TYPE_CHECKING:

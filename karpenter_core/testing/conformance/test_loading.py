@@ -50,6 +50,8 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.catalogue",
     "karpenter_core.provider.contract",
     "karpenter_core.provider.disk_cache",
+    "karpenter_core.provider.kept_prices",
+    "karpenter_core.provider.learned_memory",
     "karpenter_core.provider.markers",
     "karpenter_core.provider.one_by_one",
     "karpenter_core.provider.orphans",
@@ -57,6 +59,8 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.price_book",
     "karpenter_core.provider.reserved",
     "karpenter_core.provider.token_bucket",
+    "karpenter_core.provider.ttl_cache",
+    "karpenter_core.provider.unavailable",
     "karpenter_core.provider.user_data",
 )
 """What a provider may import, with the modules below; `karpenter_core.testing` in tests only."""

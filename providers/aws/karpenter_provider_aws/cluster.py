@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import NodeClassNotReadyError
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.discovery.calls import calling
-from karpenter_provider_aws.discovery.ttl import TtlCache
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
 
 if TYPE_CHECKING:

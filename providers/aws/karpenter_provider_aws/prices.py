@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.catalogue import DEFAULT_CURRENCY, Price
+from karpenter_core.provider.kept_prices import KeptPrices, keep_prices, read_kept_prices
 from karpenter_core.provider.price_book import PriceBook, PriceKey
 from karpenter_provider_aws.data import shipped_on_demand_prices
 from karpenter_provider_aws.discovery.calls import calling
-from karpenter_provider_aws.kept_prices import KeptPrices, keep_prices, read_kept_prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

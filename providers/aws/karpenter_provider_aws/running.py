@@ -16,6 +16,8 @@ from uuid import uuid4
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
 from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.learned_memory import LearnedMemory
+from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.capacity_types import (
     CAPACITY_TYPES_PERIOD,
     CAPACITY_TYPES_TASK,
@@ -47,7 +49,6 @@ from karpenter_provider_aws.launch.launching import Launching
 from karpenter_provider_aws.launch.recent import RecentLaunches
 from karpenter_provider_aws.launch.templates import LaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
-from karpenter_provider_aws.learned_memory import LearnedMemory
 from karpenter_provider_aws.metrics import AwsMetrics
 from karpenter_provider_aws.node_class.dry_runs import DryRuns
 from karpenter_provider_aws.node_class.finalization import Finalizer
@@ -58,7 +59,6 @@ from karpenter_provider_aws.prices import Prices
 from karpenter_provider_aws.sdk import Clients
 from karpenter_provider_aws.settings import NODE_CLASS_CEL, AwsSettings
 from karpenter_provider_aws.tagging import Tagging
-from karpenter_provider_aws.unavailable import UnavailableOfferings
 from karpenter_provider_aws.zonal_shift import ZonalShifts
 
 if TYPE_CHECKING:

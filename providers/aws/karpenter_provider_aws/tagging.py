@@ -15,10 +15,10 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.token_bucket import TokenBucket
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.described import parse_provider_id
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
-from karpenter_provider_aws.discovery.ttl import TtlCache
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
 from karpenter_provider_aws.launch.tags import to_tag_list
 from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones

@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import InstanceType, Offering
+from karpenter_core.provider.learned_memory import image_set
 from karpenter_provider_aws.catalogue.offerings import RESOLVERS, Market, PriceList
 from karpenter_provider_aws.catalogue.requirements import RequirementSets
 from karpenter_provider_aws.catalogue.resolution import ResolvedType, Resolver, class_key
 from karpenter_provider_aws.families.images import image_for
-from karpenter_provider_aws.learned_memory import image_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
+    from karpenter_core.provider.learned_memory import LearnedMemory
+    from karpenter_core.provider.unavailable import UnavailableOfferings
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.fetch import Region
     from karpenter_provider_aws.catalogue.offerings import OfferingResolver, SoldType
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
     from karpenter_provider_aws.kubelet.numbers import Evaluate, KubeletNumbers
-    from karpenter_provider_aws.learned_memory import LearnedMemory
     from karpenter_provider_aws.settings import AwsSettings
-    from karpenter_provider_aws.unavailable import UnavailableOfferings
 
 __all__ = ["Catalogue", "RevisedPrices", "Situation"]
 

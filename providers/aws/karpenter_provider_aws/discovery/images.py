@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.api.found import Ami
 from karpenter_provider_aws.discovery.calls import calling
@@ -26,7 +27,6 @@ from karpenter_provider_aws.discovery.queries import (
     tag_filters,
     tag_text,
 )
-from karpenter_provider_aws.discovery.ttl import TtlCache
 from karpenter_provider_aws.families.family import image_parameters
 
 if TYPE_CHECKING:

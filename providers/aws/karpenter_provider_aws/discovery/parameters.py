@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
-from karpenter_provider_aws.discovery.ttl import TtlCache
 
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock

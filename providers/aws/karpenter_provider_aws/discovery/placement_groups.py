@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
-from karpenter_provider_aws.discovery.ttl import TtlCache
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import DescribePlacementGroupsRequestTypeDef

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.orphans import OrphanWatch
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_already_there, is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.discovery.profile_names import (
@@ -24,7 +25,6 @@ from karpenter_provider_aws.discovery.profile_names import (
     role_name,
     unused_profiles,
 )
-from karpenter_provider_aws.discovery.ttl import TtlCache
 from karpenter_provider_aws.labels import CLUSTER_TAG_PREFIX
 
 if TYPE_CHECKING:

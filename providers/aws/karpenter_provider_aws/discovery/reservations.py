@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.api.found import CapacityReservation
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.discovery.queries import Filter, Found, Part, tag_filters, tag_text
-from karpenter_provider_aws.discovery.ttl import TtlCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.api.found import SecurityGroup
 from karpenter_provider_aws.discovery.calls import calling
 from karpenter_provider_aws.discovery.queries import (
@@ -16,7 +17,6 @@ from karpenter_provider_aws.discovery.queries import (
     tag_filters,
     tag_text,
 )
-from karpenter_provider_aws.discovery.ttl import TtlCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

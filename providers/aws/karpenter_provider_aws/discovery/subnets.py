@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.discovery.addresses import AddressBook, AddressHold
 from karpenter_provider_aws.discovery.calls import calling
 from karpenter_provider_aws.discovery.queries import (
@@ -22,7 +23,6 @@ from karpenter_provider_aws.discovery.queries import (
     tag_filters,
     tag_text,
 )
-from karpenter_provider_aws.discovery.ttl import TtlCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import Interruption, NodeReader
+    from karpenter_core.provider.unavailable import UnavailableOfferings
     from karpenter_provider_aws.described import MachineReader
     from karpenter_provider_aws.discovery.reservations import Reservations
     from karpenter_provider_aws.sdk import Clients
     from karpenter_provider_aws.settings import AwsSettings
-    from karpenter_provider_aws.unavailable import UnavailableOfferings
 
 __all__ = ["BLOCKS_TASK", "STATUS_TASK", "Announcing"]
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+    from karpenter_core.provider.unavailable import UnavailableOfferings
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.discovery.addresses import AddressHold
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.launch.template_groups import LaunchTemplate
     from karpenter_provider_aws.launch.templates import LaunchTemplates
     from karpenter_provider_aws.sdk import Clients
-    from karpenter_provider_aws.unavailable import UnavailableOfferings
 
 __all__ = ["Buyer", "FailureCounter", "FleetCall", "Shelves", "no_counter"]
 

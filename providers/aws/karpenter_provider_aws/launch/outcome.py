@@ -19,6 +19,7 @@ from karpenter_core.errors import (
     OfferingKey,
     ThrottledError,
 )
+from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
@@ -28,7 +29,6 @@ from karpenter_provider_aws.codes import (
     is_unfulfillable,
     launch_failure,
 )
-from karpenter_provider_aws.unavailable import OfferingMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,6 +13,7 @@ from karpenter_core.api.labels import MIN_VALUES_RELAXED, NODE_POOL, RESERVED, S
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, OfferingKey
 from karpenter_core.provider.catalogue import Requirements
+from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     EFA,
@@ -29,7 +30,6 @@ from karpenter_provider_aws.launch.fleet import (
 )
 from karpenter_provider_aws.launch.tags import ClaimRef
 from karpenter_provider_aws.launch.template_groups import lowest_partition
-from karpenter_provider_aws.unavailable import OfferingMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchRequest
+    from karpenter_core.provider.unavailable import Shortages
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.offerings import PriceList
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
     from karpenter_provider_aws.launch.filters import Candidate, CompatibleType
     from karpenter_provider_aws.launch.fleet import FleetOptions
-    from karpenter_provider_aws.unavailable import Shortages
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 
 __all__ = ["PRICE_OVERLAY_APPLIED", "Ground", "Plan", "claim_ref", "plan_launches"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.discovery.calls import is_refusal
-from karpenter_provider_aws.discovery.ttl import TtlCache
 from karpenter_provider_aws.kubelet.checks import INVALID
 from karpenter_provider_aws.launch.tags import owned_tags
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for

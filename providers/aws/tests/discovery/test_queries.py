@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.discovery.queries import (
     Filter,
     Part,
@@ -16,7 +17,6 @@ from karpenter_provider_aws.discovery.queries import (
     tag_filters,
     tag_text,
 )
-from karpenter_provider_aws.discovery.ttl import TtlCache
 from providers.aws.tests.discovery.moto_world import HandClock
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE
 from karpenter_core.api.records import NodeView
+from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
 from karpenter_provider_aws.described import MachineReader
 from karpenter_provider_aws.discovery.reservations import Reservations
 from karpenter_provider_aws.interruption.announcing import Announcing
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_provider_aws.unavailable import OfferingMark, UnavailableOfferings
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,6 +12,8 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
+from karpenter_core.provider.learned_memory import LearnedMemory
+from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
 from karpenter_provider_aws.described import MachineReader
@@ -27,11 +29,9 @@ from karpenter_provider_aws.launch.recent import RecentLaunches
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
 from karpenter_provider_aws.launch.templates import LaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
-from karpenter_provider_aws.learned_memory import LearnedMemory
 from karpenter_provider_aws.prices import Prices
 from karpenter_provider_aws.settings import AwsSettings
 from karpenter_provider_aws.tagging import Tagging
-from karpenter_provider_aws.unavailable import UnavailableOfferings
 from karpenter_provider_aws.zonal_shift import NO_SHIFTS
 from providers.aws.tests.catalogue.dump import Forgetful, small_region
 

@@ -14,6 +14,7 @@ from karpenter_core.errors import (
     OfferingKey,
 )
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_aws.api.nodeclass import CapacityReservationTerm
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
@@ -23,7 +24,6 @@ from karpenter_provider_aws.labels import (
     PLACEMENT_GROUP_PARTITION,
     ZONE_ID,
 )
-from karpenter_provider_aws.unavailable import OfferingMark
 from karpenter_provider_aws.zonal_shift import ShiftedZones
 from providers.aws.tests.launch.processes import ON_DEMAND, SPOT, claim_of, node_class_of
 

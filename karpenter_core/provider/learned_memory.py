@@ -1,6 +1,6 @@
 """How much memory nodes really had, by instance type and images.
 
-EC2 says how much memory a machine has; what the kernel of its image sees is less, by an amount that is
+A cloud says how much memory a machine has; what the kernel of its image sees is less, by an amount that is
 known only when a node of that type has come up. The estimate must be careful, and so wastes memory of
 every node; what was seen replaces it, for two months after it was last seen. Of several amounts the
 smallest counts, since a pod that was promised more would not start.

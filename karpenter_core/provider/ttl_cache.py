@@ -1,4 +1,4 @@
-"""Answers of AWS that are kept for a while."""
+"""Answers of a cloud that are kept for a while."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SWEEP_ABOVE: Final = 64
 class TtlCache(Generic[K, V]):
     """A map whose entries are gone `ttl` after they were put; callable from any thread.
 
-    Nobody waits while somebody else asks AWS: two who miss at once both ask, and the later answer
+    Nobody waits while somebody else asks the cloud: two who miss at once both ask, and the later answer
     stays.
     """
 

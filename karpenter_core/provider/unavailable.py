@@ -1,11 +1,11 @@
-"""What launches found sold out, for three minutes.
+"""What launches found sold out, for some minutes.
 
-EC2 tells of stock only by refusing. A fleet that succeeds may still report types that were sold out and
-subnets that ran out of addresses, and a spot warning says that a pool is being drained; whatever is
-learned in this way is kept from being chosen again at once. A mark that is made again lasts anew.
+Clouds tell of stock mostly by refusing. A launch that succeeds may still report types that were sold
+out and subnets that ran out of addresses, and a spot warning says that a pool is being drained; whatever
+is learned in this way is kept from being chosen again at once. A mark that is made again lasts anew.
 
 Every mark, and every end of one, raises the sequence numbers of the types concerned, so that what was
-built from these marks is known to be outdated (acceptance cases 77-81).
+built from these marks is known to be outdated.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _Key = TypeVar("_Key", bound="OfferingMark | str")
 
 class OfferingMark(NamedTuple):
     """One thing that was sold out; with a placement group, inside that group only.
+
+    A placement group is what keeps machines close or apart, whatever the cloud calls it.
 
     A group's `partition` narrows it further; both are empty for launches outside of groups.
     """
@@ -85,10 +87,19 @@ def _scopes(offering: OfferingMark) -> set[OfferingMark]:
 
 @final
 class UnavailableOfferings:
-    """Marks with their ends; callable from any thread."""
+    """Marks with their ends; callable from any thread.
 
-    def __init__(self, life: timedelta = MARK_LIFE) -> None:
+    With a `longest_life` an offering that is sold out again, not later than that after its mark
+    ended, is marked for twice as long as before, up to that; `delete` starts anew.
+    """
+
+    def __init__(
+        self, life: timedelta = MARK_LIFE, *, longest_life: timedelta | None = None
+    ) -> None:
         self._life: Final = life
+        self._longest_life: Final = longest_life
+        self._earlier: Final[dict[OfferingMark, tuple[timedelta, datetime]]] = {}
+        """How long the last mark of an offering was to last, and until when."""
         self._lock: Final = Lock()
         self._offerings: Final[dict[OfferingMark, datetime]] = {}
         self._capacity_types: Final[dict[str, datetime]] = {}
@@ -99,27 +110,31 @@ class UnavailableOfferings:
         self._view_ends: datetime | None = None
         """When the first mark of the view ends; None when it has no marks."""
 
-    def mark(self, *offerings: OfferingMark, now: datetime) -> None:
-        """Note that offerings were sold out."""
+    def mark(self, *offerings: OfferingMark, now: datetime, life: timedelta | None = None) -> None:
+        """Note that offerings were sold out, by default for the time of these marks."""
         with self._lock:
             self._sweep(now)
             for offering in offerings:
-                self._offerings[offering] = now + self._life
+                end = now + (life or self._grown_life(offering, now))
+                self._offerings[offering] = end
                 self._count(offering.instance_type)
             self._renew()
 
-    def mark_capacity_type(self, capacity_type: str, *, now: datetime) -> None:
-        """Note that nothing of a capacity type can be had (no role for spot, say)."""
-        self._mark_shared(self._capacity_types, capacity_type, now)
+    def mark_capacity_type(
+        self, capacity_type: str, *, now: datetime, life: timedelta | None = None
+    ) -> None:
+        """Note that nothing of a capacity type can be had (a quota, or no role for spot, say)."""
+        self._mark_shared(self._capacity_types, capacity_type, now + (life or self._life), now)
 
-    def mark_subnet(self, subnet_id: str, *, now: datetime) -> None:
+    def mark_subnet(self, subnet_id: str, *, now: datetime, life: timedelta | None = None) -> None:
         """Note that a subnet has no free addresses."""
-        self._mark_shared(self._subnets, subnet_id, now)
+        self._mark_shared(self._subnets, subnet_id, now + (life or self._life), now)
 
     def delete(self, offering: OfferingMark, *, now: datetime) -> None:
         """Forget a mark, because the offering was seen to be there."""
         with self._lock:
             self._sweep(now)
+            self._earlier.pop(offering, None)
             if self._offerings.pop(offering, None) is not None:
                 self._count(offering.instance_type)
                 self._renew()
@@ -129,6 +144,7 @@ class UnavailableOfferings:
         with self._lock:
             for marks in (self._offerings, self._capacity_types, self._subnets):
                 marks.clear()
+            self._earlier.clear()
             self._shared_sequence += 1
             self._renew()
 
@@ -138,10 +154,23 @@ class UnavailableOfferings:
             self._sweep(now)
             return self._view
 
-    def _mark_shared(self, marks: dict[str, datetime], name: str, now: datetime) -> None:
+    def _grown_life(self, offering: OfferingMark, now: datetime) -> timedelta:
+        longest = self._longest_life
+        if longest is None:
+            return self._life
+        for known in [each for each, (_, end) in self._earlier.items() if now - end > longest]:
+            del self._earlier[known]
+        earlier = self._earlier.get(offering)
+        life = self._life if earlier is None else min(2 * earlier[0], longest)
+        self._earlier[offering] = (life, now + life)
+        return life
+
+    def _mark_shared(
+        self, marks: dict[str, datetime], name: str, end: datetime, now: datetime
+    ) -> None:
         with self._lock:
             self._sweep(now)
-            marks[name] = now + self._life
+            marks[name] = end
             self._shared_sequence += 1
             self._renew()
 

@@ -1,10 +1,10 @@
-"""What was found sold out: acceptance cases 77-81."""
+"""What was found sold out: acceptance cases 77-81 of AWS, 50 and 65 of Alibaba Cloud."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from karpenter_provider_aws.unavailable import OfferingMark, UnavailableOfferings
+from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LARGE = OfferingMark("m5.large", "us-east-1a", "on-demand")
@@ -146,3 +146,35 @@ def test_a_flush_forgets_all_and_outdates_what_was_built_of_it():
 
     assert not view.is_unavailable(LARGE)
     assert view.sequence("m5.large") != before.sequence("m5.large")
+
+
+def test_a_mark_made_again_soon_lasts_twice_as_long():
+    marks = UnavailableOfferings(timedelta(minutes=3), longest_life=timedelta(minutes=10))
+    marks.mark(LARGE, now=NOW)
+    marks.mark(LARGE, now=after(4))
+    assert marks.view(now=after(9)).is_unavailable(LARGE)
+    assert not marks.view(now=after(10)).is_unavailable(LARGE)
+    marks.mark(LARGE, now=after(11))
+    assert marks.view(now=after(20.9)).is_unavailable(LARGE), "ten minutes are the longest"
+    assert not marks.view(now=after(21)).is_unavailable(LARGE)
+
+
+def test_growth_starts_anew_after_success_and_after_long_quiet():
+    marks = UnavailableOfferings(timedelta(minutes=3), longest_life=timedelta(minutes=10))
+    marks.mark(LARGE, now=NOW)
+    marks.delete(LARGE, now=after(1))
+    marks.mark(LARGE, now=after(2))
+    assert not marks.view(now=after(5)).is_unavailable(LARGE)
+    marks.mark(LARGE, now=after(16))
+    assert not marks.view(now=after(19)).is_unavailable(LARGE)
+
+
+def test_a_mark_may_have_a_life_of_its_own():
+    marks = UnavailableOfferings()
+    marks.mark(LARGE, now=NOW, life=timedelta(minutes=15))
+    marks.mark_subnet("subnet-1", now=NOW, life=timedelta(minutes=5))
+    marks.mark_capacity_type("spot", now=NOW, life=timedelta(minutes=10))
+    view = marks.view(now=after(6))
+    assert (view.subnets, view.capacity_types) == (frozenset(), {"spot"})
+    assert marks.view(now=after(14)).is_unavailable(LARGE)
+    assert not marks.view(now=after(15)).is_unavailable(LARGE)

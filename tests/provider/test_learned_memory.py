@@ -1,4 +1,4 @@
-"""Memory that nodes really had: acceptance case 46."""
+"""Memory that nodes really had: acceptance case 46 of AWS, 47 of Alibaba Cloud."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_provider_aws.learned_memory import LearnedMemory, image_set
+from karpenter_core.provider.learned_memory import LearnedMemory, image_set
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 KIB = 1024

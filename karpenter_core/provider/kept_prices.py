@@ -23,7 +23,7 @@ LIFE: Final = timedelta(days=7)
 
 
 class KeptPrices(NamedTuple):
-    """One list of prices, and when it was read from AWS."""
+    """One list of prices, and when it was read from the cloud."""
 
     read_at: datetime
     prices: dict[str, dict[str, float]]
