@@ -1,0 +1,1 @@
+"""Alibaba Cloud ECS as a provider of karpenter-core."""
