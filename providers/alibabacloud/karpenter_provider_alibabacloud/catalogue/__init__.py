@@ -1,0 +1,1 @@
+"""Instance types: what the region sells, what a node of each holds, how each can be bought."""
