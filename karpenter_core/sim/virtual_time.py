@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
 __all__ = ["DeadlockError", "LoopClock", "VirtualTimeLoop", "run_virtual"]
 
-_NANOSECONDS: Final = 1_000_000_000
+_TICKS: Final = 1_000_000
+"""How many there are in a second. Time and timers are whole ticks: asyncio rings a timer up to a
+nanosecond early, and what is set again for the rest of its time would ring for ever."""
 _EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
 
@@ -30,7 +33,7 @@ class DeadlockError(RuntimeError):
 class _JumpingSelector(selectors.DefaultSelector):
     """Never waits: tells the loop to move its time instead."""
 
-    now: float = 0.0
+    ticks: int = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
@@ -38,14 +41,7 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None:
             raise DeadlockError("nothing is scheduled: every task waits for something else")
-        # Rounded up to whole nanoseconds: a timer that rang a rounding error too early would be set
-        # again for no time at all, for ever. The sum and the product are rounded too, so that time
-        # might not move at all.
-        wanted = self.now + timeout
-        ticks = math.ceil(wanted * _NANOSECONDS)
-        if ticks / _NANOSECONDS <= max(self.now, math.nextafter(wanted, -math.inf)):
-            ticks += 1
-        self.now = ticks / _NANOSECONDS
+        self.ticks += max(1, round(timeout * _TICKS))
         return ready
 
 
@@ -59,7 +55,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the seconds of virtual time that have passed."""
-        return self._jumping.now
+        return self._jumping.ticks / _TICKS
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Set a timer, to the first tick that is not before its time."""
+        ticks = math.ceil(when * _TICKS)
+        if ticks / _TICKS < when:  # the product was rounded down
+            ticks += 1
+        return super().call_at(ticks / _TICKS, callback, *args, context=context)
 
     def run_in_executor(
         self,

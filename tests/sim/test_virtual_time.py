@@ -52,6 +52,24 @@ def test_a_timer_that_is_due_a_rounding_error_from_now_rings_late_rather_than_ea
     run_virtual(wait_until_then())
 
 
+def test_a_timer_does_not_ring_early_while_others_are_at_work():
+    """It did within asyncio's resolution, and who waited for that time never saw it come."""
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(8000.1)
+        due, rung = math.nextafter(loop.time(), math.inf), []
+        loop.call_at(due, lambda: rung.append(loop.time()))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not rung
+        await asyncio.sleep(1)
+        return due, *rung
+
+    due, rung = run_virtual(story())
+    assert rung >= due
+
+
 def test_timers_fire_in_the_order_of_their_times():
     """Sleeps, time limits and callbacks share one time line."""
 
