@@ -270,6 +270,7 @@ class Process:
             nodes=ProviderNodeWriter(self.writer),
             read_nodes=on_loop(lambda: self.feed.snapshot().nodes),
             wake=lambda task: loop.call_soon_threadsafe(self._wake_task, plugin, task) and None,
+            feature_gates=self.settings.feature_gates,
         )
 
     def _wake_task(self, plugin: str, task: str) -> None:

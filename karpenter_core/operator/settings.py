@@ -16,6 +16,7 @@ from karpenter_core.api.durations import format_duration, parse_duration
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.lifecycle.repair import DEFAULT_LIMIT, UnhealthyLimit
 from karpenter_core.operator.scheduler_config import parse_scheduler_config
+from karpenter_core.provider.contract import FeatureGates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,18 +44,6 @@ DEFAULT_CPU_REQUESTS: Final = 1000  # upstream default, in milli-cores
 DEFAULT_JOURNAL_BYTES: Final = 64 * 2**20
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureGates:
-    """Optional features, with upstream's defaults."""
-
-    node_repair: bool = False
-    reserved_capacity: bool = True
-    spot_to_spot_consolidation: bool = False
-    node_overlay: bool = False
-    static_capacity: bool = False
-    capacity_buffer: bool = False
 
 
 _GATE_FIELDS: Final = {
@@ -428,7 +417,7 @@ class Settings:
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
     act_on_rebalance: bool = False
-    feature_gates: FeatureGates = FeatureGates()
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
     scheduler_config: tuple[TopologySpread, ...] = ()
     plugins: Mapping[str, Value] = field(default_factory=_no_values)
     """Values of the plug-ins' own options, by flag."""

@@ -210,6 +210,7 @@ def solve_options(settings: Settings, *, max_instance_types: int) -> SolveOption
         packing=Packing(settings.packing),
         preferences=PreferencePolicy(settings.preference_policy),
         min_values=MinValuesPolicy(settings.min_values_policy),
+        reserved_capacity=settings.feature_gates.reserved_capacity,
         max_instance_types=max_instance_types,
         currency=settings.currency,
         exchange_rates=settings.exchange_rates,

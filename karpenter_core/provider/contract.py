@@ -38,6 +38,7 @@ __all__ = [
     "Decision",
     "DriftFinding",
     "DriftOutcome",
+    "FeatureGates",
     "Fence",
     "FetchOutcome",
     "Finding",
@@ -359,6 +360,19 @@ class ClusterFacts:
     ip_family: str = "IPv4"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureGates:
+    """The core's optional features (`--feature-gates`), with upstream's defaults."""
+
+    node_repair: bool = False
+    reserved_capacity: bool = True
+    """Without it a provider offers nothing reserved and launches into no reservation."""
+    spot_to_spot_consolidation: bool = False
+    node_overlay: bool = False
+    static_capacity: bool = False
+    capacity_buffer: bool = False
+
+
 class Fence(Protocol):
     """Whether this process may still act; asked right before every change to a cloud."""
 
@@ -413,3 +427,5 @@ class ProviderContext:
     read_nodes: NodeReader
     wake: Callable[[str], None]
     """Run one of the provider's periodic tasks now; may be called from any thread."""
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
+    """What the core does beyond the usual, and what it leaves alone."""

@@ -33,7 +33,12 @@ from karpenter_core.api.records import NodeView, OwnerView, Taint
 from karpenter_core.controllers.nodeclass.controller import resolved_status
 from karpenter_core.errors import ConflictError, FencedError, NotFoundError
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.provider.contract import ClusterFacts, LaunchRequest, ProviderContext
+from karpenter_core.provider.contract import (
+    ClusterFacts,
+    FeatureGates,
+    LaunchRequest,
+    ProviderContext,
+)
 from karpenter_core.provider.executor import ThreadExecutor
 from karpenter_core.provider.facade import Providers
 from karpenter_core.provider.manager import load_plugins
@@ -166,6 +171,7 @@ class ProviderWorld:
     settings: Mapping[str, str | float | bool | timedelta] = field(
         default_factory=dict[str, "str | float | bool | timedelta"]
     )
+    feature_gates: FeatureGates = field(default_factory=FeatureGates)
     nodes: FakeNodes = field(default_factory=FakeNodes)
     fence: FakeFence = field(default_factory=FakeFence)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -203,6 +209,7 @@ class ProviderWorld:
             nodes=self.nodes,
             read_nodes=self.nodes,
             wake=self._waker(name),
+            feature_gates=self.feature_gates,
         )
 
     async def settle(self) -> None:

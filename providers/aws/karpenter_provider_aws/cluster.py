@@ -76,6 +76,7 @@ class ClusterSource:
             ca_bundle=ca_bundle,
             dns_ip=self._facts.dns_ip,
             service_cidr=self._network.cidr,
+            uses_reservations=settings.reserved_capacity,
         )
 
     def version(self) -> str:

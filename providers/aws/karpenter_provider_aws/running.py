@@ -159,7 +159,7 @@ class Parts:
                 images=self.images,
                 placement_groups=self.groups,
                 profiles=self.profiles,
-                reservations=self.reservations,
+                reservations=self.reservations if settings.reserved_capacity else None,
             ),
             self.validator,
             clock,
@@ -172,7 +172,10 @@ class Parts:
         )
 
         # Instances
-        reader, recent = MachineReader(clients, cluster=cluster), RecentLaunches(clock)
+        reader = MachineReader(
+            clients, cluster=cluster, uses_reservations=settings.reserved_capacity
+        )
+        recent = RecentLaunches(clock)
         shelves = Shelves(
             subnets=self.subnets,
             availability=self.reservations.availability,
@@ -269,7 +272,9 @@ class Running:
         """
         self.context: Final = context
         self.settings: Final = AwsSettings.from_context(context)
-        self.metrics: Final = AwsMetrics(context.metrics, context.clock)
+        self.metrics: Final = AwsMetrics(
+            context.metrics, context.clock, with_reserved=self.settings.reserved_capacity
+        )
         self.clients: Final = Clients(
             version=version(_DISTRIBUTION), limits=limits, observe=self.metrics.sdk.observe
         )

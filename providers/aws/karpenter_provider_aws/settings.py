@@ -132,6 +132,8 @@ class AwsSettings:
     enable_zonal_shift: bool = False
     ami_refresh_interval: timedelta = SHORTEST_REFRESH
     subnet_refresh_interval: timedelta = SHORTEST_REFRESH
+    reserved_capacity: bool = True
+    """The core's feature gate ReservedCapacity: without it reservations are neither offered nor used."""
     gates: frozenset[str] = frozenset()
     """Names of the provider's gates that are on."""
 
@@ -158,6 +160,7 @@ class AwsSettings:
             enable_zonal_shift=given["enable-zonal-shift"] is True,
             ami_refresh_interval=_duration(context, "ami-refresh-interval"),
             subnet_refresh_interval=_duration(context, "subnet-refresh-interval"),
+            reserved_capacity=context.feature_gates.reserved_capacity,
             gates=gates,
         )
         complaints = [*settings._complaints(), *([complaint] if complaint else [])]

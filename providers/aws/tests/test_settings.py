@@ -19,7 +19,11 @@ PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 def read(*arguments, environment=None, cluster_name="prod", ca_bundle=""):
     settings = load_settings(arguments, environment or {}, plugin_options=SETTINGS)
     cluster = ClusterFacts(name=cluster_name, ca_bundle=ca_bundle)
-    return AwsSettings.from_context(SimpleNamespace(settings=settings.plugins, cluster=cluster))
+    return AwsSettings.from_context(
+        SimpleNamespace(
+            settings=settings.plugins, cluster=cluster, feature_gates=settings.feature_gates
+        )
+    )
 
 
 def test_defaults_are_those_of_the_reference():
@@ -38,8 +42,13 @@ def test_defaults_are_those_of_the_reference():
         enable_zonal_shift=False,
         ami_refresh_interval=timedelta(minutes=1),
         subnet_refresh_interval=timedelta(minutes=1),
+        reserved_capacity=True,
         gates=frozenset(),
     )
+
+
+def test_the_core_s_gate_of_reservations_is_heeded():
+    assert not read("--feature-gates", "ReservedCapacity=false").reserved_capacity
 
 
 def test_every_setting_reaches_its_field():

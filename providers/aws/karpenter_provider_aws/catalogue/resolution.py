@@ -105,7 +105,8 @@ class Resolver:
             sorted(node_class.status.subnets, key=lambda subnet: (subnet.zone, subnet.id))
         )
         reservations: dict[str, list[CapacityReservation]] = {}
-        for reservation in sorted(node_class.status.capacity_reservations, key=_id_of):
+        usable = node_class.status.capacity_reservations if settings.reserved_capacity else ()
+        for reservation in sorted(usable, key=_id_of):
             reservations.setdefault(reservation.instance_type, []).append(reservation)
         self._reservations: Final = {name: tuple(of) for name, of in reservations.items()}
         self._zones: Final[dict[tuple[str, ...], _Zones]] = {}
