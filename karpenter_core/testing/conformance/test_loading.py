@@ -50,6 +50,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.catalogue",
     "karpenter_core.provider.contract",
     "karpenter_core.provider.disk_cache",
+    "karpenter_core.provider.kept_answer",
     "karpenter_core.provider.kept_prices",
     "karpenter_core.provider.learned_memory",
     "karpenter_core.provider.markers",

@@ -8,22 +8,21 @@ added to a region every few weeks, and none ever changes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
 import msgspec
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.kept_answer import KeptAnswer
 from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
 from karpenter_provider_aws.discovery.calls import calling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
     from pathlib import Path
 
     from types_boto3_ec2.type_defs import InstanceTypeOfferingTypeDef
@@ -109,27 +108,20 @@ def _fetch_zones(clients: Clients) -> dict[str, tuple[str, ...]]:
     return zones
 
 
-class _Held(NamedTuple):
-    region: Region
-    revision: int
-    fetched_at: datetime | None
-    """None when it was read from disk."""
-
-
 @final
 class RegionCatalogue:
-    """The region as last read; callable from any thread.
-
-    Whoever needs it first waits for it, and those who come meanwhile wait for the same answer.
-    """
+    """The region as last read; callable from any thread."""
 
     def __init__(self, clients: Clients, clock: Clock, cache_folder: Path) -> None:
-        self._clients: Final = clients
-        self._clock: Final = clock
-        self._folder: Final = cache_folder
-        self._lock: Final = Lock()
-        self._held: _Held | None = None
-        self._open: Future[_Held] | None = None
+        name = f"aws-catalogue-{clients.region}"
+        self._answer: Final = KeptAnswer[Region](
+            clock,
+            DiskCache(cache_folder, name, version=_DISK_VERSION),
+            fetch=lambda _: fetch_region(clients),
+            encode=msgspec.to_builtins,
+            decode=_decode,
+            life=DISK_LIFE,
+        )
 
     def current(self) -> tuple[Region, int]:
         """Return the region and a number that grows when another one was read.
@@ -137,8 +129,7 @@ class RegionCatalogue:
         Raises:
             CloudProviderError: nothing is known yet, and EC2 refused or did not answer.
         """
-        held = self._held or self._read_disk() or self._fetch_once()
-        return held.region, held.revision
+        return self._answer.current()
 
     def refresh(self) -> bool:
         """Ask EC2 again, unless it was asked lately; True if it sells something else now.
@@ -146,62 +137,12 @@ class RegionCatalogue:
         Raises:
             CloudProviderError: it refused or did not answer; what was known stays.
         """
-        before = self._held or self._read_disk()
-        fetched = None if before is None else before.fetched_at
-        if fetched is not None and self._clock.now() - fetched < REFRESH_PERIOD / 2:
-            return False
-        return self._fetch_once().revision != (0 if before is None else before.revision)
+        return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)
 
-    def _fetch_once(self) -> _Held:
-        with self._lock:
-            is_mine = self._open is None
-            answer = self._open = self._open or Future()
-        if not is_mine:
-            return answer.result()
-        try:
-            held = self._keep(fetch_region(self._clients))
-        except BaseException as error:
-            self._close()
-            answer.set_exception(error)
-            raise
-        self._close()
-        answer.set_result(held)
-        return held
 
-    def _close(self) -> None:
-        with self._lock:
-            self._open = None
-
-    def _keep(self, region: Region) -> _Held:
-        now = self._clock.now()
-        with self._lock:
-            known = self._held
-            if known is None:
-                held = _Held(region, 1, now)
-            elif known.region == region:
-                # The objects that are known stay: what was built of them is not built anew.
-                held = known._replace(fetched_at=now)
-            else:
-                held = _Held(region, known.revision + 1, now)
-            self._held = held
-        self._disk().write(msgspec.to_builtins(region), now=now)
-        return held
-
-    def _read_disk(self) -> _Held | None:
-        value: object = self._disk().read(now=self._clock.now(), max_age=DISK_LIFE)
-        if value is None:
-            return None
-        try:
-            region = msgspec.convert(value, Region)
-        except (msgspec.ValidationError, TypeError):
-            return None
-        if not region.types or not region.zones:
-            return None
-        with self._lock:
-            if self._held is None:
-                self._held = _Held(region, 1, None)
-            return self._held
-
-    def _disk(self) -> DiskCache:
-        name = f"aws-catalogue-{self._clients.region}"
-        return DiskCache(self._folder, name, version=_DISK_VERSION)
+def _decode(value: object) -> Region | None:
+    try:
+        region = msgspec.convert(value, Region)
+    except (msgspec.ValidationError, TypeError):
+        return None
+    return region if region.types and region.zones else None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_provider_aws.catalogue import fetch
 from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
 from karpenter_provider_aws.catalogue.fetch import Region, RegionCatalogue, fetch_region
@@ -181,7 +182,10 @@ def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
 def test_a_value_of_another_shape_is_as_if_it_were_not_there(tmp_path: Path):
     clock = SetClock()
     catalogue = store(cloud("m6g.large"), tmp_path, clock)
-    catalogue._disk().write({"types": {"m5.large": {"name": 5}}, "zones": {}}, now=NOW)
+    store(cloud("m5.large"), tmp_path, clock).current()
+    (file,) = tmp_path.iterdir()
+    disk = DiskCache(tmp_path, file.stem, version="1")
+    disk.write({"types": {"m5.large": {"name": 5}}, "zones": {}}, now=NOW)
 
     found, _ = catalogue.current()
 
