@@ -1,4 +1,4 @@
-"""When a NodeClass is resolved again: on changes, and after what its provider asks for."""
+"""When a NodeClass is resolved again: on changes, and after what its provider asks for; its end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.base import CustomResource, ObjectMeta
+from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.provider.contract import NodeClassResolution
+from karpenter_core.testing.machines import node_claim
 
 KEY = ("example.com", "ExampleClass", "web")
 
@@ -125,3 +127,78 @@ async def test_a_changed_node_class_is_resolved_at_once():
     await subject.reconcile(KEY)
 
     assert providers.calls == 2
+
+
+@dataclass
+class FinalizingProviders:
+    """A provider that has something to clean up."""
+
+    finalized: list = field(default_factory=list)
+
+    async def finalize_node_class(self, node_class):
+        self.finalized.append(node_class.name)
+
+
+@dataclass
+class Writes:
+    """Notes what is written."""
+
+    bodies: list = field(default_factory=list)
+
+    async def patch(self, _kind, _name, body, **_options):
+        self.bodies.append(body)
+
+
+def leaving(claims):
+    """Return the controller of a NodeClass that is being deleted, and what it does."""
+    group, kind, name = KEY
+    ref = NodeClassRef(group=group, kind=kind, name=name)
+    metadata = ObjectMeta(
+        name=name,
+        uid="u-1",
+        finalizers=("example.com/termination", "example.org/other"),
+        deletion_timestamp=datetime(2030, 1, 1, tzinfo=UTC),
+    )
+    feed = OneClassFeed(
+        ExampleClass(metadata=metadata),
+        {n: node_claim(n, node_class_ref=ref) for n in claims}
+        | {"else": node_claim("else", node_class_ref=ref.model_copy(update={"name": "else"}))},
+    )
+    providers, writes, notices = FinalizingProviders(), Writes(), []
+    runtime = Runtime(clock=HandClock(), new_id=lambda: "id", metrics=Metrics())
+    hands = SimpleNamespace(feed=feed, writer=writes, publish=notices.append)
+    subject = NodeClassController(hands=hands, providers=providers, runtime=runtime)
+    return subject, providers, writes, notices
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (1, "claim-0"),
+        (5, "claim-0, claim-1, claim-2, claim-3, claim-4"),
+        (7, "claim-0, claim-1, claim-2, claim-3, claim-4 and 2 other(s)"),
+    ],
+)
+async def test_a_deleted_node_class_waits_for_its_claims_and_says_so(count, told):
+    """Nothing is cleaned up under the feet of nodes that run."""
+    subject, providers, writes, notices = leaving([f"claim-{n}" for n in range(count)])
+
+    outcome = await subject.reconcile(KEY)
+
+    assert outcome.requeue_after == 10
+    assert (providers.finalized, writes.bodies) == ([], [])
+    (notice,) = notices
+    assert (notice.regarding.kind, notice.regarding.name) == ("ExampleClass", "web")
+    assert (notice.type, notice.reason) == ("Normal", "WaitingOnNodeClaimTermination")
+    assert notice.message == f"Waiting on NodeClaim termination for {told}"
+
+
+async def test_a_deleted_node_class_without_claims_is_cleaned_up_and_let_go():
+    """Of the finalizers only ours goes."""
+    subject, providers, writes, notices = leaving([])
+
+    await subject.reconcile(KEY)
+
+    assert providers.finalized == ["web"]
+    assert writes.bodies == [{"metadata": {"finalizers": ["example.org/other"]}}]
+    assert notices == []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 import structlog
 
 from karpenter_core.api.conditions import READY, ConditionRules
+from karpenter_core.api.notices import Notice
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
@@ -36,6 +37,8 @@ __all__ = ["NodeClassController", "resolved_status", "termination_finalizer"]
 RESOLVE_PERIOD: Final = timedelta(minutes=5)
 SHORTEST_PERIOD: Final = timedelta(seconds=1)
 IN_USE_SECONDS: Final = 10.0
+NAMES_TOLD: Final = 5
+"""How many of the NodeClaims that keep a NodeClass an Event names (upstream)."""
 
 ClassKey: TypeAlias = "tuple[str, str, str]"
 
@@ -133,6 +136,7 @@ class NodeClassController:
         users = _users(self._feed.snapshot(), key)
         if users:
             self._log.info("nodeclass is in use", nodeclaims=len(users), name=node_class.name)
+            self._hands.publish(_waiting_for(node_class, users))
             return Outcome(requeue_after=IN_USE_SECONDS)
         await self._providers.finalize_node_class(node_class)
         kept = [item for item in node_class.metadata.finalizers if item != finalizer]
@@ -181,6 +185,20 @@ def _users(snapshot: Snapshot, key: ClassKey) -> list[NodeClaim]:
         for claim in snapshot.node_claims.values()
         if (ref := claim.spec.node_class_ref) and (ref.group, ref.kind, ref.name) == key
     ]
+
+
+def _waiting_for(node_class: NodeClass, users: list[NodeClaim]) -> Notice:
+    names = sorted(claim.name for claim in users)
+    listed = ", ".join(names[:NAMES_TOLD])
+    more = len(names) - NAMES_TOLD
+    return Notice(
+        regarding=node_class.ref,
+        type="Normal",
+        reason="WaitingOnNodeClaimTermination",
+        message=f"Waiting on NodeClaim termination for {listed}"
+        + (f" and {more} other(s)" if more > 0 else ""),
+        dedupe=(node_class.uid,),
+    )
 
 
 def termination_finalizer(node_class: NodeClass) -> str:
