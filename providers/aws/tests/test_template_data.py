@@ -288,6 +288,7 @@ def test_other_types_with_the_same_numbers_do_not_change_the_name():
         {"cluster": replace(CLUSTER, name="other")},
         {"cluster": replace(CLUSTER, endpoint="https://other")},
         {"cluster": replace(CLUSTER, dns_ip="10.0.100.11")},
+        {"cluster": replace(CLUSTER, ca_bundle="Q0E=")},
         {"cluster": replace(CLUSTER, uses_reservations=False)},
         {"node_claim": claim(team="a")},
         {"capacity_type": "spot"},
@@ -518,12 +519,13 @@ def test_monitoring_is_for_who_asks_for_it():
 
 
 @pytest.mark.parametrize(
-    ("alias", "synced"), [("al2@latest", False), ("bottlerocket@latest", False)]
+    "alias", ["al2@latest", "al2023@latest", "bottlerocket@latest", "windows2022@latest"]
 )
-def test_families_register_with_their_taints(alias, synced):
+def test_families_register_with_their_taints(alias):
+    """Case 126."""
     text = user_text(data(spec={"amiSelectorTerms": [{"alias": alias}]}))
 
-    assert ("do-not-sync-taints" in text) is not synced
+    assert "karpenter.sh/do-not-sync-taints" in text
     assert "karpenter.sh/unregistered" in text
 
 

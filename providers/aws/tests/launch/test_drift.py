@@ -84,6 +84,25 @@ def test_other_security_groups_are_drift(aws, claim, detect, node_class):
     assert detect(claim, both) == "SecurityGroupDrift"
 
 
+def test_groups_count_as_a_set(aws, clients, process, detect):
+    """Case 34: more than the NodeClass names, or fewer, is drift; another order is none."""
+    mine = {"id": aws.world.security_group_id, "name": "nodes"}
+    made = clients.ec2.create_security_group(
+        GroupName="more", Description="more", VpcId=aws.world.vpc_id
+    )
+    both = [mine, {"id": made["GroupId"], "name": "more"}]
+    node_class = node_class_of(aws, clients, status={"securityGroups": both})
+    wanted = claim_of("both", ON_DEMAND, (INSTANCE_TYPE, "m5.large"))
+    claim = launched_claim(wanted, process.launch_one(wanted, node_class))
+
+    def found(groups):
+        return detect(claim, with_status(node_class, securityGroups=groups))
+
+    assert found(both[::-1]) is None
+    assert found([mine]) == "SecurityGroupDrift"
+    assert found([*both, {"id": "sg-0third", "name": "third"}]) == "SecurityGroupDrift"
+
+
 def test_another_subnet_is_drift(claim, detect, node_class):
     """Case 35."""
     other = with_status(node_class, subnets=[{"id": "subnet-0", "zone": "us-east-1a"}])

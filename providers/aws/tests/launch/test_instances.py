@@ -229,6 +229,22 @@ def test_an_instance_that_is_gone_needs_no_tags(aws, process, node_class):
     assert aws.calls.count("CreateTags") == 0
 
 
+def test_claims_without_a_node_or_that_are_going_are_not_tagged(aws, process, node_class):
+    """Case 148."""
+    claim = claim_of("early", ON_DEMAND)
+    outcome = process.launch_one(claim, node_class)
+    launched = launched_claim(claim, outcome)
+    going = launched.metadata.model_copy(update={"deletion_timestamp": process.clock.now()})
+    aws.calls.clear()
+
+    process.tagging.sync(launched, node_of(outcome, name=""))
+    process.tagging.sync(launched.model_copy(update={"metadata": going}), node_of(outcome))
+
+    assert not aws.calls.all
+    process.tagging.sync(launched, node_of(outcome))
+    assert aws.calls.count("CreateTags") == 1
+
+
 def test_in_a_shifted_zone_nothing_is_tagged(aws, process, node_class):
     """Case 151."""
     claim = claim_of("shifted", ON_DEMAND)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -12,6 +14,7 @@ from karpenter_core.errors import (
     LaunchFailedError,
     NodeClassNotReadyError,
     OfferingKey,
+    ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.provider.unavailable import OfferingMark
@@ -122,7 +125,30 @@ def test_without_a_role_for_spot_there_is_no_spot(aws, process, node_class, whol
     outcome = process.launch_one(claim_of("spot", SPOT, M5), node_class)
 
     assert isinstance(outcome, InsufficientCapacityError)
+    assert "ServiceLinkedRoleCreationNotPermitted" in str(outcome), "the core's Event says it"
     assert marks(process).capacity_types == {"spot"}
+
+
+@pytest.mark.parametrize("whole_call", [True, False])
+def test_throttling_says_nothing_about_capacity(aws, clients, process, whole_call):
+    """Case 89: neither marks nor counts of reservations change."""
+    reservation = aws.reservations.add(instance_type="m5.large", zone="us-east-1a", total=5)
+    node_class = reserved_class(aws, clients, process, reservation)
+    if whole_call:
+        aws.fail("CreateFleet", code="RequestLimitExceeded", status=503, times=None)
+    else:
+        aws.fail_overrides(code="RequestLimitExceeded")
+
+    outcomes = [
+        process.launch_one(claim_of("paid", (CAPACITY_TYPE, "reserved")), node_class),
+        process.launch_one(claim_of("plain", ON_DEMAND, M5), node_class),
+    ]
+
+    assert [type(outcome) for outcome in outcomes] == [ThrottledError] * 2
+    assert process.availability.left(reservation.id) == 5
+    assert not marks(process).offerings
+    assert not marks(process).capacity_types
+    assert not marks(process).subnets
 
 
 def test_a_full_subnet_closes_its_zone_when_it_is_the_only_one(aws, process, node_class):
@@ -247,6 +273,20 @@ def test_nothing_is_launched_from_a_node_class_that_is_not_ready(
     assert aws.calls.count("CreateFleet") == 0
 
 
+def test_nothing_is_launched_from_a_node_class_that_is_being_deleted(aws, process, node_class):
+    """Case 100: no offering is taken for sold out."""
+    deleted = node_class.metadata.model_copy(update={"deletion_timestamp": process.clock.now()})
+
+    outcome = process.launch_one(
+        claim_of("late", ON_DEMAND, M5), node_class.model_copy(update={"metadata": deleted})
+    )
+
+    assert isinstance(outcome, NodeClassNotReadyError)
+    assert "deleted" in str(outcome)
+    assert aws.calls.count("CreateFleet") == 0
+    assert not marks(process).offerings
+
+
 def test_nothing_is_launched_with_tags_that_are_ours(aws, clients, process):
     """Case 100."""
     tagged = node_class_of(aws, clients, tags={"kubernetes.io/cluster/other": "owned"})
@@ -305,6 +345,23 @@ def test_efas_are_told_only_where_they_are_used(make_process, node_class, aws):
     assert [i.kind for i in aws.instances.all[-1].interfaces] == ["efa"]
 
 
+@pytest.mark.parametrize(("efa_only", "told"), [(1, 1), (0, None)])
+def test_efas_of_the_node_class_are_told_unasked(aws, clients, make_process, efa_only, told):
+    """Case 102."""
+    process = make_process(types=("c5n.18xlarge",))
+    kinds = ["interface", "efa-only"][: 1 + efa_only]
+    interfaces = [
+        {"networkCardIndex": 0, "deviceIndex": device, "interfaceType": kind}
+        for device, kind in enumerate(kinds)
+    ]
+    node_class = node_class_of(aws, clients, networkInterfaces=interfaces)
+
+    outcome = process.launch_one(claim_of("plain", ON_DEMAND), node_class)
+
+    assert outcome.capacity.get(EFA) == told
+    assert [i.kind for i in aws.instances.all[-1].interfaces] == kinds
+
+
 def test_a_full_spread_group_is_full_for_all_types_in_its_zone(aws, clients, process):
     """Case 103."""
     group = aws.placement_groups.add("apart", strategy="spread")
@@ -343,6 +400,53 @@ def reserved_class(aws, clients, process, reservation):
         mode="json", by_alias=True, exclude_none=True
     )
     return node_class_of(aws, clients, status={"capacityReservations": [status]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "interruptible", "target", "options"),
+    [
+        (
+            "default",
+            False,
+            "on-demand",
+            {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}},
+        ),
+        ("capacity-block", False, "capacity-block", {}),
+        (
+            "default",
+            True,
+            "reserved-capacity",
+            {
+                "ReservedCapacityOptions": {
+                    "ReservationTypes": ["interruptible-capacity-reservation"]
+                }
+            },
+        ),
+    ],
+)
+def test_each_kind_of_reservation_is_bought_in_its_own_way(
+    aws, clients, process, kind, interruptible, target, options
+):
+    """Case 95."""
+    reservation = aws.reservations.add(
+        instance_type="m5.large",
+        zone="us-east-1a",
+        total=5,
+        kind=kind,
+        interruptible=interruptible,
+        ends_at=process.clock.now() + timedelta(days=1),
+    )
+    node_class = reserved_class(aws, clients, process, reservation)
+
+    outcome = process.launch_one(claim_of("paid", (CAPACITY_TYPE, "reserved")), node_class)
+
+    assert outcome.capacity_type == "reserved"
+    assert outcome.labels[CAPACITY_RESERVATION_ID] == reservation.id
+    asked = fleet(aws)
+    assert asked["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == target
+    said = ("OnDemandOptions", "SpotOptions", "ReservedCapacityOptions")
+    assert {name: asked[name] for name in said if name in asked} == options
+    assert aws.instance(outcome.provider_id).capacity_reservation_id == reservation.id
 
 
 def test_a_reserved_launch_counts_and_a_terminated_one_counts_back(aws, clients, process):
