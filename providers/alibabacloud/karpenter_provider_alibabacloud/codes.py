@@ -1,0 +1,288 @@
+"""What an error of Alibaba Cloud means: by its code, and where the code says too little by its message.
+
+The tables are data. Codes reach us from two sides, as the failure of a call and in the results of a
+provisioning group, and mean the same in both. Everything but `core_error` is a plain function of what
+was answered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    ExhaustedScope,
+    ThrottledError,
+)
+
+__all__ = [
+    "DRY_RUN_SUCCEEDED",
+    "NO_CREDENTIALS",
+    "SHORTAGES",
+    "ApiError",
+    "ErrorClass",
+    "LaunchFailure",
+    "classify",
+    "core_error",
+    "exhausted_scope",
+    "launch_failure",
+]
+
+DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
+"""What a dry run that would have succeeded is refused with."""
+NO_CREDENTIALS: Final = "InvalidCredentials"
+"""What the SDK itself says when nothing gives it credentials."""
+
+_NOT_FOUND_STATUS: Final = 404
+_TOO_MANY_STATUS: Final = 429
+_SERVER_STATUS: Final = 500
+
+
+class ErrorClass(StrEnum):
+    """What to do about an error."""
+
+    CAPACITY = "capacity"
+    """None left of one type in one zone under one capacity type: try another offering."""
+    DISK_CATEGORY = "disk-category"
+    """The zone does not have this kind of disk for the type: another kind, then another zone."""
+    ADDRESSES = "addresses"
+    """The vSwitch has no free address: try another one."""
+    QUOTA = "quota"
+    """The account may have no more of this capacity type in the region."""
+    SPOT_PRICE = "spot-price"
+    """Spot costs more than the limit that was given: spot cannot be had now."""
+    THROTTLED = "throttled"
+    """Too many calls; nothing was done."""
+    TRANSIENT = "transient"
+    """The cloud failed, or did not answer: it may have done what was asked."""
+    NOT_FOUND = "not-found"
+    """What was asked for does not exist."""
+    AUTH = "auth"
+    """Credentials are missing or wrong, or do not permit the action."""
+    CONFIGURATION = "configuration"
+    """What was asked for cannot be done: a field of the NodeClass must be mended."""
+    STATE = "state"
+    """Not in the state that the resource is in now: ask later."""
+    FUNDS = "funds"
+    """The account cannot pay."""
+    DRY_RUN = "dry-run"
+    """The dry run was a success."""
+    UNKNOWN = "unknown"
+    """A code that no table has."""
+
+
+SHORTAGES: Final = frozenset(
+    {
+        ErrorClass.CAPACITY,
+        ErrorClass.DISK_CATEGORY,
+        ErrorClass.ADDRESSES,
+        ErrorClass.QUOTA,
+        ErrorClass.SPOT_PRICE,
+    }
+)
+"""Classes that end as `InsufficientCapacityError`: something else may be had."""
+
+_EXACT: Final[dict[str, ErrorClass]] = {
+    code: error_class
+    for error_class, codes in {
+        ErrorClass.CAPACITY: (
+            "OperationDenied.NoStock",
+            "NoInstanceStock",
+            "InvalidResourceType.NotSupported",
+            "OperationDenied.ZoneNotAllowed",
+            "Zone.NotOnSale",
+            "InvalidInstanceType.ZoneNotSupported",
+            "InvalidInstanceType.NotSupportDiskCategory",
+            "Invalid.PrivatePoolOptions.NoStock",
+            "LackResource",  # of a capacity reservation
+        ),
+        ErrorClass.DISK_CATEGORY: (
+            "OperationDenied.ZoneSystemCategoryNotMatch",
+            "OperationDenied.CloudSSDNotSupported",
+        ),
+        ErrorClass.ADDRESSES: ("InvalidVSwitchId.IpNotEnough",),
+        ErrorClass.QUOTA: (
+            "QuotaExceed.ElasticQuota",
+            "QuotaExceed.DiskCapacity",
+            "InstanceQuotaExceed",
+        ),
+        ErrorClass.SPOT_PRICE: ("InvalidSpotPriceLimit.LowerThanPublicPrice",),
+        ErrorClass.THROTTLED: ("Throttling", "RequestThrottled"),
+        ErrorClass.TRANSIENT: (
+            "ServiceUnavailable",
+            "InternalError",
+            "UnknownError",
+            "InternalServerError",
+            # A signature is good for one request; sent again it is made anew.
+            "SignatureNonceUsed",
+        ),
+        ErrorClass.AUTH: (
+            NO_CREDENTIALS,
+            "InvalidAccessKeyId.NotFound",
+            "InvalidAccessKeyId",
+            "InvalidAccessKeyId.Inactive",
+            "SignatureDoesNotMatch",
+            "IncompleteSignature",
+            "InvalidTimeStamp.Expired",  # the machine's clock is wrong
+            "Forbidden",
+            "NoPermission",
+            "StatusForbidden",  # ACK's word for it
+            "ForbiddenCheckPermission",
+        ),
+        # Not found too, but what is not found is a field of the NodeClass.
+        ErrorClass.CONFIGURATION: (
+            "InvalidAction.NotFound",
+            "InvalidImageId.NotFound",
+            "InvalidVSwitchId.NotFound",
+            "InvalidSecurityGroupId.NotFound",
+            "InvalidKeyPairName.NotFound",
+            "InvalidKeyPair.NotFound",
+            "InvalidResourceGroup.NotFound",
+            "InvalidRamRole.NotFound",
+            "InvalidDeploymentSetId.NotFound",
+            "IdempotentParameterMismatch",
+            "MissingParameter",
+        ),
+        ErrorClass.STATE: ("IncorrectInstanceStatus", "OperationConflict"),
+        ErrorClass.FUNDS: ("InvalidAccountStatus.NotEnoughBalance", "Account.Arrearage"),
+        ErrorClass.DRY_RUN: (DRY_RUN_SUCCEEDED,),
+    }.items()
+    for code in codes
+}
+# Looked at after the exact codes, first match wins.
+_PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
+    ("Throttling.", ErrorClass.THROTTLED),
+    ("InvalidSpotPriceLimit.", ErrorClass.SPOT_PRICE),
+    ("QuotaExceed", ErrorClass.QUOTA),
+    ("Forbidden.", ErrorClass.AUTH),
+    ("NoPermission.", ErrorClass.AUTH),
+    ("InvalidSecurityToken", ErrorClass.AUTH),
+    ("InvalidSecurityGroupId.", ErrorClass.CONFIGURATION),
+    ("InvalidUserData.", ErrorClass.CONFIGURATION),
+    ("InvalidParameter", ErrorClass.CONFIGURATION),
+    ("MissingParameter.", ErrorClass.CONFIGURATION),
+    ("IncorrectInstanceStatus.", ErrorClass.STATE),
+    ("InternalError.", ErrorClass.TRANSIENT),
+    ("ServiceUnavailable.", ErrorClass.TRANSIENT),
+)
+
+
+class ApiError(Exception):
+    """A call of Alibaba Cloud that failed: it was refused, or nothing answered.
+
+    Nothing answered when `status` is 0; `code` is empty then, and the call may have been carried out.
+    Callers turn it into an error of the core by `core_error`, once they have looked at its class.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        request_id: str = "",
+        status: int = 0,
+        retry_after: timedelta | None = None,
+        *,
+        action: str = "",
+    ) -> None:
+        self.code: Final = code
+        self.message: Final = message
+        self.request_id: Final = request_id
+        self.status: Final = status
+        """Of HTTP; 0 when there was no answer."""
+        self.retry_after: Final = retry_after
+        """How long the cloud asks to be left alone, where it says so."""
+        self.action: Final = action
+        """As RAM policies name it: `ecs:DescribeInstances`."""
+        super().__init__(code, message, request_id, status, retry_after)
+
+    @property
+    def error_class(self) -> ErrorClass:
+        """What it means."""
+        return classify(self.code, status=self.status, message=self.message)
+
+    def __str__(self) -> str:
+        said = ": ".join(part for part in (self.action, self.code, self.message) if part)
+        return f"{said} (request {self.request_id})" if self.request_id else said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchFailure:
+    """What the condition `Launched` says of a launch that failed."""
+
+    reason: str
+    message: str
+
+
+def classify(code: str, *, status: int = 0, message: str = "") -> ErrorClass:
+    """Return what an error means.
+
+    `status` is that of HTTP, 0 for a code found in the results of a provisioning group. No code and no
+    status is a call that nobody answered.
+    """
+    found = _EXACT.get(code)
+    if found is not None:
+        return found
+    if code.startswith("InvalidParameter") and "quota" in f"{code} {message}".lower():
+        return ErrorClass.QUOTA
+    for prefix, error_class in _PREFIXES:
+        if code.startswith(prefix):
+            return error_class
+    if status == _TOO_MANY_STATUS:
+        return ErrorClass.THROTTLED
+    if status >= _SERVER_STATUS or (not code and not status):
+        return ErrorClass.TRANSIENT
+    if status == _NOT_FOUND_STATUS or code.endswith(".NotFound"):
+        return ErrorClass.NOT_FOUND
+    return ErrorClass.UNKNOWN
+
+
+def exhausted_scope(error_class: ErrorClass) -> ExhaustedScope:
+    """Return how far a shortage of this class reaches."""
+    if error_class is ErrorClass.QUOTA:
+        return ExhaustedScope.REGION
+    return ExhaustedScope.OFFERING
+
+
+_LAUNCH_FAILURES: Final[dict[ErrorClass, tuple[str, str]]] = {
+    ErrorClass.AUTH: ("Unauthorized", "the launch was not permitted"),
+    ErrorClass.CONFIGURATION: ("InvalidLaunch", "the launch cannot be made as it was asked for"),
+    ErrorClass.FUNDS: ("AccountInArrears", "the account cannot pay"),
+    ErrorClass.QUOTA: ("QuotaExceeded", "the quota is used up"),
+    ErrorClass.ADDRESSES: ("IpNotEnough", "the vSwitch has too few free addresses"),
+    ErrorClass.THROTTLED: ("Throttling", "too many requests"),
+    ErrorClass.TRANSIENT: ("ServiceUnavailable", "the cloud failed"),
+}
+_LAUNCH_FAILURES_BY_CODE: Final[dict[str, tuple[str, str]]] = {
+    "InvalidImageId.NotFound": ("ImageNotFound", "the image does not exist, or may not be used"),
+    "InvalidUserData.SizeExceeded": ("UserDataTooLarge", "the user data has more than 32 KiB"),
+}
+
+
+def launch_failure(code: str, message: str, *, status: int = 0) -> LaunchFailure:
+    """Return the condition reason (CamelCase) and text for a launch that was refused with `code`."""
+    reason, text = _LAUNCH_FAILURES_BY_CODE.get(code) or _LAUNCH_FAILURES.get(
+        classify(code, status=status, message=message), ("LaunchFailed", "the launch failed")
+    )
+    said = ": ".join(part for part in (code, message) if part)
+    return LaunchFailure(reason=reason, message=f"{text}: {said}")
+
+
+def core_error(error: ApiError) -> CloudProviderError:
+    """Return the core's error for a failed call, to be raised from it.
+
+    It is `ThrottledError`, `AuthError` or, for the rest, `CloudProviderError`: shortages and what is
+    not found mean different things to different callers, who look before they come here.
+    """
+    match error.error_class:
+        case ErrorClass.THROTTLED:
+            if error.retry_after is None:
+                return ThrottledError(str(error))
+            return ThrottledError(str(error), retry_after=error.retry_after)
+        case ErrorClass.AUTH:
+            return AuthError(str(error), action=error.action)
+        case _:
+            return CloudProviderError(str(error))

@@ -1,0 +1,318 @@
+"""The clients of Alibaba Cloud: made when first used, once for each service, shared by all threads.
+
+Calls go through the generated SDKs, synchronously: their asynchronous methods open a connection, and a
+TLS context, for each call. Parameters and answers cross this module as plain mappings under the names
+of the API. A request is read into the SDK's own model of it, and what the model does not know is
+refused, so that a misspelt name is not lost in silence. Answers are not read into models: what the
+service says is handed on as it is.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from karpenter_provider_alibabacloud import metadata
+from karpenter_provider_alibabacloud.retrying import RetryPolicy, is_repeatable
+from karpenter_provider_alibabacloud.wire import Caller, Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from karpenter_provider_alibabacloud.codes import ApiError
+    from karpenter_provider_alibabacloud.credentials import Credential
+    from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
+
+__all__ = ["Clients", "Limits", "Observer", "Service", "pages_of"]
+
+LAST_PAGE: Final = 359
+"""A listing by page numbers ends here: a minute's allowance of calls for vSwitches is 360."""
+
+Observer: TypeAlias = "Callable[[str, str, float], None]"
+"""Told of each try: the action (`ecs:RunInstances`), how it ended (`OK`, an error's code, or
+`NoAnswer`), and how many seconds it took. Called from any thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long one try may take, how many connections stay open, and how calls are repeated."""
+
+    connect_seconds: float = 5
+    read_seconds: float = 10
+    connections: int = 64
+    """Kept open to each service; at least as many as threads that call."""
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+@final
+class Service:
+    """One service: `call` for one answer, `pages` for what comes in pieces."""
+
+    def __init__(
+        self,
+        name: str,
+        made: Callable[[], Caller],
+        *,
+        retries: RetryPolicy,
+        observe: Observer | None,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self.name: Final = name
+        """As RAM policies begin its actions: `ecs`, `vpc`, `cs`."""
+        self._made: Final = made
+        self._retries: Final = retries
+        self._observe: Final = observe
+        self._sleep: Final = sleep
+
+    def call(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+        """Return what the service answers; an answer that is no mapping is under the name `body`.
+
+        Parameters that are None are not sent. Parts of a path (`ClusterId`) are given like the rest.
+
+        Raises:
+            ApiError: the call was refused, or nobody answered; as often as it may be, it was repeated.
+            TypeError: the API has no such action or parameter.
+        """
+        from karpenter_provider_alibabacloud.codes import ApiError
+
+        caller = self._made()
+        repeatable = is_repeatable(action, parameters)
+        attempt = 0
+        while True:
+            attempt += 1
+            started = time.perf_counter()
+            try:
+                answer = caller.call(action, parameters)
+            except ApiError as error:
+                self._tell(action, error.code or "NoAnswer", started)
+                wait = self._wait(error, attempt=attempt, repeatable=repeatable)
+                if wait is None:
+                    raise
+                self._sleep(wait)
+            else:
+                self._tell(action, "OK", started)
+                return answer
+
+    def pages(
+        self, action: str, parameters: Mapping[str, object], *, items: str
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the items of all pages; `items` is where a page has them (`VSwitches.VSwitch`).
+
+        `parameters` hold the size of a page under the name that the action has for it: `MaxResults`,
+        `PageSize`, or an `Offset` to begin at.
+
+        Raises:
+            ApiError, TypeError: as for `call`, at any page.
+        """
+        return pages_of(lambda page: self.call(action, page), parameters, items=items)
+
+    def _wait(self, error: ApiError, *, attempt: int, repeatable: bool) -> float | None:
+        return self._retries.wait_seconds(
+            error,
+            attempt=attempt,
+            repeatable=repeatable,
+            draw=random.random(),  # noqa: S311 - spreads tries; nothing is kept secret by it
+        )
+
+    def _tell(self, action: str, code: str, started: float) -> None:
+        if self._observe is not None:
+            self._observe(f"{self.name}:{action}", code, time.perf_counter() - started)
+
+
+def pages_of(
+    call: Callable[[Mapping[str, object]], Mapping[str, Any]],
+    parameters: Mapping[str, object],
+    *,
+    items: str,
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the items of all pages of a listing, in the way of paging that `parameters` begin.
+
+    Raises:
+        RuntimeError: a listing by tokens goes in a circle.
+    """
+    if "PageSize" in parameters:
+        yield from _numbered(call, parameters, items=items)
+        return
+    token_name, next_name = ("Offset", "NextOffset") if "Offset" in parameters else _TOKEN
+    seen: set[object] = set()
+    page = parameters
+    while True:
+        answer = call(page)
+        yield from _items(answer, items)
+        token = answer.get(next_name)
+        if not token:
+            return
+        if token in seen:
+            raise RuntimeError(f"a listing goes in a circle: {next_name} {token!r} came twice")
+        seen.add(token)
+        page = {**parameters, token_name: token}
+
+
+_TOKEN: Final = ("NextToken", "NextToken")
+
+
+def _numbered(
+    call: Callable[[Mapping[str, object]], Mapping[str, Any]],
+    parameters: Mapping[str, object],
+    *,
+    items: str,
+) -> Iterator[Mapping[str, Any]]:
+    size = parameters["PageSize"]
+    if not isinstance(size, int):
+        raise TypeError(f"PageSize must be a whole number, not {size!r}")
+    for number in range(1, LAST_PAGE + 1):
+        answer = call({**parameters, "PageNumber": number})
+        found = _items(answer, items)
+        yield from found
+        total = answer.get("TotalCount")
+        # An item that went away between two pages makes a full page the last one; none is asked for twice.
+        if len(found) < size or (isinstance(total, int) and total <= number * size):
+            return
+
+
+def _items(answer: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
+    found: Any = answer
+    for name in path.split("."):
+        found = (found or {}).get(name)
+    return found or []
+
+
+@final
+class Clients:
+    """ECS, VPC and ACK."""
+
+    def __init__(
+        self,
+        *,
+        region: str = "",
+        network: str = "",
+        endpoint_ecs: str = "",
+        endpoint_vpc: str = "",
+        endpoint_cs: str = "",
+        protocol: str = "",
+        metadata_endpoint: str = metadata.ENDPOINT,
+        limits: Limits | None = None,
+        observe: Observer | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Nothing is imported or asked before a call is due.
+
+        An empty `region` is asked of the machine's metadata. `network` is `public` (also when empty) or
+        `vpc`. An endpoint (`host:port`) takes the place of the region's, and is spoken to directly
+        whatever proxies the environment names.
+        """
+        self._region = region
+        self._network: Final = network
+        self._endpoints: Final = {"ecs": endpoint_ecs, "vpc": endpoint_vpc, "cs": endpoint_cs}
+        self._protocol: Final = protocol
+        self._metadata_endpoint: Final = metadata_endpoint
+        self._limits: Final = limits or Limits()
+        self._lock: Final = Lock()
+        self._callers: Final[dict[str, Caller]] = {}
+        self._credential: Credential | None = None
+        retries = self._limits.retries
+
+        def service(name: str) -> Service:
+            return Service(
+                name, lambda: self._caller(name), retries=retries, observe=observe, sleep=sleep
+            )
+
+        self.ecs: Final = service("ecs")
+        """ECS: instances, types, images, security groups."""
+        self.vpc: Final = service("vpc")
+        """VPC: vSwitches."""
+        self.ack: Final = service("cs")
+        """ACK, the managed Kubernetes, which the API calls `cs`."""
+
+    @classmethod
+    def from_settings(
+        cls, settings: AlibabaCloudSettings, *, observe: Observer | None = None
+    ) -> Clients:
+        """Return the clients that the options of the provider ask for."""
+        return cls(
+            region=settings.region_id,
+            network=settings.network,
+            endpoint_ecs=settings.endpoint_ecs,
+            endpoint_vpc=settings.endpoint_vpc,
+            endpoint_cs=settings.endpoint_cs,
+            protocol=settings.endpoint_protocol,
+            metadata_endpoint=settings.metadata_endpoint or metadata.ENDPOINT,
+            limits=Limits(connections=settings.http_pool),
+            observe=observe,
+        )
+
+    def __enter__(self) -> Clients:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def limits(self) -> Limits:
+        """How long calls may take, and how many may be open."""
+        return self._limits
+
+    @property
+    def region(self) -> str:
+        """The region of all calls; the machine's own when none is configured.
+
+        Raises:
+            SettingsError: nothing says which region it is.
+        """
+        if not self._region:
+            # Asked without the lock: it may wait for its time limit.
+            self._region = metadata.region_id(self._metadata_endpoint)
+        return self._region
+
+    @property
+    def credential(self) -> Credential:
+        """Whose calls these are: what gives the keys, and the end of the key's id.
+
+        Nothing is asked for it: keys that must be fetched first are fetched by the first call.
+        """
+        from karpenter_provider_alibabacloud.credentials import find_credential
+
+        with self._lock:
+            if self._credential is None:
+                self._credential = find_credential()
+            return self._credential
+
+    def close(self) -> None:
+        """Close the connections; a client that is used afterwards is made anew."""
+        with self._lock:
+            callers = list(self._callers.values())
+            self._callers.clear()
+            self._credential = None
+        for caller in callers:
+            caller.close()
+
+    def _caller(self, name: str) -> Caller:
+        found = self._callers.get(name)
+        if found is None:
+            region, credential = self.region, self.credential
+            with self._lock:
+                found = self._callers.get(name)
+                if found is None:
+                    found = self._callers[name] = Caller(
+                        name,
+                        Endpoint(
+                            region=region,
+                            network=self._network,
+                            address=self._endpoints[name],
+                            protocol=self._protocol,
+                        ),
+                        credential=credential,
+                        connect_seconds=self._limits.connect_seconds,
+                        read_seconds=self._limits.read_seconds,
+                        connections=self._limits.connections,
+                    )
+        return found
