@@ -15,6 +15,8 @@ from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import (
     AuthError,
     CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
     LaunchFailedError,
     ThrottledError,
 )
@@ -35,6 +37,7 @@ from karpenter_provider_aws.launch.outcome import (
     marks_of,
     read_answer,
     refusal_as_failure,
+    short_of_both,
     why_unserved,
 )
 from karpenter_provider_aws.launch.plans import claim_ref
@@ -162,23 +165,27 @@ class Buyer:
     ) -> dict[str, LaunchOutcome]:
         """Launch an instance for each of these requests of a plan; return the outcomes by token.
 
-        Where a subnet turns out to be full, another one of its zone is tried.
+        Where a subnet turns out to be full, another one of its zone is tried; and where a fleet
+        could not take all templates and had nothing, the others are.
         """
         outcomes: dict[str, LaunchOutcome] = {}
-        left = list(requests)
-        for _ in range(_ROUNDS):
-            call = self._call(plan, left, templates)
+        left, untried, other_subnets = list(requests), templates, _ROUNDS - 1
+        while left and untried:
+            call = self._call(plan, left, untried)
             if call is None:
-                error = LaunchFailedError(
-                    "none of the offerings is where the NodeClass has a subnet"
-                )
-                return outcomes | {request.token: error for request in left}
-            answer, brought = self._made(call)
-            outcomes |= brought
-            left = [r for r in left if isinstance(outcomes[r.token], CloudProviderError)]
-            if not left or answer is None or not self._has_other_subnets(plan, answer):
                 break
-        return outcomes
+            answer, brought = self._made(call)
+            outcomes |= {t: short_of_both(outcomes.get(t), o) for t, o in brought.items()}
+            left = [r for r in left if isinstance(outcomes[r.token], CloudProviderError)]
+            if answer is None:
+                break
+            if other_subnets and self._has_other_subnets(plan, answer):
+                other_subnets -= 1
+                continue
+            left = [r for r in left if _may_be_had_elsewhere(outcomes[r.token])]
+            untried = tuple(t for t in untried if t not in call.templates)
+        nowhere = LaunchFailedError("none of the offerings is where the NodeClass has a subnet")
+        return {request.token: outcomes.get(request.token, nowhere) for request in requests}
 
     def repeat(self, call: FleetCall) -> dict[str, LaunchOutcome]:
         """Make a call again that was not answered; return the outcomes of all its claims by token."""
@@ -362,6 +369,13 @@ class Buyer:
         left = tuple(s for s in node_class.status.subnets if s.id not in marked)
         status = node_class.status.model_copy(update={"subnets": left})
         return node_class.model_copy(update={"status": status})
+
+
+def _may_be_had_elsewhere(outcome: LaunchOutcome) -> bool:
+    return (
+        isinstance(outcome, InsufficientCapacityError)
+        and outcome.scope is not ExhaustedScope.REGION
+    )
 
 
 def _refusal(error: CloudProviderError) -> CloudProviderError:

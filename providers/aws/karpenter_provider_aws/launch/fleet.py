@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_TYPES",
+    "MAX_CONFIGS",
     "MAX_OVERRIDES",
     "FleetOptions",
     "Target",
@@ -51,8 +52,10 @@ __all__ = [
     "with_capacity_type",
 ]
 
+MAX_CONFIGS: Final = 50
+"""Launch templates of one fleet (the API's own description of CreateFleet)."""
 MAX_OVERRIDES: Final = 300
-"""Of one fleet (quota of EC2 that cannot be raised)."""
+"""Of one fleet, over all its templates (API documentation; of fleets of the type `instant` it says nothing)."""
 FEW_TYPES: Final = 5
 """Fewer types than this are few to choose spot capacity from."""
 
@@ -131,11 +134,14 @@ def targets_of(
     """Return what a fleet may choose from: by template, then in the order of the types.
 
     A type in a zone comes once in a template, and only where there is a subnet. Of more than a
-    fleet takes, the cheapest stay.
+    fleet takes, the first templates stay, and of these the cheapest choices.
     """
     offerings = {c.instance_type.name: c.offerings for c in candidates}
     targets: list[Target] = []
+    used: set[str] = set()
     for template in templates:
+        if len(used) == MAX_CONFIGS:
+            break
         for it in template.instance_types:
             seen: set[str] = set()
             for offering in offerings.get(it.name, ()):
@@ -152,6 +158,7 @@ def targets_of(
                 if template.reservation_id and target.reservation_id != template.reservation_id:
                     continue
                 seen.add(offering.zone)
+                used.add(template.name)
                 targets.append(target)
     if len(targets) <= MAX_OVERRIDES:
         return tuple(targets)

@@ -31,7 +31,7 @@ from karpenter_provider_aws.codes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from types_boto3_ec2.type_defs import (
         CreateFleetResultTypeDef,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
 
     from karpenter_core.provider.catalogue import Offering
+    from karpenter_core.provider.contract import LaunchOutcome
     from karpenter_provider_aws.launch.fleet import Target
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "marks_of",
     "read_answer",
     "refusal_as_failure",
+    "short_of_both",
     "why_unserved",
 ]
 
@@ -209,12 +211,27 @@ def why_unserved(answer: FleetAnswer, targets: Sequence[Target]) -> CloudProvide
         return InsufficientCapacityError(
             said,
             offerings=_keys(_exhausted(failures, targets)),
-            scope=next(scope for scope in _WIDEST_FIRST if scope in scopes),
+            scope=_widest(scopes),
         )
     if all(is_throttled(failure.code) for failure in mistakes):
         return ThrottledError(said)
     first = next(failure for failure in mistakes if not is_throttled(failure.code))
     return LaunchFailedError(said, reason=first.reason)
+
+
+def short_of_both(before: LaunchOutcome | None, after: LaunchOutcome) -> LaunchOutcome:
+    """Return what came of a claim in the end; of two shortages, what both were about."""
+    if not (
+        isinstance(before, InsufficientCapacityError)
+        and isinstance(after, InsufficientCapacityError)
+    ):
+        return after
+    said = dict.fromkeys((str(before), str(after)))
+    return InsufficientCapacityError(
+        "; ".join(said),
+        offerings=tuple(dict.fromkeys((*before.offerings, *after.offerings))),
+        scope=_widest({before.scope, after.scope}),
+    )
 
 
 class _Known:
@@ -277,6 +294,10 @@ def _key(instance_type: str, offering: Offering) -> OfferingKey:
     return OfferingKey(
         instance_type=instance_type, zone=offering.zone, capacity_type=offering.capacity_type
     )
+
+
+def _widest(scopes: Container[ExhaustedScope]) -> ExhaustedScope:
+    return next(scope for scope in _WIDEST_FIRST if scope in scopes)
 
 
 def _said(failures: Iterable[FleetFailure]) -> str:

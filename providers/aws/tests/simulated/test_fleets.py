@@ -276,6 +276,28 @@ def test_fleets_that_aws_refuses_outright_are_refused(aws, launch, code):
     )
 
 
+def test_more_launch_templates_or_choices_than_a_fleet_takes_are_refused(clients, launch, code):
+    template = {"LaunchTemplateName": launch.template(), "Version": "$Latest"}
+
+    def asked(*, configs, overrides):
+        return clients.ec2.create_fleet(
+            Type="instant",
+            LaunchTemplateConfigs=[
+                {
+                    "LaunchTemplateSpecification": template,
+                    "Overrides": [{"InstanceType": f"m5.{n}"} for n in range(overrides)],
+                }
+                for _ in range(configs)
+            ],
+            TargetCapacitySpecification={"TotalTargetCapacity": 1},
+            DryRun=True,
+        )
+
+    assert code(lambda: asked(configs=50, overrides=6)) == "DryRunOperation"
+    assert code(lambda: asked(configs=51, overrides=1)) == "InvalidFleetConfig"
+    assert code(lambda: asked(configs=43, overrides=7)) == "InvalidFleetConfig"
+
+
 def test_fleets_at_the_same_time_never_get_more_than_there_is(aws, launch):
     from concurrent.futures import ThreadPoolExecutor
 

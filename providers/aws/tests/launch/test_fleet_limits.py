@@ -1,0 +1,115 @@
+"""A launch that has more launch templates than a fleet takes is split; nothing is left untried."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE
+from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError, OfferingKey
+from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_provider_aws.launch.fleet import MAX_CONFIGS
+from karpenter_provider_aws.launch.outcome import short_of_both
+from providers.aws.tests.catalogue.dump import region
+from providers.aws.tests.launch.processes import claim_of, node_class_of
+
+RESERVED = (CAPACITY_TYPE, "reserved")
+EXHAUSTED = "ReservationCapacityExceeded"
+
+
+def types_of(zone, count):
+    """Return types that the zone sells on x86_64 and that are nothing out of the ordinary."""
+    known = region()
+    plain = (
+        name
+        for name, info in sorted(known.types.items())
+        if zone in known.zones.get(name, ())
+        and info.architectures == ("x86_64",)
+        and not info.gpus
+        and name.startswith(("c5", "m5", "r5"))
+        and "metal" not in name
+    )
+    return [next(plain) for _ in range(count)]
+
+
+@pytest.fixture
+def reserved(aws, clients, make_process):
+    """A NodeClass with one reservation for each of more types than a fleet takes templates."""
+    names = types_of("us-east-1a", MAX_CONFIGS + 5)
+    process = make_process(types=names)
+    for name in names:
+        aws.reservations.add(instance_type=name, zone="us-east-1a", total=1)
+    node_class = node_class_of(aws, clients)
+    terms = node_class.spec.model_validate(
+        {
+            **node_class.spec.model_dump(by_alias=True, exclude_none=True),
+            "capacityReservationSelectorTerms": [{"instanceMatchCriteria": "targeted"}],
+        }
+    ).capacity_reservation_selector_terms
+    found = [item.status(process.clock.now()) for item in process.reservations.find(terms).items]
+    status = [item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in found]
+    return process, node_class_of(aws, clients, status={"capacityReservations": status})
+
+
+def configs(call):
+    return [
+        config["LaunchTemplateSpecification"]["LaunchTemplateName"]
+        for config in call.parameters["LaunchTemplateConfigs"]
+    ]
+
+
+def test_templates_that_a_fleet_does_not_take_are_tried_after_it(aws, reserved):
+    process, node_class = reserved
+    aws.fail_overrides(code=EXHAUSTED, times=MAX_CONFIGS)
+
+    outcome = process.launch_one(claim_of("paid", RESERVED), node_class)
+
+    first, second = aws.calls.of("CreateFleet")
+    assert isinstance(outcome, LaunchedInstance)
+    assert (len(configs(first)), len(configs(second))) == (MAX_CONFIGS, 5)
+    assert not set(configs(first)) & set(configs(second))
+
+
+def test_a_fleet_that_has_what_is_wanted_is_the_only_one(aws, reserved):
+    process, node_class = reserved
+
+    process.launch_one(claim_of("paid", RESERVED), node_class)
+
+    assert aws.calls.count("CreateFleet") == 1
+    assert aws.calls.count("CreateLaunchTemplate") == MAX_CONFIGS
+
+
+def test_a_shortage_names_what_all_fleets_were_asked_for(aws, reserved):
+    process, node_class = reserved
+    aws.fail_overrides(code=EXHAUSTED)
+
+    outcome = process.launch_one(claim_of("none", RESERVED), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert aws.calls.count("CreateFleet") == 2
+    assert len(outcome.offerings) == len(set(outcome.offerings)) == MAX_CONFIGS + 5
+
+
+@pytest.mark.parametrize("code", ["MaxFleetCountExceeded", "UnauthorizedOperation"])
+def test_what_more_templates_do_not_mend_is_not_tried_with_them(aws, reserved, code):
+    process, node_class = reserved
+    aws.fail_overrides(code=code)
+
+    process.launch_one(claim_of("none", RESERVED), node_class)
+
+    assert aws.calls.count("CreateFleet") == 1
+
+
+KEYS = [OfferingKey(instance_type=t, zone="a", capacity_type="spot") for t in ("x", "y")]
+
+
+def test_two_shortages_are_told_as_one():
+    first = InsufficientCapacityError("full", offerings=KEYS[:1], scope=ExhaustedScope.FAMILY_QUOTA)
+    second = InsufficientCapacityError("empty", offerings=KEYS)
+
+    both = short_of_both(first, second)
+
+    assert str(both) == "full; empty"
+    assert both.offerings == tuple(KEYS)
+    assert both.scope is ExhaustedScope.FAMILY_QUOTA
+    assert short_of_both(None, second) is second
+    assert short_of_both(first, other := object()) is other
