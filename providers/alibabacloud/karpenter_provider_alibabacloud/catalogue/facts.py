@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["InstanceTypeFacts", "InstanceTypeName", "read_instance_type", "read_name"]
+__all__ = ["InstanceTypeFacts", "InstanceTypeName", "list_at", "read_instance_type", "read_name"]
 
 ARCHITECTURES: Final = {"X86": "amd64", "ARM": "arm64"}
 """`CpuArchitecture` to the word that Kubernetes has for it."""
@@ -127,6 +128,17 @@ def read_instance_type(item: Mapping[str, Any]) -> InstanceTypeFacts:
     )
 
 
+def list_at(body: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
+    """Return a list out of an answer by its path, such as `SpotPrices.SpotPriceType`.
+
+    It is empty where any part of the path is missing.
+    """
+    found: Any = body
+    for name in path.split("."):
+        found = found.get(name) or {}
+    return list(found)
+
+
 def _text(item: Mapping[str, Any], field: str) -> str:
     value = item.get(field)
     return "" if value is None else str(value)
@@ -134,9 +146,10 @@ def _text(item: Mapping[str, Any], field: str) -> str:
 
 def _number(item: Mapping[str, Any], field: str) -> float:
     try:
-        return float(item.get(field) or 0)
+        value = float(item.get(field) or 0)
     except (TypeError, ValueError):
         return 0.0
+    return value if isfinite(value) else 0.0
 
 
 def _whole(item: Mapping[str, Any], field: str) -> int:
