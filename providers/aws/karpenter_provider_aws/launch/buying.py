@@ -169,7 +169,9 @@ class Buyer:
         could not take all templates and had nothing, the others are.
         """
         outcomes: dict[str, LaunchOutcome] = {}
-        left, untried, other_subnets = list(requests), templates, _ROUNDS - 1
+        left: Sequence[LaunchRequest] = requests
+        untried = templates
+        other_subnets = _ROUNDS - 1
         while left and untried:
             call = self._call(plan, left, untried)
             if call is None:
