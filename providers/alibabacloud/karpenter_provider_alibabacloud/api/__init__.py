@@ -1,0 +1,1 @@
+"""ECSNodeClass: what users write, what is found, and what the API server enforces."""

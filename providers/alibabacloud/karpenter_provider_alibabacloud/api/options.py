@@ -1,0 +1,46 @@
+"""How spot instances are bought, and what instances tell of themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from karpenter_core.api.base import Model
+from karpenter_core.api.cel import CEL
+from karpenter_core.api.facets import Facets
+
+__all__ = ["ALLOCATION_STRATEGIES", "MetadataOptions", "SpotOptions"]
+
+ALLOCATION_STRATEGIES: Final = ("lowest-price", "diversified", "capacity-optimized")
+"""How a provisioning group chooses among the types and zones it may take."""
+
+
+class SpotOptions(Model):
+    """How spot instances are bought."""
+
+    price_limit: Annotated[
+        float | None,
+        CEL(
+            "double(self) > 0.0 && string(self).matches('^[0-9]{1,6}([.][0-9]{1,3})?$')",
+            "a price limit is above zero and has three decimals at most",
+        ),
+    ] = None
+    """Highest price per hour, in the account's currency; unset, the market's price is paid."""
+    duration_hours: Annotated[int | None, Facets(format="int32", minimum=0, maximum=1)] = None
+    """Hours in which an instance is not taken back: 1, or 0, which is often cheaper; unset, the API's 1."""
+    allocation_strategy: Annotated[str, Facets(enum=ALLOCATION_STRATEGIES)] = "lowest-price"
+    """What is preferred among types and zones."""
+    interruption_behavior: Annotated[str, Facets(enum=("terminate",))] = "terminate"
+    """What becomes of an instance that is taken back; stopped ones would never go."""
+
+
+class MetadataOptions(Model):
+    """The instance metadata service; what is left out is as the account has it."""
+
+    http_tokens: Annotated[str, Facets(enum=("optional", "required"))] = ""
+    """Whether a token is needed."""
+    http_endpoint: Annotated[str, Facets(enum=("enabled", "disabled"))] = ""
+    """Whether the service answers at all."""
+    http_put_response_hop_limit: Annotated[
+        int | None, Facets(format="int32", minimum=1, maximum=64)
+    ] = None
+    """How many hops an answer may travel: with 1, pods in their own network get no token."""
