@@ -51,7 +51,7 @@ from karpenter_provider_aws.launch.tags import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
     from types_boto3_ec2.type_defs import CreateFleetRequestTypeDef, CreateFleetResultTypeDef
@@ -105,6 +105,16 @@ class FleetCall:
     def claims(self) -> tuple[ClaimRef, ...]:
         """Whose the instances will be."""
         return tuple(claim_ref(request) for request in self.requests.values())
+
+    def those(self, tokens: Container[str]) -> list[LaunchRequest]:
+        """Return the requests that have one of these tokens."""
+        return [request for token, request in self.requests.items() if token in tokens]
+
+    def without_its_templates(
+        self, templates: Iterable[LaunchTemplate]
+    ) -> tuple[LaunchTemplate, ...]:
+        """Return the templates that it was not made with."""
+        return tuple(template for template in templates if template not in self.templates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +179,7 @@ class Buyer:
         could not take all templates and had nothing, the others are.
         """
         outcomes: dict[str, LaunchOutcome] = {}
-        left: Sequence[LaunchRequest] = requests
-        untried = templates
+        left, untried = list(requests), templates
         other_subnets = _ROUNDS - 1
         while left and untried:
             call = self._call(plan, left, untried)
@@ -178,14 +187,14 @@ class Buyer:
                 break
             answer, brought = self._made(call)
             outcomes |= {t: short_of_both(outcomes.get(t), o) for t, o in brought.items()}
-            left = [r for r in left if isinstance(outcomes[r.token], CloudProviderError)]
             if answer is None:
                 break
             if other_subnets and self._has_other_subnets(plan, answer):
                 other_subnets -= 1
-                continue
-            left = [r for r in left if _may_be_had_elsewhere(outcomes[r.token])]
-            untried = tuple(t for t in untried if t not in call.templates)
+                left = call.those({t for t, o in outcomes.items() if _is_error(o)})
+            else:
+                untried = call.without_its_templates(untried)
+                left = call.those({t for t, o in outcomes.items() if _may_be_had_elsewhere(o)})
         nowhere = LaunchFailedError("none of the offerings is where the NodeClass has a subnet")
         return {request.token: outcomes.get(request.token, nowhere) for request in requests}
 
@@ -371,6 +380,10 @@ class Buyer:
         left = tuple(s for s in node_class.status.subnets if s.id not in marked)
         status = node_class.status.model_copy(update={"subnets": left})
         return node_class.model_copy(update={"status": status})
+
+
+def _is_error(outcome: LaunchOutcome) -> bool:
+    return isinstance(outcome, CloudProviderError)
 
 
 def _may_be_had_elsewhere(outcome: LaunchOutcome) -> bool:
