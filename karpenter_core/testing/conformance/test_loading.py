@@ -47,6 +47,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.api",
     "karpenter_core.clock",
     "karpenter_core.errors",
+    "karpenter_core.provider.addresses",
     "karpenter_core.provider.catalogue",
     "karpenter_core.provider.contract",
     "karpenter_core.provider.disk_cache",

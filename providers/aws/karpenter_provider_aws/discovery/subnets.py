@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.addresses import AddressBook, AddressHold
 from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_provider_aws.discovery.addresses import AddressBook, AddressHold
 from karpenter_provider_aws.discovery.calls import calling
 from karpenter_provider_aws.discovery.queries import (
     Filter,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
-    from karpenter_provider_aws.api.nodeclass import EC2NodeClass, SubnetTerm
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass, Subnet, SubnetTerm
     from karpenter_provider_aws.sdk import Clients
 
 __all__ = ["FoundSubnet", "Subnets", "least_pods", "order_subnets", "subnet_queries"]
@@ -130,7 +130,7 @@ class Subnets:
         instance_types: Iterable[InstanceType],
         capacity_type: str,
         instances: int = 1,
-    ) -> AddressHold:
+    ) -> AddressHold[Subnet]:
         """Choose for each zone of the NodeClass's status the subnet for a launch, and keep addresses.
 
         It is the one with most free addresses, launches under way counted; of equals the first of
@@ -142,14 +142,14 @@ class Subnets:
             instances=instances,
         )
 
-    def note_launched(self, hold: AddressHold, launched: Mapping[str, int]) -> None:
+    def note_launched(self, hold: AddressHold[Subnet], launched: Mapping[str, int]) -> None:
         """Give back the addresses that a launch did not take.
 
         `launched` counts the instances that came of it, by subnet id.
         """
         self._book.settle(hold, launched)
 
-    def restore(self, hold: AddressHold) -> None:
+    def restore(self, hold: AddressHold[Subnet]) -> None:
         """Give back all addresses of a launch that brought no instance."""
         self._book.settle(hold, {})
 

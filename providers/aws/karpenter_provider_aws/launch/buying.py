@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetRequestTypeDef, CreateFleetResultTypeDef
 
     from karpenter_core.clock import Clock
+    from karpenter_core.provider.addresses import AddressHold
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
     from karpenter_core.provider.unavailable import UnavailableOfferings
-    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.discovery.addresses import AddressHold
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass, Subnet
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
     from karpenter_provider_aws.discovery.subnets import Subnets
     from karpenter_provider_aws.launch.fleet import Target
@@ -99,7 +99,7 @@ class FleetCall:
     templates: tuple[LaunchTemplate, ...]
     targets: tuple[Target, ...]
     request: CreateFleetRequestTypeDef
-    hold: AddressHold
+    hold: AddressHold[Subnet]
 
     @property
     def claims(self) -> tuple[ClaimRef, ...]:

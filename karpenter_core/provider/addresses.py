@@ -1,51 +1,67 @@
 """Free addresses of subnets, less those that launches under way will take.
 
-AWS counts an address when an instance has it; between a launch and the next look at the subnets,
+A cloud counts an address when a machine has it; between a launch and the next look at the subnets,
 what was launched is counted here. Numbers are of IPv4 addresses. How many a launch will take is a
-guess by its caller (the pods of the smallest machine it may get), and what a launch did not take is
-given back, unless AWS has been asked meanwhile and knows better.
+guess by its caller (the pods of the smallest machine it may get, where each pod has one), and what a
+launch did not take is given back, unless the cloud has been asked meanwhile and knows better.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_aws.api.nodeclass import Subnet
 
-__all__ = ["AddressBook", "AddressHold", "choose_subnets"]
+__all__ = ["AddressBook", "AddressHold", "ZonalSubnet", "choose_subnets"]
+
+
+class ZonalSubnet(Protocol):
+    """What is asked of a subnet."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def zone(self) -> str:
+        """The one zone that it is in."""
+        ...
+
+
+S = TypeVar("S", bound=ZonalSubnet)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddressHold:
+class AddressHold(Generic[S]):
     """The subnets that a launch may use, one for each zone, and the addresses kept for it there."""
 
-    subnets: Mapping[str, Subnet]
+    subnets: Mapping[str, S]
     """By zone."""
     addresses_each: Mapping[str, int]
     """By subnet id: how many one instance is reckoned to take."""
     instances: int
     looks: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By subnet id: which look at AWS it was reckoned from."""
+    """By subnet id: which look at the cloud it was reckoned from."""
 
 
 def choose_subnets(
-    subnets: Iterable[Subnet], *, free: Mapping[str, int], expected: Mapping[str, int]
-) -> dict[str, Subnet]:
+    subnets: Iterable[S], *, free: Mapping[str, int], expected: Mapping[str, int]
+) -> dict[str, S]:
     """Return for each zone the subnet with most addresses; the first of equals.
 
-    `free` is what AWS said of a subnet (nothing known is none), `expected` what launches under way
-    will leave of that, where there are any.
+    `free` is what the cloud said of a subnet (nothing known is none), `expected` what launches under
+    way will leave of that, where there are any.
     """
-    chosen: dict[str, Subnet] = {}
+    chosen: dict[str, S] = {}
 
-    def left(subnet: Subnet) -> int:
+    def left(subnet: S) -> int:
         return expected.get(subnet.id, free.get(subnet.id, 0))
 
     for subnet in subnets:
@@ -61,6 +77,10 @@ class _Account:
     read_at: float
     look: int
     expected: int | None = None
+
+    @property
+    def left(self) -> int:
+        return self.free if self.expected is None else self.expected
 
 
 @final
@@ -78,7 +98,7 @@ class AddressBook:
         self._look = 0
 
     def record(self, free: Mapping[str, int]) -> None:
-        """Take down what AWS just said; what was reckoned for these subnets is forgotten."""
+        """Take down what the cloud just said; what was reckoned for these subnets is forgotten."""
         now = self._clock.monotonic()
         with self._lock:
             self._look += 1
@@ -87,19 +107,28 @@ class AddressBook:
 
     def hold(
         self,
-        subnets: Sequence[Subnet],
+        subnets: Sequence[S],
         *,
         addresses_each: Mapping[str, int],
         instances: int = 1,
-    ) -> AddressHold:
+        skips_short: bool = False,
+    ) -> AddressHold[S]:
         """Choose one subnet for each zone and keep addresses for a launch.
 
         `addresses_each` says by zone how many addresses one instance is reckoned to take; a zone
-        that is not named takes none.
+        that is not named takes none. With `skips_short` a subnet that is known to have fewer than
+        one instance takes is none to choose from, and a zone without another one is left out.
         """
         now = self._clock.monotonic()
         with self._lock:
             fresh = {s.id: self._fresh(s.id, now) for s in subnets}
+            if skips_short:
+                subnets = [
+                    subnet
+                    for subnet in subnets
+                    if (account := fresh[subnet.id]) is None
+                    or account.left >= max(addresses_each.get(subnet.zone, 0), 1)
+                ]
             chosen = choose_subnets(
                 subnets,
                 free={key: account.free for key, account in fresh.items() if account},
@@ -116,13 +145,12 @@ class AddressBook:
                 account = fresh[subnet.id]
                 if account is not None:
                     looks[subnet.id] = account.look
-                    left = account.free if account.expected is None else account.expected
-                    account.expected = left - each[subnet.id] * instances
+                    account.expected = account.left - each[subnet.id] * instances
             return AddressHold(
                 subnets=chosen, addresses_each=each, instances=instances, looks=looks
             )
 
-    def settle(self, hold: AddressHold, launched: Mapping[str, int]) -> None:
+    def settle(self, hold: AddressHold[S], launched: Mapping[str, int]) -> None:
         """Give back what a launch did not take; `launched` counts its instances by subnet id."""
         with self._lock:
             for subnet_id, look in hold.looks.items():
@@ -133,7 +161,7 @@ class AddressBook:
                 account.expected += max(unused, 0) * hold.addresses_each[subnet_id]
 
     def exhaust(self, subnet_id: str) -> None:
-        """Take down that AWS found no free address in a subnet."""
+        """Take down that the cloud found no free address in a subnet."""
         self.record({subnet_id: 0})
 
     def expected(self, subnet_id: str) -> int:
@@ -141,9 +169,7 @@ class AddressBook:
         now = self._clock.monotonic()
         with self._lock:
             account = self._fresh(subnet_id, now)
-            if account is None:
-                return 0
-            return account.free if account.expected is None else account.expected
+            return 0 if account is None else account.left
 
     def _fresh(self, subnet_id: str, now: float) -> _Account | None:
         account = self._accounts.get(subnet_id)

@@ -1,21 +1,38 @@
-"""Addresses that launches under way will take (acceptance cases 106-108)."""
+"""Addresses that launches under way will take (acceptance cases 106-108 of AWS)."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_provider_aws.api.nodeclass import Subnet
-from karpenter_provider_aws.discovery.addresses import AddressBook, choose_subnets
-from providers.aws.tests.discovery.moto_world import HandClock
+from karpenter_core.provider.addresses import AddressBook, choose_subnets
 
-A1 = Subnet(id="subnet-a1", zone="us-east-1a", zone_id="use1-az1")
-A2 = Subnet(id="subnet-a2", zone="us-east-1a", zone_id="use1-az1")
-B1 = Subnet(id="subnet-b1", zone="us-east-1b", zone_id="use1-az2")
+
+class HandClock:
+    """A clock that is moved by hand."""
+
+    seconds = 1000.0
+
+    def monotonic(self):
+        return self.seconds
+
+    def forward(self, **amount):
+        self.seconds += timedelta(**amount).total_seconds()
+
+
+class Subnet(NamedTuple):
+    id: str
+    zone: str
+
+
+A1 = Subnet("subnet-a1", "us-east-1a")
+A2 = Subnet("subnet-a2", "us-east-1a")
+B1 = Subnet("subnet-b1", "us-east-1b")
 FIVE_MINUTES = timedelta(minutes=5)
 
 
@@ -73,7 +90,7 @@ def test_zones_that_a_launch_did_not_use_get_their_addresses_back(book):
     assert (book.expected(A1.id), book.expected(B1.id)) == (10, 20)
 
 
-def test_what_aws_said_meanwhile_is_not_corrected(book):
+def test_what_the_cloud_said_meanwhile_is_not_corrected(book):
     """It has counted the launch, or the launch is over."""
     book.record({A1.id: 20})
     hold = book.hold([A1], addresses_each={"us-east-1a": 5})
@@ -108,6 +125,32 @@ def test_old_counts_are_not_believed(book, clock):
     assert book.expected(A2.id) == 0
 
 
+def test_a_subnet_too_small_for_one_machine_is_passed_over_on_request(book):
+    """Acceptance of Alibaba Cloud, section 4.2: each pod takes an address there."""
+    book.record({A1.id: 14, A2.id: 15, B1.id: 3})
+    each = {"us-east-1a": 15, "us-east-1b": 4}
+
+    hold = book.hold([A1, A2, B1], addresses_each=each, skips_short=True)
+    assert chosen(hold) == {"us-east-1a": A2.id}
+
+    assert chosen(book.hold([A1, A2], addresses_each=each, skips_short=True)) == {}
+    book.settle(hold, {})
+    assert chosen(book.hold([A1, A2], addresses_each=each, skips_short=True)) != {}
+
+
+def test_a_subnet_of_which_nothing_is_known_is_not_passed_over(book):
+    """A process that has just started has not looked yet."""
+    hold = book.hold([A1], addresses_each={"us-east-1a": 15}, skips_short=True)
+
+    assert chosen(hold) == {"us-east-1a": A1.id}
+
+
+def test_without_any_address_a_subnet_is_passed_over_on_request(book):
+    book.exhaust(A1.id)
+
+    assert chosen(book.hold([A1], addresses_each={}, skips_short=True)) == {}
+
+
 LAUNCHES = st.lists(
     st.tuples(
         st.integers(0, 40),  # addresses each
@@ -125,7 +168,7 @@ LAUNCHES = st.lists(
 )
 def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
     """However launches overlap, and in whatever order they are answered."""
-    subnets = [Subnet(id=f"subnet-{i}", zone="z", zone_id="z") for i in range(len(free))]
+    subnets = [Subnet(f"subnet-{i}", "z") for i in range(len(free))]
     book = AddressBook(HandClock(), FIVE_MINUTES)
     book.record({subnet.id: count for subnet, count in zip(subnets, free, strict=True)})
     open_launches, taken = [], 0
@@ -149,7 +192,7 @@ def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
 )
 def test_no_subnet_of_a_zone_has_more_than_the_chosen_one(counts):
     """And none before it in the status has as many."""
-    subnets = [Subnet(id=f"subnet-{i}", zone=zone) for i, (zone, _, _) in enumerate(counts)]
+    subnets = [Subnet(f"subnet-{i}", zone) for i, (zone, _, _) in enumerate(counts)]
     free = {f"subnet-{i}": count for i, (_, count, _) in enumerate(counts)}
     expected = {f"subnet-{i}": left for i, (_, _, left) in enumerate(counts) if left is not None}
 
