@@ -23,6 +23,7 @@ from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
 from karpenter_core.operator.settings import load_settings
+from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.executor import InlineExecutor
 from karpenter_core.provider.manager import load_plugins
 from karpenter_core.sim.cluster import EmbeddedCluster
@@ -207,6 +208,7 @@ class Harness:
             workload=workload,
             identity=name,
             cache_folder=self._folder,
+            cluster=ClusterFacts(name=settings.cluster_name),
             jitter=random.Random(len(self._processes)).random,  # noqa: S311 - the same each time
             faults=faults,
             serves_http=False,

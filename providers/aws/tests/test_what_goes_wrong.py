@@ -1,0 +1,371 @@
+"""What users and operators get wrong, end to end: found, named, told, and not asked for in a storm.
+
+A whole process of the controller runs against an embedded API server in simulated time, with the real
+boto3 against the simulated AWS. Whatever is wrong is a condition of the EC2NodeClass that names field
+and cause, and a finding of `karpenter doctor`; nothing is launched, the process lives on, calls stay few,
+and once it is mended nodes come by themselves.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from karpenter_core.cli.catalogues import open_providers
+from karpenter_core.cli.doctor_cluster import check_objects
+from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.resources import custom
+from karpenter_core.operator.settings import load_settings
+from karpenter_core.provider.contract import Severity
+from karpenter_core.provider.manager import load_plugins
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.harness import Harness
+from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+from karpenter_provider_aws.plugin import AwsProvider
+from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_provider_aws.testing import few_types, node_class_for, simulated_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from karpenter_core.provider.contract import Finding
+    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+
+EC2_NODE_CLASSES = custom(EC2NodeClass.resource)
+BOTTLEROCKET = [{"alias": "bottlerocket@latest"}]
+ARGUMENTS = ("--cluster-name=test", "--eks-control-plane")
+LIMITS = Limits(connect_seconds=1, read_seconds=5, attempts=2)
+MINUTES = 20
+"""How long each trouble lasts."""
+CALLS_A_MINUTE = 16
+"""A dozen things are looked at, each once a minute or more seldom."""
+CALLS_AT_FIRST = 80
+"""What failed is tried again soon before it is tried again later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrong:
+    """One thing that is wrong, and what must be said of it."""
+
+    name: str
+    condition: str
+    reason: str
+    named: tuple[str, ...]
+    """What the condition must name: field and cause."""
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Fields of the NodeClass that are wrong."""
+    trouble: Callable[[SimulatedAws], AbstractContextManager[object]] = lambda _: nullcontext()
+    """What is wrong in AWS."""
+    found_by_itself: str = ""
+    """What the provider's own check must name, where it can know without a NodeClass."""
+    needs_restart: bool = False
+    """Whether a process cannot learn that it is mended."""
+
+
+def wrong_credentials(aws: SimulatedAws) -> AbstractContextManager[object]:
+    """Have them refused; each service words it in its own way."""
+    troubles = ExitStack()
+    troubles.enter_context(aws.fail("ec2:*", code="AuthFailure", status=401, times=None))
+    for service in ("iam", "sts"):
+        troubles.enter_context(
+            aws.fail(f"{service}:*", code="InvalidClientTokenId", status=403, times=None)
+        )
+    for service in ("ssm", "eks", "pricing", "sqs"):
+        troubles.enter_context(
+            aws.fail(f"{service}:*", code="UnrecognizedClientException", times=None)
+        )
+    return troubles
+
+
+@contextmanager
+def no_credentials(_: SimulatedAws) -> Iterator[None]:
+    """Have none at all, wherever the SDK looks for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+            patch.delenv(name, raising=False)
+        for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+            patch.setenv(name, "/dev/null")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield
+
+
+@contextmanager
+def deleted_group(aws: SimulatedAws) -> Iterator[None]:
+    """Delete the nodes' only security group; make it anew afterwards."""
+    ec2 = owners_clients(aws).ec2
+    ec2.delete_security_group(GroupId=aws.world.security_group_id)
+    yield
+    tags = [{"Key": key, "Value": value} for key, value in aws.world.discovery.items()]
+    ec2.create_security_group(
+        GroupName="anew",
+        Description="nodes",
+        VpcId=aws.world.vpc_id,
+        TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
+    )
+
+
+@cache
+def owners_clients(aws: SimulatedAws) -> Clients:
+    return Clients(region=aws.account.region)
+
+
+WRONG = (
+    Wrong(
+        name="wrong credentials",
+        condition="SubnetsReady",
+        reason="Unauthorized",
+        named=("spec.subnetSelectorTerms", "ec2:DescribeSubnets", "AuthFailure"),
+        trouble=wrong_credentials,
+        found_by_itself="sts:GetCallerIdentity",
+    ),
+    Wrong(
+        name="no credentials",
+        condition="SubnetsReady",
+        reason="Unauthorized",
+        named=("spec.subnetSelectorTerms", "ec2:DescribeSubnets", "credentials"),
+        trouble=no_credentials,
+        found_by_itself="sts:GetCallerIdentity",
+        needs_restart=True,
+    ),
+    Wrong(
+        name="missing permission to look",
+        condition="SecurityGroupsReady",
+        reason="Unauthorized",
+        named=("spec.securityGroupSelectorTerms", "ec2:DescribeSecurityGroups", "not authorized"),
+        trouble=lambda aws: aws.deny("ec2:DescribeSecurityGroups"),
+        found_by_itself="ec2:DescribeSecurityGroups",
+    ),
+    Wrong(
+        name="missing permission to launch",
+        condition="ValidationSucceeded",
+        reason="CreateFleetAuthCheckFailed",
+        named=("ec2:CreateFleet", "no identity-based policy"),
+        trouble=lambda aws: aws.deny("ec2:CreateFleet"),
+    ),
+    Wrong(
+        name="empty subnet selection",
+        condition="SubnetsReady",
+        reason="SubnetsNotFound",
+        named=("spec.subnetSelectorTerms[0].tags {team: nobody}",),
+        spec={"subnetSelectorTerms": [{"tags": {"team": "nobody"}}]},
+    ),
+    Wrong(
+        name="deleted security group",
+        condition="SecurityGroupsReady",
+        reason="SecurityGroupsNotFound",
+        named=("spec.securityGroupSelectorTerms[0].tags {karpenter.sh/discovery: test}",),
+        trouble=deleted_group,
+    ),
+    Wrong(
+        name="unknown image alias",
+        condition="AMIsReady",
+        reason="AMINotFound",
+        named=('spec.amiSelectorTerms[0].alias "al2023@v19990101"', "1.34"),
+        spec={"amiSelectorTerms": [{"alias": "al2023@v19990101"}]},
+    ),
+    Wrong(
+        name="invalid user data",
+        condition="ValidationSucceeded",
+        reason="InvalidUserData",
+        named=("spec.userData", "TOML"),
+        spec={"amiSelectorTerms": BOTTLEROCKET, "userData": "[settings"},
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[SimulatedAws]:
+    """One cloud that sells little, as each process reads its catalogue."""
+    with few_types() as aws, simulated_environment(aws):
+        yield aws
+        owners_clients.cache_clear()
+
+
+@pytest.fixture
+def few(cloud: SimulatedAws) -> SimulatedAws:
+    """The cloud as it was in the beginning."""
+    cloud.reset()
+    return cloud
+
+
+def plugins() -> dict[str, object]:
+    return {"aws": AwsProvider(limits=LIMITS)}
+
+
+def manifest(aws: SimulatedAws, *, tried: str = "once", **spec: Any) -> dict[str, Any]:
+    """Return an EC2NodeClass; what was tried out is tried anew when an annotation changes."""
+    written = node_class_for(aws, **spec).model_dump(mode="json", exclude_unset=True)
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "default", "annotations": {"example.com/tried": tried}},
+        "spec": written["spec"],
+    }
+
+
+NODE_POOL = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "general"},
+    "spec": {
+        "template": {
+            "spec": {
+                "nodeClassRef": {
+                    "group": "karpenter.k8s.aws",
+                    "kind": "EC2NodeClass",
+                    "name": "default",
+                },
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}
+                ],
+            }
+        }
+    },
+}
+CONTAINER = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "1"}}}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {"containers": [CONTAINER]},
+}
+
+
+@dataclass
+class Stage:
+    """A cluster, its controller and the cloud."""
+
+    aws: SimulatedAws
+    harness: Harness
+
+    def __post_init__(self) -> None:
+        self.running = self.harness.start()
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        self.harness.cluster.apply(manifests)
+
+    def conditions(self) -> dict[str, dict[str, Any]]:
+        """Return the conditions of the EC2NodeClass, by type."""
+        found = self.harness.cluster.find(EC2_NODE_CLASSES, "default")
+        return {c["type"]: c for c in (found or {}).get("status", {}).get("conditions", ())}
+
+    def is_ready(self, status: str) -> bool:
+        return self.conditions().get("Ready", {}).get("status") == status
+
+    async def until_ready(self, status: str, *, seconds: float = 120) -> None:
+        await self.harness.settle(lambda: self.is_ready(status), seconds=seconds)
+
+    async def minutes(self, count: int) -> None:
+        await self.harness.cluster.clock.sleep(60 * count)
+
+    async def restart(self) -> None:
+        await self.running.stop()
+        self.running = self.harness.start()
+
+    async def said_of_objects(self) -> str:
+        """Return the errors that `karpenter doctor` finds about NodePools and NodeClasses."""
+        transport = self.harness.cluster.transport()
+        api = KubeApi(transport, clock=self.harness.cluster.clock)
+        apis = Apis(api, node_class_groups=frozenset({EC2NodeClass.resource.group}))
+        return errors(await check_objects(apis, [EC2NodeClass]))
+
+    async def said_of_the_cloud(self) -> str:
+        """Return the errors that the provider finds by itself, as `karpenter doctor` starts it."""
+        loaded = load_plugins(extra=plugins(), entry_points=())
+        specs = [spec for each in loaded.settings().values() for spec in each]
+        settings = load_settings(ARGUMENTS, {}, plugin_options=specs)
+        opening = open_providers(loaded, settings=settings, instance_types_file=None)
+        async with opening as providers:
+            found = await providers.check()
+        return errors(each for told in found.values() for each in told)
+
+
+def errors(findings: Iterable[Finding]) -> str:
+    wrong = [found for found in findings if found.severity is Severity.ERROR]
+    assert all(found.remedy for found in wrong)
+    return "\n".join(found.message for found in wrong)
+
+
+def play(aws: SimulatedAws, folder: Path, story: Callable[[Stage], Awaitable[None]]) -> None:
+    async def told() -> None:
+        async with Harness(plugins, folder=folder, arguments=ARGUMENTS) as harness:
+            await story(Stage(aws, harness))
+
+    run_virtual(told())
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
+def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, case):
+    """Conditions, findings, and the number of calls over twenty minutes of simulated time."""
+
+    async def story(stage: Stage) -> None:
+        with case.trouble(few):
+            few.calls.clear()
+            stage.apply(manifest(few, **case.spec), NODE_POOL, POD)
+            await stage.until_ready("False")
+            await stage.minutes(MINUTES)
+            calls = len(few.calls.all)
+
+            told = stage.conditions()
+            of_objects, of_the_cloud = (
+                await stage.said_of_objects(),
+                await stage.said_of_the_cloud(),
+            )
+
+        assert stage.running.is_alive
+        assert not few.instances.all
+        found = told[case.condition]
+        assert (found["status"], found["reason"]) == ("False", case.reason)
+        for each in case.named:
+            assert each in found["message"]
+            assert each in told["Ready"]["message"]
+            assert each in of_objects
+        assert f'EC2NodeClass "default" is not ready: {case.condition}' in of_objects
+        assert case.found_by_itself in of_the_cloud
+        assert bool(case.found_by_itself) is bool(of_the_cloud)
+        assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
+
+        if case.needs_restart:
+            await stage.restart()
+        stage.apply(manifest(few, tried="again"))
+        await stage.harness.settle(lambda: len(few.instances.all) == 1, seconds=400)
+        assert stage.is_ready("True")
+        assert await stage.said_of_objects() == ""
+
+    play(few, tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "condition"),
+    [
+        (wrong_credentials, "SubnetsReady"),
+        (lambda aws: aws.deny("ec2:Describe*"), "SubnetsReady"),
+        (deleted_group, "SecurityGroupsReady"),
+    ],
+    ids=["credentials", "permissions", "group"],
+)
+def test_what_goes_wrong_later_costs_no_machine(few, tmp_path, trouble, condition):
+    """A machine that runs goes on, whatever the NodeClass has come to."""
+
+    async def story(stage: Stage) -> None:
+        stage.apply(manifest(few), NODE_POOL, POD)
+        await stage.harness.settle(lambda: len(few.instances.all) == 1)
+        claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
+        with trouble(few):
+            await stage.until_ready("False", seconds=1000)
+            # Longer would end the claim: nothing here makes a Node of the machine.
+            await stage.minutes(3)
+            assert stage.conditions()[condition]["status"] == "False"
+            assert stage.running.is_alive
+            assert {claim["metadata"]["uid"] for claim in stage.harness.claims()} == claims
+            assert few.calls.count("TerminateInstances") == 0
+            assert len(few.held().instances) == 1
+        await stage.until_ready("True", seconds=1000)
+
+    play(few, tmp_path, story)
