@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from karpenter_core.cli import crds, demo, doctor, explain, plan, plugin, run
+from karpenter_core.cli import crds, doctor, explain, plan, plugin, run
+from karpenter_core.cli.demo import command as demo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

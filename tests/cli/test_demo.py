@@ -12,8 +12,9 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, Z
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import NodeConditionView, NodeView, PodShape, PodView
 from karpenter_core.api.schema import SchemaValidator
-from karpenter_core.cli.demo_scene import NAME, Census, Scene, find_node_class, read_prices
-from karpenter_core.cli.demo_view import Act, choose_view, summarise
+from karpenter_core.cli.demo.census import Census, price_by, read_prices
+from karpenter_core.cli.demo.scene import NAME, Scene, find_node_class
+from karpenter_core.cli.demo.view import Act, choose_view, summarise
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.events import Observed, Removed
 
@@ -38,7 +39,7 @@ def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
 
     async def scenario():
         clock = LoopClock()
-        census = Census(clock, PRICES)
+        census = Census(clock, price_by(PRICES))
         for each in (
             node("one"),
             node("two", ready="Unknown"),
@@ -65,7 +66,7 @@ def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
 
 def test_scene_is_accepted_by_the_schema():
     """The API server will not refuse the demo's own pool."""
-    scene = Scene(node_class=find_node_class())
+    scene = Scene(node_class=find_node_class("kwok"))
     schema = render_crd(NodePool)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     validator = SchemaValidator(schema)
 
@@ -74,7 +75,7 @@ def test_scene_is_accepted_by_the_schema():
 
 async def test_prices_come_from_the_provider():
     """Each machine in each zone under each capacity type, in one currency."""
-    prices, currency = await read_prices(Scene(node_class=find_node_class()))
+    prices, currency = await read_prices(Scene(node_class=find_node_class("kwok")))
 
     assert currency == "USD"
     assert len({zone for _, zone, _ in prices}) >= 3
@@ -88,7 +89,7 @@ def test_plain_view_writes_lines_at_a_pace():
         text = io.StringIO()
         clock = LoopClock()
         view = choose_view(Console(file=text, width=120), clock, "USD")
-        census = Census(clock, PRICES)
+        census = Census(clock, price_by(PRICES))
         act = Act(title="scale nginx to 4", replicas=4, started=clock.monotonic())
         for index in range(4):
             census.on_event(Observed(pod(f"p{index}", phase="Running")))
@@ -116,7 +117,7 @@ def test_live_view_draws_a_panel():
         clock = LoopClock()
         console = Console(file=text, width=100, force_terminal=True)
         view = choose_view(console, clock, "USD")
-        census = Census(clock, PRICES)
+        census = Census(clock, price_by(PRICES))
         census.on_event(Observed(node("one")))
         view.show(Act(title="scale nginx to 4", replicas=4, started=0.0), census)
         view.close()

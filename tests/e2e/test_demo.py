@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from karpenter_core.cli.demo_scene import NAME
+from karpenter_core.cli.demo.scene import NAME
 from karpenter_core.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,

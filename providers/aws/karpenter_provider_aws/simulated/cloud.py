@@ -336,6 +336,11 @@ class SimulatedAws:
         )
         return self.instance(answer["Instances"][0].get("InstanceId", "")).provider_id
 
+    def living(self) -> Sequence[Instance]:
+        """Return every instance that is not terminated."""
+        with self._application.state:
+            return list(self.instances.living)
+
     def node(self, named: str) -> Mapping[str, object] | None:
         """Return the Node that the kubelet of an instance registers; None when it does not join.
 

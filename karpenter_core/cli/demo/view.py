@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from karpenter_core.cli.demo_scene import Census
+    from karpenter_core.cli.demo.census import Census
     from karpenter_core.clock import Clock
 
 __all__ = ["Act", "View", "choose_view", "summarise"]

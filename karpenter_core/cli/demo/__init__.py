@@ -1,0 +1,1 @@
+"""`karpenter demo`: a small play with a real controller."""

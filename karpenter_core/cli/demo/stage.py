@@ -1,0 +1,131 @@
+"""The demo's objects in a cluster: put there, moved, and taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from karpenter_core.cli.demo.scene import DEPLOYMENT, NAME
+
+if TYPE_CHECKING:
+    from karpenter_core.api.base import KubernetesObject
+    from karpenter_core.cli.demo.scene import Scene
+    from karpenter_core.cli.demo.view import View
+    from karpenter_core.kube.api import KubeApi
+    from karpenter_core.kube.resources import ResourceKind
+
+__all__ = ["Stage"]
+
+_START_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.1
+
+
+class Stage:
+    """The demo's objects in a cluster."""
+
+    def __init__(self, api: KubeApi, scene: Scene, view: View) -> None:
+        self._api: Final = api
+        self._scene: Final = scene
+        self._view: Final = view
+        self._created: Final[list[tuple[ResourceKind, dict[str, Any]]]] = []
+        self._installed: Final[list[type[KubernetesObject]]] = []
+
+    async def set_up(self) -> None:
+        """Install missing CRDs and create the demo's objects, the Deployment empty."""
+        from karpenter_core.api.crd import core_models
+        from karpenter_core.api.nodepool import NodePool
+        from karpenter_core.kube.resources import DEPLOYMENTS, NAMESPACES, custom
+
+        models = (*core_models(), self._scene.node_class)
+        for model in models:
+            await self._install(model)
+        await self._create(NAMESPACES, self._scene.namespace())
+        await self._create(custom(self._scene.node_class.resource), self._scene.machine())
+        await self._create(custom(NodePool.resource), self._scene.node_pool())
+        await self._create(DEPLOYMENTS, self._scene.deployment())
+
+    async def scale(self, replicas: int) -> None:
+        """Set how many pods there are to be."""
+        from karpenter_core.kube.resources import DEPLOYMENTS
+
+        scale = {"spec": {"replicas": replicas}}
+        await self._api.patch(DEPLOYMENTS, DEPLOYMENT, scale, namespace=NAME)
+
+    async def change_node_class(self, fields: dict[str, object]) -> None:
+        """Replace fields of the NodeClass's spec."""
+        from karpenter_core.kube.resources import custom
+
+        kind = custom(self._scene.node_class.resource)
+        await self._api.patch(kind, NAME, {"spec": fields})
+
+    async def retire(self) -> None:
+        """Delete pods, pool and NodeClass; the controller takes its nodes and the rest away."""
+        wanted = {"Deployment", "NodePool", self._scene.node_class.resource.kind}
+        for kind, metadata in reversed(self._created):
+            if kind.kind in wanted:
+                await self._delete(kind, metadata)
+
+    async def clear(self) -> None:
+        """Delete whatever is left of the demo, and the CRDs that it brought if nobody uses them."""
+        from karpenter_core.api.crd import crd_name
+        from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, custom
+
+        for kind, metadata in reversed(self._created):
+            await self._delete(kind, metadata)
+        for model in reversed(self._installed):
+            if await self._is_unused(custom(model.resource)):
+                name = {"name": crd_name(model.resource)}
+                await self._delete(CUSTOM_RESOURCE_DEFINITIONS, name)
+
+    async def _install(self, model: type[KubernetesObject]) -> None:
+        from karpenter_core.api.crd import render_crd
+        from karpenter_core.errors import ConflictError, NotFoundError
+        from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, custom
+
+        try:
+            await self._api.create(CUSTOM_RESOURCE_DEFINITIONS, render_crd(model))
+        except ConflictError:
+            return  # it is there already, and stays
+        self._installed.append(model)
+        async with asyncio.timeout(_START_SECONDS):
+            while True:
+                try:
+                    await self._api.list_page(custom(model.resource))
+                except NotFoundError:
+                    await asyncio.sleep(_POLL_SECONDS)
+                else:
+                    return
+
+    async def _create(self, kind: ResourceKind, manifest: dict[str, Any]) -> None:
+        from karpenter_core.errors import ConflictError, SettingsError
+
+        namespace = manifest["metadata"].get("namespace", "")
+        try:
+            await self._api.create(kind, manifest, namespace=namespace)
+        except ConflictError as error:
+            raise SettingsError(
+                f"{error}; is another demo running, or was one killed? Delete the namespace, "
+                "NodePool and NodeClass of that name first"
+            ) from error
+        self._created.append((kind, manifest["metadata"]))
+
+    async def _is_unused(self, kind: ResourceKind) -> bool:
+        import msgspec
+
+        from karpenter_core.errors import ApiError
+
+        try:
+            page: dict[str, Any] = msgspec.json.decode(await self._api.list_page(kind, limit=1))
+        except ApiError:
+            return False
+        return not page["items"]
+
+    async def _delete(self, kind: ResourceKind, metadata: dict[str, Any]) -> None:
+        from karpenter_core.errors import ApiError, NotFoundError
+
+        try:
+            await self._api.delete(kind, metadata["name"], namespace=metadata.get("namespace", ""))
+        except NotFoundError:
+            pass
+        except ApiError as error:
+            self._view.say(f"could not clean up: {error}")

@@ -1,0 +1,56 @@
+"""The story of a cloud, as a user plays it: `karpenter demo --provider NAME`.
+
+The demo itself fails, with exit code 1, when what it shows is not as promised: pods spread over zones,
+a sold-out offering and the next one bought in one call, an interrupted machine drained before its
+deadline, nodes replaced within the budget, nothing left in the cloud's own dump.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from karpenter_core.cli.demo.scene import NAME
+from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
+from karpenter_core.testing.cluster import ClusterClient
+
+DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("provider", ["aws"])
+async def test_a_cloud_is_filled_troubled_renewed_and_left(bed, provider, tmp_path):
+    async with ClusterClient(bed.kubeconfig) as client:
+        before = {each["metadata"]["name"] for each in await definitions(client)}
+
+        demo = await asyncio.create_subprocess_exec(
+            *DEMO,
+            f"--provider={provider}",
+            f"--kubeconfig={bed.kubeconfig}",
+            f"--log-folder={tmp_path}",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        async with asyncio.timeout(480):
+            output, _ = await demo.communicate()
+
+        text = output.decode()
+        assert demo.returncode == 0, text
+        for told in (
+            "50/50 pods running",
+            "sold out, bought",
+            "before its deadline",
+            "at once at most; image",
+            "nothing of this cluster is left",
+        ):
+            assert told in text
+        assert [node for node in await client.list(NODES) if NAME in str(node["spec"])] == []
+        assert NAME not in {each["metadata"]["name"] for each in await client.list(NAMESPACES)}
+        assert {each["metadata"]["name"] for each in await definitions(client)} == before
+
+
+async def definitions(client):
+    return await client.list(CUSTOM_RESOURCE_DEFINITIONS)
