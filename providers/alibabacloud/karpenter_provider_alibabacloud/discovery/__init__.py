@@ -1,0 +1,1 @@
+"""What a NodeClass refers to, looked up in the cloud: vSwitches, security groups, images, the cluster."""

@@ -1,0 +1,168 @@
+"""The cluster in ACK: how its pods get addresses, and which Kubernetes it runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from threading import Lock
+from typing import TYPE_CHECKING, Final, cast, final
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.discovery.calls import calling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = [
+    "CUSTOM_CLUSTER",
+    "ClusterDetails",
+    "Clusters",
+    "Cni",
+    "ContainerRuntime",
+    "read_cluster",
+]
+
+CUSTOM: Final = "Custom"
+"""The setting `cluster_type` of clusters that are none of ACK's."""
+TTL: Final = timedelta(minutes=15)
+
+
+class Cni(StrEnum):
+    """How pods get addresses."""
+
+    TERWAY_ENIIP = "terway-eniip"
+    """Each pod has an address of the vSwitch, many on one interface."""
+    TERWAY_ENI = "terway-eni"
+    """Each pod has an interface of its own."""
+    FLANNEL = "Flannel"
+    """Each node has a piece of the cluster's own network."""
+    CUSTOM = "Custom"
+    """Anything else: nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRuntime:
+    """What runs containers on nodes, as ACK's script is told."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDetails:
+    """What the provider needs to know of the cluster."""
+
+    cni: Cni
+    node_cidr_mask: int | None = None
+    """Length of the prefix that each node's pods share; of Flannel only."""
+    kubernetes_version: str = ""
+    """As ACK writes it: `1.32.1-aliyun.1`; empty for a cluster that is none of ACK's."""
+    runtime: ContainerRuntime | None = None
+    """None where ACK does not say."""
+    vpc_id: str = ""
+
+
+CUSTOM_CLUSTER: Final = ClusterDetails(cni=Cni.CUSTOM)
+
+
+def read_cluster(answer: Mapping[str, object]) -> ClusterDetails:
+    """Read what DescribeClusterDetail answers.
+
+    The network is in `meta_data`, a text with JSON.
+
+    Raises:
+        ValueError: it cannot be read, or names no network.
+    """
+    meta = json.loads(str(answer.get("meta_data") or "{}"))
+    facts = cast("dict[str, object]", meta) if isinstance(meta, dict) else {}
+    capabilities = facts.get("Capabilities")
+    network = (
+        cast("dict[str, object]", capabilities).get("Network")
+        if isinstance(capabilities, dict)
+        else None
+    )
+    if not network:
+        raise ValueError("meta_data has no Capabilities.Network")
+    cni = _cni(str(network))
+    mask = str(answer.get("node_cidr_mask") or "").lstrip("/")
+    runtime, version = (str(facts.get(name) or "") for name in ("Runtime", "RuntimeVersion"))
+    return ClusterDetails(
+        cni=cni,
+        node_cidr_mask=int(mask) if cni is Cni.FLANNEL and mask.isdecimal() else None,
+        kubernetes_version=str(answer.get("current_version") or "").removeprefix("v"),
+        runtime=ContainerRuntime(runtime, version) if runtime and version else None,
+        vpc_id=str(answer.get("vpc_id") or ""),
+    )
+
+
+def _cni(network: str) -> Cni:
+    name = network.lower()
+    if name == "flannel":
+        return Cni.FLANNEL
+    if name in {"terway-eni", "terway-eni-only"}:
+        return Cni.TERWAY_ENI
+    # Terway shares interfaces among pods unless it is told not to.
+    return Cni.TERWAY_ENIIP if name.startswith("terway") else Cni.CUSTOM
+
+
+@final
+class Clusters:
+    """Reads the cluster; callable from any thread."""
+
+    def __init__(
+        self, clients: Clients, clock: Clock, *, cluster_id: str, cluster_type: str
+    ) -> None:
+        self._clients: Final = clients
+        self._cluster_id: Final = cluster_id
+        self._is_custom: Final = cluster_type == CUSTOM
+        self._cache: Final[TtlCache[str, ClusterDetails]] = TtlCache(clock, TTL)
+        self._lock: Final = Lock()
+        self._last: ClusterDetails | None = None
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the cluster is none of ACK's."""
+        return self._is_custom
+
+    def details(self) -> ClusterDetails:
+        """Return the cluster's details, those of earlier while they cannot be had.
+
+        Of a cluster that is none of ACK's nothing is asked.
+
+        Raises:
+            CloudProviderError: they cannot be had, and never were.
+        """
+        if self._is_custom:
+            return CUSTOM_CLUSTER
+        found = self._cache.get(self._cluster_id)
+        if found is not None:
+            return found
+        try:
+            found = self._fetched()
+        except CloudProviderError:
+            with self._lock:
+                if self._last is None:
+                    raise
+                return self._last
+        self._cache.put(self._cluster_id, found)
+        with self._lock:
+            self._last = found
+        return found
+
+    def _fetched(self) -> ClusterDetails:
+        with calling():
+            answer = self._clients.ack.call(
+                "DescribeClusterDetail", {"ClusterId": self._cluster_id}
+            )
+        try:
+            return read_cluster(answer)
+        except ValueError as error:
+            raise CloudProviderError(
+                f"cs:DescribeClusterDetail of cluster {self._cluster_id} cannot be read: {error}"
+            ) from error
