@@ -1,0 +1,60 @@
+"""How many calls a simulated cloud takes: a bucket of tokens for each action."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+__all__ = ["Rate", "Rates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Calls that may come at once, and how many more each second."""
+
+    bucket: float
+    refill: float
+
+
+@final
+class Rates:
+    """Buckets of tokens by the name of a call; without rates nothing is throttled."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock: Final = clock
+        self._lock: Final = Lock()
+        self._rates: Mapping[str, Rate] = {}
+        self._tokens: dict[str, tuple[float, datetime]] = {}
+
+    def set(self, rates: Mapping[str, Rate]) -> None:
+        """Replace the rates, by name or by shell pattern for names; all buckets are full then."""
+        with self._lock:
+            self._rates = dict(rates)
+            self._tokens.clear()
+
+    def take(self, name: str, tokens: float = 1, *, by_pattern: bool = True) -> bool:
+        """Take tokens out of a name's bucket, if there are so many.
+
+        The rate is that of the name itself, else of the first pattern that matches it.
+        """
+        with self._lock:
+            found = self._rates.get(name)
+            if found is None and by_pattern:
+                found = next(
+                    (rate for pattern, rate in self._rates.items() if fnmatchcase(name, pattern)),
+                    None,
+                )
+            if found is None:
+                return True
+            now = self._clock()
+            left, since = self._tokens.get(name, (found.bucket, now))
+            left = min(found.bucket, left + (now - since).total_seconds() * found.refill)
+            enough = left >= tokens
+            self._tokens[name] = (left - tokens if enough else left, now)
+            return enough

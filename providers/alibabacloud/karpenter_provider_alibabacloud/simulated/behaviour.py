@@ -1,0 +1,39 @@
+"""How fast and how faithful the cloud is; may be changed at any time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+__all__ = ["Behaviour"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Behaviour:
+    """Delays in seconds, and what the cloud does by itself."""
+
+    pending_seconds: float = 0
+    """From launch to `Starting`."""
+    starting_seconds: float = 0
+    """From `Starting` to `Running`."""
+    boot_seconds: float = 0
+    """From `Running` to the Node that its kubelet registers."""
+    stopping_seconds: float = 0
+    """From a call that stops an instance to `Stopped`."""
+    releasing_seconds: float = 0
+    """From a deletion to when it is no longer described; until then it is `Stopping`."""
+    invisible_seconds: float = 0
+    """How long a new instance is not yet described: eventual consistency."""
+    spot_notice_seconds: float = 300
+    """From the lock of a spot instance to its end."""
+    tells_stock: bool = False
+    """Whether DescribeAvailableResource knows at once of what is sold out."""
+    addresses_per_machine: int | None = 1
+    """How many addresses of its vSwitch an instance takes; None for one for each pod too, as under
+    Terway when all addresses of a machine are in use."""
+    latency_seconds: float = 0
+    """How long every call takes, in real time."""
+
+    def reset(self) -> None:
+        """Be again as in the beginning."""
+        for each in fields(self):
+            setattr(self, each.name, each.default)

@@ -1,0 +1,62 @@
+"""The simulated Alibaba Cloud for all tests of the provider: one server for the session, a fresh cloud
+for each test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_provider_alibabacloud.sdk import Clients, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+
+
+@pytest.fixture(scope="session")
+def cloud_server() -> Iterator[SimulatedAlibabaCloud]:
+    """A simulated Alibaba Cloud that serves all along; tests take `cloud`."""
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+    with SimulatedAlibabaCloud() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def cloud_clients(cloud_server: SimulatedAlibabaCloud) -> Iterator[Clients]:
+    """Clients for the session, as making one takes longer than a test; tests take `clients`."""
+    endpoint = cloud_server.endpoint
+    with Clients(
+        region=cloud_server.account.region,
+        endpoint_ecs=endpoint,
+        endpoint_vpc=endpoint,
+        endpoint_cs=endpoint,
+        protocol="http",
+        limits=Limits(read_seconds=10),
+        sleep=lambda _seconds: None,
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def cloud(
+    cloud_server: SimulatedAlibabaCloud, monkeypatch: pytest.MonkeyPatch
+) -> SimulatedAlibabaCloud:
+    """The simulated cloud as it is in the beginning; the environment leads to it, past proxies."""
+    cloud_server.reset()
+    for name in _PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in cloud_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return cloud_server
+
+
+@pytest.fixture
+def clients(cloud: SimulatedAlibabaCloud, cloud_clients: Clients) -> Clients:
+    """Clients of the simulated cloud that wait for nothing before they try again."""
+    return cloud_clients
