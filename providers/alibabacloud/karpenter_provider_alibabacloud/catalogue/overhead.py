@@ -1,0 +1,102 @@
+"""What a node keeps from its pods: the reservation policy of ACK, and what the NodeClass says instead."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
+from karpenter_core.api.quantities import parse_amount
+from karpenter_core.provider.catalogue import Overhead
+from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
+from karpenter_provider_alibabacloud.discovery.cluster import Cni
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.records import Resources
+    from karpenter_provider_alibabacloud.api.kubelet import KubeletConfiguration
+    from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
+    from karpenter_provider_alibabacloud.discovery.cluster import ClusterDetails
+
+__all__ = ["overhead_of", "reserved_cpu_milli", "reserved_memory_mib"]
+
+MIB: Final = 2**20
+
+# ACK's documentation of its reservation policy
+_CPU_BRACKETS: Final = ((1000, 0.06), (2000, 0.01), (4000, 0.005), (inf, 0.0025))
+_MEMORY_MIB_PER_POD: Final = 11
+_MEMORY_MIB_BASE: Final = 255
+_LARGEST_SHARE: Final = 0.25
+"""Of the memory that the machine is sold with."""
+_MEMORY_MIB_SEEN: Final = 200
+"""What nodes were seen to keep beyond the policy: eviction threshold and system daemons."""
+
+_RESERVABLE: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+"""Of what can be reserved, that which pods ask for; process ids they do not."""
+_EVICTION: Final = (("memory.available", MEMORY), ("nodefs.available", EPHEMERAL_STORAGE))
+
+
+def reserved_cpu_milli(cpu_cores: int) -> int:
+    """Return what ACK reserves of a machine's cores, in milli-cores."""
+    return int(reserved_by_brackets(cpu_cores * 1000, _CPU_BRACKETS, whole_slices=True))
+
+
+def reserved_memory_mib(memory_mib: int, pods: int) -> int:
+    """Return what ACK reserves of a machine's memory, in MiB; `memory_mib` is what it is sold with."""
+    by_pods = _MEMORY_MIB_PER_POD * pods + _MEMORY_MIB_BASE
+    return int(min(by_pods, memory_mib * _LARGEST_SHARE)) + _MEMORY_MIB_SEEN
+
+
+def overhead_of(
+    facts: InstanceTypeFacts,
+    capacity: Resources,
+    *,
+    pods: int,
+    kubelet: KubeletConfiguration | None,
+    cluster: ClusterDetails,
+) -> Overhead:
+    """Return the three parts of a node's overhead; thresholds are shares of `capacity`.
+
+    The user's quantities stand in place of single ones of ACK's. In a cluster that is none of ACK's
+    they reach no kubelet, and count for nothing. Soft thresholds keep nothing: pods may use what lies
+    above the hard ones.
+
+    Raises:
+        ValueError: a quantity or threshold cannot be read; names field and value.
+    """
+    reserved = {
+        CPU: reserved_cpu_milli(facts.cpu_cores),
+        MEMORY: reserved_memory_mib(facts.memory_mib, pods) * MIB,
+    }
+    if kubelet is None or cluster.cni is Cni.CUSTOM:
+        return Overhead(kube_reserved=reserved)
+    return Overhead(
+        kube_reserved=reserved | _amounts("kubeReserved", kubelet.kube_reserved),
+        system_reserved=_amounts("systemReserved", kubelet.system_reserved),
+        eviction_threshold={
+            resource: _threshold(signal, kubelet.eviction_hard[signal], capacity[resource])
+            for signal, resource in _EVICTION
+            if signal in kubelet.eviction_hard
+        },
+    )
+
+
+def _amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for resource, text in sorted(quantities.items()):
+        if resource in _RESERVABLE:
+            try:
+                amounts[resource] = parse_amount(resource, text)
+            except ValueError as error:
+                message = f"spec.kubeletConfiguration.{field}.{resource}: {error}"
+                raise ValueError(message) from error
+    return amounts
+
+
+def _threshold(signal: str, text: str, capacity: int) -> int:
+    try:
+        return eviction_threshold(text, capacity)
+    except ValueError as error:
+        message = f"spec.kubeletConfiguration.evictionHard.{signal}: {error}"
+        raise ValueError(message) from error

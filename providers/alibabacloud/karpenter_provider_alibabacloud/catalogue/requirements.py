@@ -1,0 +1,145 @@
+"""Which labels nodes of an instance type have.
+
+Every well-known label is defined, as absent where it does not apply, so that a pod that asks for a GPU
+is told why no other type will do. What follows from the type alone is the same for every NodeClass, and
+equal sets are one object.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from karpenter_core.api.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    OS,
+    REGION,
+    RESERVED,
+    WINDOWS_BUILD,
+    ZONE,
+)
+from karpenter_core.provider.catalogue import Requirement, Requirements
+from karpenter_provider_alibabacloud import labels
+from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts, read_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "Values",
+    "instance_labels",
+    "is_any_of",
+    "offering_requirements",
+    "place_values",
+    "requirements_of",
+]
+
+_LINUX: Final = "linux"
+_KBPS_PER_MBPS: Final = 1024
+"""ECS tells 1 Gbit/s as 1,024,000 kbit/s."""
+_CPU_MODELS: Final = ("amd", "intel", "yitian", "ampere", "hygon")
+"""What a processor's name is looked through for, and the value that it then has."""
+_NOT_IN_A_VALUE: Final = re.compile(r"[^a-z0-9._-]")
+"""Spaces, and whatever else a label's value may not have in it."""
+
+Values: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Labels and the values each may have; none stands for a label that is absent."""
+
+
+@lru_cache(maxsize=16384)
+def is_any_of(key: str, *values: str) -> Requirement:
+    """Return the requirement that a label has one of these values; without any, that it is absent.
+
+    Types share most values, and equal requirements are one object.
+    """
+    return Requirement.of(key, "In" if values else "DoesNotExist", values)
+
+
+def instance_labels(facts: InstanceTypeFacts) -> dict[str, str]:
+    """Return the labels under `karpenter.k8s.alibabacloud` that follow from an instance type alone."""
+    name = read_name(facts.name, family=facts.family)
+    found = {
+        labels.INSTANCE_CATEGORY: name.category,
+        labels.INSTANCE_GENERATION: name.generation,
+        labels.INSTANCE_FAMILY: name.family,
+        labels.INSTANCE_SIZE: name.size,
+        labels.INSTANCE_CPU: str(facts.cpu_cores),
+        labels.INSTANCE_CPU_MODEL: _cpu_model(facts.processor_model),
+        labels.INSTANCE_MEMORY: str(facts.memory_mib),
+        labels.INSTANCE_FAMILY_LEVEL: facts.family_level,
+        labels.INSTANCE_NVME: facts.nvme,
+    }
+    if facts.bandwidth_kbps:
+        bandwidth = round(facts.bandwidth_kbps / _KBPS_PER_MBPS)
+        found[labels.INSTANCE_NETWORK_BANDWIDTH] = str(bandwidth)
+    if facts.local_disks and facts.local_disk_gib:
+        found[labels.INSTANCE_LOCAL_DISK_CATEGORY] = facts.local_disk_category
+        found[labels.INSTANCE_LOCAL_DISK_SIZE] = str(facts.local_disks * facts.local_disk_gib)
+    if facts.gpus:
+        found[labels.INSTANCE_GPU_NAME] = _label_value(facts.gpu_spec)
+        found[labels.INSTANCE_GPU_MANUFACTURER] = facts.gpu_spec.split(" ", 1)[0]
+        found[labels.INSTANCE_GPU_COUNT] = str(facts.gpus)
+        if facts.gpu_memory_gib:
+            found[labels.INSTANCE_GPU_MEMORY] = f"{facts.gpu_memory_gib:g}"
+    return {key: value for key, value in found.items() if value}
+
+
+def _cpu_model(processor: str) -> str:
+    return next((model for model in _CPU_MODELS if model in processor.lower()), "")
+
+
+def _label_value(text: str) -> str:
+    return _NOT_IN_A_VALUE.sub("-", text.lower()).strip("-._")
+
+
+def place_values(
+    *, zones: Iterable[str], capacity_types: Iterable[str], reservations: Iterable[str]
+) -> Values:
+    """Return what a NodeClass and the stock say of a type's nodes, each in a fixed order."""
+    found = tuple(sorted(set(zones)))
+    return (
+        (ZONE, found),
+        (labels.ZONE_ID, found),
+        (CAPACITY_TYPE, tuple(sorted(set(capacity_types)))),
+        (labels.CAPACITY_RESERVATION_ID, tuple(sorted(set(reservations)))),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _fixed(facts: InstanceTypeFacts, region: str) -> tuple[Requirement, ...]:
+    told = instance_labels(facts)
+    return (
+        is_any_of(INSTANCE_TYPE, facts.name),
+        is_any_of(ARCH, *((facts.architecture,) if facts.architecture else ())),
+        is_any_of(OS, _LINUX),
+        is_any_of(WINDOWS_BUILD),
+        is_any_of(REGION, region),
+        *(
+            is_any_of(key, told[key]) if key in told else is_any_of(key)
+            for key in sorted(labels.INSTANCE_LABELS)
+        ),
+    )
+
+
+@lru_cache(maxsize=16384)
+def requirements_of(facts: InstanceTypeFacts, region: str, values: Values) -> Requirements:
+    """Return what nodes of a type have, `values` by where they can be and the rest by the type."""
+    return Requirements(
+        (*_fixed(facts, region), *(is_any_of(key, *texts) for key, texts in values))
+    )
+
+
+@lru_cache(maxsize=1024)
+def offering_requirements(capacity_type: str, zone: str, reservation: str = "") -> Requirements:
+    """Return the requirements of an offering; `reservation` is the id of a private pool."""
+    return Requirements(
+        (
+            is_any_of(CAPACITY_TYPE, RESERVED if reservation else capacity_type),
+            is_any_of(ZONE, zone),
+            is_any_of(labels.ZONE_ID, zone),
+            is_any_of(labels.CAPACITY_RESERVATION_ID, *((reservation,) if reservation else ())),
+        )
+    )
