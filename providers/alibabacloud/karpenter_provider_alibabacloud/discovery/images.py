@@ -1,0 +1,210 @@
+"""Machine images: which ones a NodeClass means.
+
+What an alias means is looked up in the list of images that ACK publishes for the cluster's version of
+Kubernetes; everything else is asked of ECS. The first image of each architecture counts, in the order
+of the terms, and the newest first where a term means several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from karpenter_core.api.labels import ARCH
+from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.api.families import ImageFamily
+from karpenter_provider_alibabacloud.api.nodeclass import Image
+from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.discovery.families import (
+    ARCHITECTURES,
+    ListedImage,
+    chosen_images,
+)
+from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ImageAlias, ImageTerm
+    from karpenter_provider_alibabacloud.discovery.cluster import Clusters
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = ["Images", "OwnedImage", "first_of_each_architecture", "image_query"]
+
+FIELD: Final = "spec.imageSelectorTerms"
+PAGE_SIZE: Final = 100
+TTL: Final = timedelta(minutes=1)
+MANAGED: Final = "ManagedKubernetes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedImage:
+    """An image as ECS or ACK describes it."""
+
+    id: str
+    name: str
+    architecture: str
+    """The cloud's name: `x86_64`, `arm64`, `i386`."""
+    created: str = ""
+    """In ISO 8601, which sorts as it should."""
+
+
+def image_query(index: int, term: ImageTerm) -> Query | None:
+    """Return what a term asks ECS for; None for an alias, and for a term that says nothing."""
+    if term.alias:
+        return None
+    parameters: dict[str, object] = {
+        "ImageFamily": term.image_family,
+        "ImageId": term.id,
+        "ImageName": term.name,
+        "ImageOwnerAlias": term.owner_alias,
+        "Tag": tag_parameters(term.tags),
+    }
+    given = tuple(sorted((name, value) for name, value in parameters.items() if value))
+    said = described(
+        (
+            ("id", term.id),
+            ("name", term.name),
+            ("tags", term.tags),
+            ("imageFamily", term.image_family),
+            ("ownerAlias", term.owner_alias),
+        )
+    )
+    # Whose images alone, of which there are hundreds, is no wish.
+    if not given or given[0][0] == "ImageOwnerAlias" == given[-1][0]:
+        return None
+    return Query(given, ((f"{FIELD}[{index}] {said}", term.id),))
+
+
+def first_of_each_architecture(images: Iterable[OwnedImage]) -> tuple[Image, ...]:
+    """Return the images that count, by name and id, with what an instance type needs to run them.
+
+    Those of architectures that no node has are left out.
+    """
+    first: dict[str, OwnedImage] = {}
+    for image in images:
+        if image.architecture in ARCHITECTURES:
+            first.setdefault(image.architecture, image)
+    counting = (
+        Image(
+            id=image.id,
+            name=image.name,
+            requirements=(
+                RequirementSpec(
+                    key=ARCH, operator="In", values=(ARCHITECTURES[image.architecture],)
+                ),
+            ),
+        )
+        for image in first.values()
+    )
+    return tuple(sorted(counting, key=lambda image: (image.name, image.id)))
+
+
+@final
+class Images:
+    """Finds images; callable from any thread."""
+
+    def __init__(self, clients: Clients, clock: Clock, cluster: Clusters) -> None:
+        self._clients: Final = clients
+        self._cluster: Final = cluster
+        self._owned: Final[TtlCache[Query, tuple[OwnedImage, ...]]] = TtlCache(clock, TTL)
+        self._listed: Final[TtlCache[str, tuple[ListedImage, ...]]] = TtlCache(clock, TTL)
+
+    def find(self, node_class: ECSNodeClass) -> Found[Image]:
+        """Return the images that the NodeClass means.
+
+        Raises:
+            CloudProviderError: ECS or ACK refused or did not answer (`discovery.calls`).
+        """
+        images: list[OwnedImage] = []
+        absent: list[str] = []
+        for index, term in enumerate(node_class.spec.image_selector_terms):
+            found, complaint = self._of_term(index, term)
+            usable = [image for image in found if image.architecture in ARCHITECTURES]
+            images.extend(usable)
+            if complaint and not usable:
+                absent.append(complaint)
+        return Found(items=first_of_each_architecture(images), absent=tuple(absent))
+
+    def _of_term(self, index: int, term: ImageTerm) -> tuple[Sequence[OwnedImage], str]:
+        """Return what a term means, and what to say if that is nothing."""
+        alias = term.parsed_alias
+        if alias is not None:
+            return self._published(alias, f'{FIELD}[{index}] alias "{term.alias}"')
+        query = image_query(index, term)
+        if query is None:
+            return (), f"{FIELD}[{index}] (it says nothing)"
+        found = self._owned.get(query)
+        if found is None:
+            found = self._described(query)
+            self._owned.put(query, found)
+        (name, _), *_ = query.asked
+        odd = sorted({image.architecture for image in found} - ARCHITECTURES.keys())
+        return found, f"{name} (an image for {', '.join(odd)})" if odd else name
+
+    def _published(self, alias: ImageAlias, said: str) -> tuple[Sequence[OwnedImage], str]:
+        if alias.family is None:
+            return (), f"{said} (families are {', '.join(ImageFamily)})"
+        if self._cluster.is_custom:
+            return (), f"{said} (of a Custom cluster only id, name, tags and imageFamily are known)"
+        version = self._cluster.details().kubernetes_version
+        listed = self._listed.get(version)
+        if listed is None:
+            listed = self._fetched(version)
+            self._listed.put(version, listed)
+        chosen = [
+            OwnedImage(id=image.id, name=image.name, architecture=image.architecture)
+            for image in chosen_images(alias, listed)
+        ]
+        return chosen, f"{said} (among ACK's images for Kubernetes {version})"
+
+    def _fetched(self, version: str) -> tuple[ListedImage, ...]:
+        with calling():
+            answer = self._clients.ack.call(
+                "DescribeKubernetesVersionMetadata",
+                {
+                    "Region": self._clients.region,
+                    "ClusterType": MANAGED,
+                    "KubernetesVersion": version,
+                },
+            )
+        releases = cast("Sequence[Mapping[str, Any]]", answer.get("body") or ())
+        return tuple(
+            ListedImage(
+                id=item.get("image_id") or "",
+                name=item.get("image_name") or "",
+                architecture=item.get("architecture") or "",
+                kind=item.get("image_type") or "",
+                system=item.get("os_type") or "linux",
+            )
+            for item in (releases[0].get("images") or () if releases else ())
+        )
+
+    def _described(self, query: Query) -> tuple[OwnedImage, ...]:
+        """Return the newest first; an image that is named by its id may be an expired one."""
+        asked = query.to_api()
+        with calling():
+            pages = self._clients.ecs.pages(
+                "DescribeImages",
+                {
+                    "RegionId": self._clients.region,
+                    "PageSize": PAGE_SIZE,
+                    "ShowExpired": True if "ImageId" in asked else None,
+                    **asked,
+                },
+                items="Images.Image",
+            )
+            found = [
+                OwnedImage(
+                    id=item.get("ImageId", ""),
+                    name=item.get("ImageName", ""),
+                    architecture=item.get("Architecture", ""),
+                    created=item.get("CreationTime", ""),
+                )
+                for item in pages
+            ]
+        by_id = sorted(found, key=lambda image: image.id)
+        return tuple(sorted(by_id, key=lambda image: image.created, reverse=True))

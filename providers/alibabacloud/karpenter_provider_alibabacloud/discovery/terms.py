@@ -1,0 +1,72 @@
+"""Selector terms as parameters of calls, and how conditions name those that found nothing.
+
+Terms are alternatives; what stands in one term holds together. Each term is a query of its own, but
+those that name an id may share one where the API takes several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["Found", "Query", "described", "tag_parameters"]
+
+ANY_VALUE: Final = "*"
+"""A tag's value in a selector term: the key is there, whatever its value."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What one or more terms ask for, as parameters of a call, sorted by name."""
+
+    parameters: tuple[tuple[str, object], ...]
+    """Hashable: lists are tuples, tags are pairs."""
+    asked: tuple[tuple[str, str], ...]
+    """For each term how it is named, and the id that it wants; no id for one that is the query."""
+
+    def to_api(self) -> dict[str, object]:
+        """Return the parameters as a service takes them."""
+        given = dict(self.parameters)
+        tags = given.pop("Tag", ())
+        if isinstance(tags, tuple) and tags:
+            given["Tag"] = [dict(tag) for tag in tags]
+        return given
+
+    def absent(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Return how those terms are named that an answer with these ids has nothing for."""
+        found = set(ids)
+        return tuple(
+            name for name, wanted in self.asked if not found or (wanted and wanted not in found)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found(Generic[T]):
+    """What terms found, in a fixed order, and how those are named that found nothing."""
+
+    items: tuple[T, ...]
+    absent: tuple[str, ...] = ()
+
+
+def tag_parameters(tags: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Return tags that must all be there, sorted by key; the value `*` asks for the key alone."""
+    return tuple(
+        (("Key", key),) if value == ANY_VALUE else (("Key", key), ("Value", value))
+        for key, value in sorted(tags.items())
+    )
+
+
+def described(fields: Sequence[tuple[str, str | Mapping[str, str]]]) -> str:
+    """Return what a term says, as a condition shows it; fields that it does not have are left out."""
+    return ", ".join(f"{name} {_shown(value)}" for name, value in fields if value)
+
+
+def _shown(value: str | Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "{" + ", ".join(f"{key}: {part}" for key, part in sorted(value.items())) + "}"

@@ -1,0 +1,188 @@
+"""vSwitches: which ones a NodeClass means, and into which of a zone the next launch goes.
+
+A launch asks for `zonal_vswitches`, hands the hold that it gets to `note_launched` once the cloud has
+answered (or to `restore`, when there was no answer or no instance), and tells `note_exhausted` of a
+vSwitch in which no free address was found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, final
+
+from karpenter_core.provider.addresses import AddressBook, AddressHold
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.discovery.cluster import Cni
+from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, VSwitchTerm
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = [
+    "FoundVSwitch",
+    "VSwitches",
+    "ZonalVSwitch",
+    "least_addresses",
+    "order_vswitches",
+    "vswitch_queries",
+]
+
+FIELD: Final = "spec.vSwitchSelectorTerms"
+PAGE_SIZE: Final = 50
+"""The most that DescribeVSwitches takes."""
+TTL: Final = timedelta(minutes=1)
+COUNT_TTL: Final = timedelta(minutes=5)
+"""How long a count of free addresses is believed."""
+AVAILABLE: Final = "Available"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundVSwitch:
+    """A vSwitch as VPC describes it."""
+
+    id: str
+    zone: str
+    vpc_id: str
+    free_addresses: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZonalVSwitch:
+    """A vSwitch to launch into."""
+
+    id: str
+    zone: str
+
+
+def vswitch_queries(terms: Iterable[VSwitchTerm]) -> tuple[Query, ...]:
+    """Return one query for each term."""
+    queries: list[Query] = []
+    for index, term in enumerate(terms):
+        said = described(
+            (("id", term.id), ("name", term.name), ("tags", term.tags), ("zoneId", term.zone_id))
+        )
+        parameters: dict[str, object] = {
+            "Tag": tag_parameters(term.tags),
+            "VSwitchId": term.id,
+            "VSwitchName": term.name,
+            "ZoneId": term.zone_id,
+        }
+        given = tuple(sorted((name, value) for name, value in parameters.items() if value))
+        if given:
+            queries.append(Query(given, ((f"{FIELD}[{index}] {said}", term.id),)))
+    return tuple(queries)
+
+
+def order_vswitches(vswitches: Iterable[FoundVSwitch]) -> tuple[FoundVSwitch, ...]:
+    """Return each vSwitch once, those with most free addresses first, then by id."""
+    unique = {vswitch.id: vswitch for vswitch in vswitches}
+    return tuple(sorted(unique.values(), key=lambda v: (-v.free_addresses, v.id)))
+
+
+def least_addresses(
+    instance_types: Iterable[InstanceType], capacity_type: str, cni: Cni
+) -> dict[str, int]:
+    """Return by zone how many addresses one machine takes at least that can be had there.
+
+    With Terway each pod has an address of the vSwitch, so the smallest machine counts; otherwise a
+    node takes one. Only available offerings of the capacity type count.
+    """
+    pods_have_addresses = cni in {Cni.TERWAY_ENIIP, Cni.TERWAY_ENI}
+    least: dict[str, int] = {}
+    for instance_type in instance_types:
+        taken = max(1, instance_type.capacity.get("pods", 0)) if pods_have_addresses else 1
+        for offering in instance_type.offerings:
+            if offering.available and offering.capacity_type == capacity_type:
+                zone = offering.zone
+                least[zone] = min(least.get(zone, taken), taken)
+    return least
+
+
+@final
+class VSwitches:
+    """Reads vSwitches and keeps count of their addresses; callable from any thread."""
+
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self._clients: Final = clients
+        self._cache: Final[TtlCache[tuple[Query, ...], Found[FoundVSwitch]]] = TtlCache(clock, TTL)
+        self._book: Final = AddressBook(clock, COUNT_TTL)
+
+    def find(self, terms: Sequence[VSwitchTerm]) -> Found[FoundVSwitch]:
+        """Return the vSwitches that the terms mean and that can be used.
+
+        Raises:
+            CloudProviderError: VPC refused or did not answer (`discovery.calls`).
+        """
+        queries = vswitch_queries(terms)
+        found = self._cache.get(queries)
+        if found is None:
+            answers = [self._describe(query) for query in queries]
+            found = Found(
+                items=order_vswitches(vswitch for answer in answers for vswitch in answer),
+                absent=tuple(
+                    name
+                    for query, answer in zip(queries, answers, strict=True)
+                    for name in query.absent(vswitch.id for vswitch in answer)
+                ),
+            )
+            self._book.record({vswitch.id: vswitch.free_addresses for vswitch in found.items})
+            self._cache.put(queries, found)
+        return found
+
+    def zonal_vswitches(
+        self, node_class: ECSNodeClass, *, addresses_each: Mapping[str, int], instances: int = 1
+    ) -> AddressHold[ZonalVSwitch]:
+        """Choose for each zone of the NodeClass's status the vSwitch for a launch, and keep addresses.
+
+        It is the one with most free addresses, launches under way counted; of equals the first of
+        the status. A vSwitch with too few for one machine is passed over, and a zone that has no
+        other is left out. `addresses_each` is of `least_addresses`.
+        """
+        listed = [ZonalVSwitch(v.id, v.zone_id) for v in node_class.status.v_switches]
+        return self._book.hold(
+            listed, addresses_each=addresses_each, instances=instances, skips_short=True
+        )
+
+    def note_launched(self, hold: AddressHold[ZonalVSwitch], launched: Mapping[str, int]) -> None:
+        """Give back the addresses that a launch did not take.
+
+        `launched` counts the instances that came of it, by vSwitch id.
+        """
+        self._book.settle(hold, launched)
+
+    def restore(self, hold: AddressHold[ZonalVSwitch]) -> None:
+        """Give back all addresses of a launch that brought no instance."""
+        self._book.settle(hold, {})
+
+    def note_exhausted(self, vswitch_id: str) -> None:
+        """Take down that no free address was found in a vSwitch."""
+        self._book.exhaust(vswitch_id)
+
+    def expected_addresses(self, vswitch_id: str) -> int:
+        """Return how many addresses are left to new launches."""
+        return self._book.expected(vswitch_id)
+
+    def _describe(self, query: Query) -> list[FoundVSwitch]:
+        with calling():
+            pages = self._clients.vpc.pages(
+                "DescribeVSwitches",
+                {"RegionId": self._clients.region, "PageSize": PAGE_SIZE, **query.to_api()},
+                items="VSwitches.VSwitch",
+            )
+            return [_read(item) for item in pages if item.get("Status") == AVAILABLE]
+
+
+def _read(item: Mapping[str, Any]) -> FoundVSwitch:
+    return FoundVSwitch(
+        id=item.get("VSwitchId", ""),
+        zone=item.get("ZoneId", ""),
+        vpc_id=item.get("VpcId", ""),
+        free_addresses=item.get("AvailableIpAddressCount") or 0,
+    )
