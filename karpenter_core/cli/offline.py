@@ -191,6 +191,7 @@ class ObjectReader:
             well_known=WELL_KNOWN | self._labels.well_known,
             restricted_domains=self._labels.restricted_domains | {RESTRICTED_DOMAIN},
             aliases={**ALIASES, **self._labels.aliases},
+            known_values=self._labels.known_values,
         )
         pool = with_condition(
             pool, type=NODE_CLASS_READY, status=TRUE, reason=NODE_CLASS_READY, now=beginning

@@ -65,6 +65,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             well_known=WELL_KNOWN | labels.well_known,
             restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
             aliases={**ALIASES, **labels.aliases},
+            known_values=labels.known_values,
         ),
         catalogue_problem=catalogue.problem_of,
     )

@@ -102,7 +102,8 @@ class RepairPolicy:
 class SettingSpec:
     """One option of a plug-in: `--flag`, its environment twin, default and meaning.
 
-    The type of `default` (str, int, float, bool, timedelta) decides how text is read.
+    The type of `default` (str, int, float, bool, timedelta) decides how text is read. Plug-ins may
+    share flag and variable where that type is the same; each keeps its own default.
     """
 
     flag: str
@@ -139,6 +140,11 @@ class LabelClasses:
         default_factory=dict[str, "Mapping[str, str]"],
     )
     """By key: another spelling of a value to the canonical one."""
+    known_values: Mapping[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
+    """By key: all values that there are, where no other is ever added.
+
+    A NodePool that asks for others alone is refused; one that asks for others too is warned of.
+    """
     unsupported_topology_keys: frozenset[str] = frozenset()
     """Labels no node of this provider carries although StorageClasses may ask for them.
 

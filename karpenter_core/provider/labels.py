@@ -23,6 +23,7 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
     restricted: set[str] = set()
     aliases: dict[str, str] = {}
     values: dict[str, dict[str, str]] = {}
+    known: dict[str, frozenset[str]] = {}
     topology_keys: set[str] = set()
     provisioners: set[str] = set()
     said: dict[tuple[str, str], str] = {}
@@ -31,6 +32,8 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
         restricted |= labels.restricted_domains
         topology_keys |= labels.unsupported_topology_keys
         provisioners |= labels.unsupported_provisioners
+        for key, possible in labels.known_values.items():
+            known[key] = known.get(key, frozenset()) | possible
         for alias, key in labels.aliases.items():
             _agree(aliases, alias, key, ("", alias), name, said)
         for key, spellings in labels.value_aliases.items():
@@ -41,6 +44,7 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
         restricted_domains=frozenset(restricted),
         aliases=aliases,
         value_aliases=values,
+        known_values=known,
         unsupported_topology_keys=frozenset(topology_keys),
         unsupported_provisioners=frozenset(provisioners),
     )

@@ -15,3 +15,14 @@ def test_what_any_provider_cannot_serve_counts_for_the_process():
     merged = merge_label_classes({"first": first, "second": second})
     assert merged.unsupported_provisioners == {"a.csi.example.com", "b.csi.example.com"}
     assert merged.unsupported_topology_keys == {"example.com/rack"}
+
+
+def test_values_that_one_provider_knows_do_not_exclude_those_of_another():
+    merged = merge_label_classes(
+        {
+            "one": LabelClasses(known_values={"x/tenancy": frozenset({"a"})}),
+            "other": LabelClasses(known_values={"x/tenancy": frozenset({"b"})}),
+        }
+    )
+
+    assert merged.known_values == {"x/tenancy": frozenset({"a", "b"})}

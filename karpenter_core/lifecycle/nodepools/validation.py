@@ -42,7 +42,7 @@ __all__ = ["Findings", "LabelRules", "validate_node_pool", "with_validation"]
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 _COMPARISONS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})
 _EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute", ""})
-_KNOWN_VALUES: Final = {CAPACITY_TYPE: CAPACITY_TYPES}
+_KNOWN_VALUES: Final = {CAPACITY_TYPE: frozenset(CAPACITY_TYPES)}
 _LONGEST_MESSAGE: Final = 4096
 """Characters of a condition's message; the API server refuses far longer ones."""
 
@@ -57,6 +57,10 @@ class LabelRules:
     well_known: AbstractSet[str] = WELL_KNOWN
     restricted_domains: AbstractSet[str] = frozenset({RESTRICTED_DOMAIN})
     aliases: Mapping[str, str] = field(default_factory=lambda: dict(ALIASES))
+    known_values: Mapping[str, AbstractSet[str]] = field(
+        default_factory=dict[str, "AbstractSet[str]"]
+    )
+    """By key: all values that there are, beside those of the core's own labels."""
 
     def restriction(self, key: str) -> str:
         """Say why users may not set a label; empty when they may."""
@@ -109,9 +113,10 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> Fi
         key = rules.aliases.get(requirement.key, requirement.key)
         found = _requirement_errors(requirement, key, rules)
         errors += (f"{place}: {text}" for text in found)
-        unknown = _unknown_values(requirement, key)
+        known = _KNOWN_VALUES.get(key) or rules.known_values.get(key, frozenset())
+        unknown = _unknown_values(requirement, known)
         if unknown:
-            text = _unknown_text(requirement, key, unknown)
+            text = _unknown_text(requirement, key, unknown, known)
             (errors if _too_few_known(requirement, unknown) else warnings).append(
                 f"{place}: {text}"
             )
@@ -198,10 +203,9 @@ def _value_errors(requirement: RequirementSpec, key: str) -> Iterator[str]:
             yield f"key {key} with operator {operator} must have a single positive integer value"
 
 
-def _unknown_values(requirement: RequirementSpec, key: str) -> list[str]:
+def _unknown_values(requirement: RequirementSpec, known: AbstractSet[str]) -> list[str]:
     """Return the values that a label with a closed list of values cannot have."""
-    known = _KNOWN_VALUES.get(key)
-    if known is None or requirement.operator != "In":
+    if not known or requirement.operator != "In":
         return []
     return [value for value in requirement.values if value not in known]
 
@@ -211,10 +215,12 @@ def _too_few_known(requirement: RequirementSpec, unknown: Sequence[str]) -> bool
     return known < max(1, requirement.min_values or 0)
 
 
-def _unknown_text(requirement: RequirementSpec, key: str, unknown: Sequence[str]) -> str:
+def _unknown_text(
+    requirement: RequirementSpec, key: str, unknown: Sequence[str], known: AbstractSet[str]
+) -> str:
     wanted = max(1, requirement.min_values or 0)
     return (
-        f"unknown values {list(unknown)} for key {key}: known are {list(_KNOWN_VALUES[key])}, "
+        f"unknown values {list(unknown)} for key {key}: known are {sorted(known)}, "
         f"of which at least {wanted} must be given"
     )
 

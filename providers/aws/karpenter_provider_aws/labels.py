@@ -107,6 +107,7 @@ LABEL_CLASSES: Final = LabelClasses(
     well_known=WELL_KNOWN,
     restricted_domains=frozenset({GROUP}),
     aliases={EBS_CSI_ZONE: ZONE},
+    known_values={INSTANCE_TENANCY: frozenset({TENANCY_DEFAULT, TENANCY_DEDICATED})},
 )
 
 # Annotations of NodeClaims; the hash of the NodeClass and its version are written by the core

@@ -178,6 +178,28 @@ def test_unknown_capacity_types_other_than_in_are_left_alone():
     assert requirement_errors("karpenter.sh/capacity-type", "NotIn", "xspot") == ()
 
 
+@pytest.mark.parametrize(
+    ("values", "errors", "warnings"),
+    [
+        (["shared"], 0, 0),
+        (["shared", "own"], 0, 0),
+        (["borrowed", "own"], 0, 1),
+        (["borrowed"], 1, 0),
+    ],
+)
+def test_providers_know_all_values_of_some_labels(values, errors, warnings):
+    """An error only when no known value is left, as for capacity types."""
+    key = "cloud.example/tenancy"
+    rules = LabelRules(
+        well_known=WELL_KNOWN | {key}, known_values={key: frozenset({"shared", "own"})}
+    )
+
+    found = validate_node_pool(node_pool(requirements=[(key, "In", *values)]), rules=rules)
+
+    assert (len(found.errors), len(found.warnings)) == (errors, warnings)
+    assert all("known are ['own', 'shared']" in text for text in found.errors)
+
+
 def test_providers_restrict_their_domains_and_bring_labels():
     rules = LabelRules(
         well_known=WELL_KNOWN | {"cloud.example/family"},
