@@ -1,6 +1,7 @@
 """EC2NodeClasses that an API server with our CRD must accept or refuse, as data.
 
-Acceptance cases 1-18. One table for the schema validator and for API servers alike.
+Acceptance cases 1-18, and whatever the specs of the reference's CRD say of EC2NodeClass. One table for the
+schema validator and for API servers alike.
 """
 
 from __future__ import annotations
@@ -69,6 +70,23 @@ def images(*terms: Json, family: str | None = "AL2023") -> Json:
     return node_class(amiSelectorTerms=list(terms), amiFamily=family)
 
 
+FAMILIES = ("AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025")
+"""Those that have an alias, which is their name in lower case."""
+
+LATER_TERMS: tuple[tuple[str, str, Json], ...] = (
+    ("subnet", SUBNETS, {"subnetSelectorTerms": []}),
+    ("group", GROUPS, {"securityGroupSelectorTerms": []}),
+    ("reservation", RESERVATIONS, {"capacityReservationSelectorTerms": []}),
+    ("image", IMAGES, {"amiSelectorTerms": [], "amiFamily": "AL2023"}),
+)
+"""Lists of terms, whose every term counts."""
+
+
+def terms_of(fields: Json, *terms: Json) -> Json:
+    """Return a NodeClass with these terms in its list of one kind."""
+    return node_class(**{k: list(terms) if v == [] else v for k, v in fields.items()})
+
+
 CASES: tuple[Case, ...] = (
     # Role and instance profile
     Case(1, "role only", node_class(), None),
@@ -97,19 +115,6 @@ CASES: tuple[Case, ...] = (
         "30 subnet terms",
         node_class(subnetSelectorTerms=[{"id": f"subnet-{n}"} for n in range(30)]),
         None,
-    ),
-    Case(4, "empty subnet term", node_class(subnetSelectorTerms=[{}]), f"{SUBNETS}[0]"),
-    Case(
-        4,
-        "tag without value",
-        node_class(subnetSelectorTerms=[{"tags": {"team": ""}}]),
-        f"{SUBNETS}[0].tags",
-    ),
-    Case(
-        4,
-        "tag without key",
-        node_class(subnetSelectorTerms=[{"tags": {"": "web"}}]),
-        f"{SUBNETS}[0].tags",
     ),
     Case(
         4,
@@ -153,7 +158,6 @@ CASES: tuple[Case, ...] = (
             ({"name": "web", "tags": {"a": "b"}}, f"{GROUPS}[0]"),
             ({"id": "sg-1", "name": "web"}, f"{GROUPS}[0]"),
             ({"id": "sg-1", "tags": {"a": "b"}}, f"{GROUPS}[0]"),
-            ({}, f"{GROUPS}[0]"),
         )
     ),
     Case(5, "no group term", node_class(securityGroupSelectorTerms=[]), GROUPS),
@@ -208,14 +212,23 @@ CASES: tuple[Case, ...] = (
     ),
     # Images
     Case(7, "alias and another", images({"alias": "al2023@latest"}, {"id": "ami-1"}), IMAGES),
-    Case(7, "image id and owner", images({"id": "ami-1", "owner": "self"}), f"{IMAGES}[0]"),
-    Case(7, "image id and name", images({"id": "ami-1", "name": "x"}), f"{IMAGES}[0]"),
-    Case(
-        7,
-        "alias and tags",
-        images({"alias": "al2023@latest", "tags": {"a": "b"}}),
-        f"{IMAGES}[0]",
+    *(
+        Case(7, f"image {one} and {other}", images({**term, **more}), f"{IMAGES}[0]")
+        for one, term, others in (
+            ("id", {"id": "ami-1"}, ("alias", "tags", "name", "owner")),
+            ("alias", {"alias": "al2023@latest"}, ("tags", "name", "owner")),
+        )
+        for other, more in (
+            ("alias", {"alias": "al2023@latest"}),
+            ("tags", {"tags": {"a": "b"}}),
+            ("name", {"name": "web-*"}),
+            ("owner", {"owner": "123456789012"}),
+        )
+        if other in others
     ),
+    Case(7, "image tags", images({"tags": {"a": "b"}}), None),
+    Case(7, "image name", images({"name": "web-*"}), None),
+    Case(7, "image id", images({"id": "ami-12345749"}), None),
     Case(7, "owner alone", images({"owner": "self"}), f"{IMAGES}[0]"),
     Case(7, "owner and tags", images({"owner": "self", "tags": {"a": "b"}}), None),
     Case(7, "owner and name", images({"owner": "self", "name": "web-*"}), None),
@@ -227,6 +240,7 @@ CASES: tuple[Case, ...] = (
         Case(8, f"alias {text}", alias(text), None)
         for text in (
             "al2@latest",
+            "al2@v20240625",
             "al2023@latest",
             "al2023@v20240625",
             "bottlerocket@1.10.0",
@@ -244,17 +258,52 @@ CASES: tuple[Case, ...] = (
             "al2023-latest",
             "ubuntu@latest",
             "AL2023@latest",
+            "windows2019@v1.0.0",
             "windows2022@v1.0.0",
+            "windows2025@v1.0.0",
             "al2023@" + "v" * 24,
         )
     ),
     Case(9, "neither family nor alias", images({"id": "ami-1"}, family=None), "spec"),
     Case(9, "unknown family", images({"id": "ami-1"}, family="Ubuntu"), "spec.amiFamily"),
-    Case(9, "family of the alias", alias("al2023@latest", "AL2023"), None),
-    Case(9, "other family", alias("al2023@latest", "Bottlerocket"), "spec"),
-    Case(9, "family with a common beginning", alias("al2@latest", "AL2023"), "spec"),
-    Case(9, "custom family", alias("al2023@latest", "Custom"), None),
-    Case(9, "Windows family", alias("windows2022@latest", "Windows2022"), None),
+    *(
+        Case(9, f"family {family} of an image by id", images({"id": "ami-1"}, family=family), None)
+        for family in (*FAMILIES, "Custom")
+    ),
+    *(
+        Case(
+            9,
+            f"family {family} and alias {named.lower()}",
+            alias(f"{named.lower()}@latest", family),
+            None if family in (named, "Custom") else "spec",
+        )
+        for family in (*FAMILIES, "Custom")
+        for named in FAMILIES
+    ),
+    # Terms of every kind
+    *(
+        Case(number, f"{kind} {what}", terms_of(fields, *terms), f"{place}[{index}].tags")
+        for number, (kind, place, fields) in zip((4, 5, 6, 7), LATER_TERMS, strict=True)
+        for what, terms, index in (
+            ("tag without value", ({"tags": {"a": ""}},), 0),
+            ("tag without key", ({"tags": {"": "b"}},), 0),
+            (
+                "bad last of four",
+                (*({"tags": {"a": each}} for each in "bcd"), {"tags": {"": "e"}}),
+                3,
+            ),
+        )
+    ),
+    *(
+        Case(number, f"{kind} by tags", terms_of(fields, {"tags": {"a": "b", "*": "*"}}), None)
+        for number, (kind, _, fields) in zip((4, 5, 6, 7), LATER_TERMS, strict=True)
+    ),
+    *(
+        Case(number, f"{kind} by nothing", terms_of(fields, {}), f"{place}[0]")
+        for number, (kind, place, fields) in zip((4, 5, 6, 7), LATER_TERMS, strict=True)
+    ),
+    Case(4, "subnet by id", node_class(subnetSelectorTerms=[{"id": "subnet-12345749"}]), None),
+    Case(5, "group terms absent", node_class(securityGroupSelectorTerms=None), GROUPS),
     # Tags
     *(
         Case(10, f"tag {key!r}", node_class(tags={"team": "web", key: "x"}), "spec.tags")
@@ -268,6 +317,11 @@ CASES: tuple[Case, ...] = (
         )
     ),
     Case(10, "tag Name", node_class(tags={"Name": "web", "empty": ""}), None),
+    Case(10, "no tags", node_class(tags={}), None),
+    *(
+        Case(10, f"tag {key}", node_class(tags={key: "x"}), None)
+        for key in ("karpenter.sh/custom-key", "karpenter.sh/managed", "kubernetes.io/role/key")
+    ),
     # Metadata options
     *(
         Case(
@@ -277,6 +331,7 @@ CASES: tuple[Case, ...] = (
             None if good else f"spec.metadataOptions.{key}",
         )
         for key, value, good in (
+            ("httpPutResponseHopLimit", -5, False),
             ("httpPutResponseHopLimit", 0, False),
             ("httpPutResponseHopLimit", 1, True),
             ("httpPutResponseHopLimit", 64, True),
@@ -287,6 +342,19 @@ CASES: tuple[Case, ...] = (
             ("httpProtocolIPv6", "enabled", True),
             ("httpProtocolIPv6", "maybe", False),
         )
+    ),
+    Case(
+        11,
+        "all metadata options",
+        node_class(
+            metadataOptions={
+                "httpEndpoint": "disabled",
+                "httpProtocolIPv6": "enabled",
+                "httpPutResponseHopLimit": 34,
+                "httpTokens": "optional",
+            }
+        ),
+        None,
     ),
     # Block devices
     Case(
@@ -319,13 +387,25 @@ CASES: tuple[Case, ...] = (
     ),
     *(
         Case(13, f"size {size}", volume(volumeSize=size), None)
-        for size in ("1Gi", "59000Gi", "1G", "64000G", "1Ti", "18Ti", "58Ti", "1T", "64T")
+        for size in (
+            "1Gi",
+            "59000Gi",
+            "1G",
+            "58G",
+            "64000G",
+            "1Ti",
+            "18Ti",
+            "58Ti",
+            "1T",
+            "45T",
+            "64T",
+        )
     ),
     *(
         Case(13, f"size {size!r}", volume(volumeSize=size), f"{DEVICES}[0].ebs.volumeSize")
         for size in (
             *("0Gi", "59001Gi", "64001G", "65T", "59Ti", "1Mi", "Ti", "T", "01Gi", "1.5Gi"),
-            *("100", "-1Gi", "", " 1Gi", "1Gi\n"),
+            *("100", "-1Gi", "", " 1Gi", "1Gi\n", "0", "1m", "100T"),
         )
     ),
     Case(
@@ -341,7 +421,7 @@ CASES: tuple[Case, ...] = (
             volume(snapshotID="snap-1", volumeInitializationRate=rate),
             None if good else f"{DEVICES}[0].ebs.volumeInitializationRate",
         )
-        for rate, good in ((99, False), (100, True), (300, True), (301, False))
+        for rate, good in ((99, False), (100, True), (300, True), (301, False), (888, False))
     ),
     Case(
         14,
@@ -379,6 +459,21 @@ CASES: tuple[Case, ...] = (
                 [PRIMARY, interface(-1, 0)],
                 f"{INTERFACES}[1].networkCardIndex",
             ),
+            (
+                "interfaces of both kinds on both cards",
+                [
+                    PRIMARY,
+                    interface(0, 1, "efa-only"),
+                    interface(1, 0, "efa-only"),
+                    interface(1, 1),
+                ],
+                None,
+            ),
+            (
+                "twice the same device as different kinds",
+                [PRIMARY, interface(1, 0), interface(1, 0, "efa-only")],
+                INTERFACES,
+            ),
             ("negative device", [PRIMARY, interface(0, -1)], f"{INTERFACES}[1].deviceIndex"),
             ("unknown kind", [PRIMARY, interface(0, 1, "efa")], f"{INTERFACES}[1].interfaceType"),
             (
@@ -394,6 +489,18 @@ CASES: tuple[Case, ...] = (
     Case(15, "no prefixes", node_class(ipPrefixCount=0), None),
     # Connection tracking
     Case(16, "no tracking", node_class(connectionTracking={}), "spec.connectionTracking"),
+    Case(
+        16,
+        "all of tracking",
+        node_class(
+            connectionTracking={
+                "tcpEstablishedTimeout": 432000,
+                "udpStreamTimeout": 180,
+                "udpTimeout": 60,
+            }
+        ),
+        None,
+    ),
     *(
         Case(
             16,
@@ -431,6 +538,15 @@ CASES: tuple[Case, ...] = (
     ),
     # What has no case of its own
     Case(0, "empty CPU options", node_class(cpuOptions={}), None),
+    *(
+        Case(
+            0,
+            f"nested virtualization {value}",
+            node_class(cpuOptions={"nestedVirtualization": value}),
+            None,
+        )
+        for value in ("enabled", "disabled")
+    ),
     Case(
         0,
         "unknown nested virtualization",
@@ -438,6 +554,7 @@ CASES: tuple[Case, ...] = (
         "spec.cpuOptions.nestedVirtualization",
     ),
     Case(0, "enclaves", node_class(enclaveOptions={"enabled": True}), None),
+    Case(0, "no enclaves", node_class(enclaveOptions={"enabled": False}), None),
     Case(
         0,
         "enclaves neither on nor off",
@@ -470,8 +587,15 @@ UPDATE_CASES: tuple[UpdateCase, ...] = (
 
 KUBELET: Json = {
     "maxPods": "min(110, max_pods)",
+    "podsPerCore": "ten",
+    "serializeImagePulls": False,
+    "logging": {
+        "format": "json",
+        "flushFrequency": "5s",
+        "options": {"json": {"infoBufferSize": "100Mi", "splitStream": True}},
+    },
     "futureField": {"nested": [{"a": 1, "b": [True, 1.5, "x"]}], "empty": {}},
     "evictionHard": {"memory.available": "5%"},
     "registryPullQPS": 10,
 }
-"""Case 18: stored as it is."""
+"""Case 18: stored as it is, whether or not a kubelet would take it."""

@@ -214,6 +214,107 @@ def test_what_a_kubelet_would_refuse_or_ignore_is_invalid(kubelet, complaint):
     assert reason(kubelet) == INVALID
 
 
+ALL_SIGNALS = {
+    "memory.available": "5%",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "15%",
+    "imagefs.available": "5%",
+    "imagefs.inodesFree": "5%",
+    "pid.available": "5%",
+}
+GRACE = {"memory.available": "1m"}
+
+
+@pytest.mark.parametrize(
+    "kubelet",
+    [
+        {"evictionHard": ALL_SIGNALS},
+        {
+            "evictionSoft": ALL_SIGNALS,
+            "evictionSoftGracePeriod": dict(
+                zip(ALL_SIGNALS, ("1m", "1m30s", "5m", "1h", "24h", "60s"), strict=True)
+            ),
+        },
+        {"systemReserved": {"ephemeral-storage": "1Gi", "pid": "1000"}},
+        {"imageGCHighThresholdPercent": 10},
+        {
+            "logging": {
+                "format": "json",
+                "flushFrequency": "5s",
+                "options": {"json": {"infoBufferSize": "100Mi", "splitStream": True}},
+            }
+        },
+        {"serializeImagePulls": False},
+    ],
+)
+def test_what_the_reference_takes_is_valid(kubelet):
+    """What its specs say of `spec.kubelet`; here and below, as far as it is not above."""
+    assert invalid_settings(kubelet) == ()
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "named"),
+    [
+        *(({field: {"pods": "2"}}, field) for field in ("kubeReserved", "systemReserved")),
+        *(({field: {"gpu": "1"}}, field) for field in ("kubeReserved", "systemReserved")),
+        *(
+            ({field: {"cpu": "-1"}}, f"{field}[cpu]")
+            for field in ("kubeReserved", "systemReserved")
+        ),
+        *(
+            ({field: {"memory.available": value}} | more, f"{field}[memory.available]")
+            for field, more in (
+                ("evictionHard", {}),
+                ("evictionSoft", {"evictionSoftGracePeriod": GRACE}),
+                ("evictionMinimumReclaim", {}),
+            )
+            for value in ("5%3", "110%", "110GB", "lots")
+        ),
+        *(
+            ({field: {"memory": value}}, field)
+            for field, value in (
+                ("evictionHard", "5%"),
+                ("evictionSoft", "5%"),
+                ("evictionMinimumReclaim", "500Mi"),
+                ("evictionSoftGracePeriod", "1m"),
+            )
+        ),
+        (
+            {
+                "evictionSoft": {"memory.available": "5%"},
+                "evictionSoftGracePeriod": {"memory.available": "5x"},
+            },
+            "evictionSoftGracePeriod[memory.available]",
+        ),
+        (
+            {
+                "evictionSoft": {"memory.available": "10%"},
+                "evictionSoftGracePeriod": {"nodefs.available": "1m"},
+            },
+            "evictionSoft[memory.available]",
+        ),
+        (
+            {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 60},
+            "imageGCHighThresholdPercent",
+        ),
+        ({"imageGCLowThresholdPercent": 101}, "imageGCLowThresholdPercent"),
+        ({"logging": {"bogus": True}}, "logging.bogus"),
+        ({"logging": {"options": {"json": {"nope": "x"}}}}, "logging.options.json.nope"),
+        ({"logging": {"format": 12345}}, "logging.format"),
+        ({"a": {"b": [1, "two", True]}}, "a"),
+        ({"systemReserved": {"cpu": 1}}, "systemReserved[cpu]"),
+        ({"evictionHard": {"memory.available": 5}}, "evictionHard[memory.available]"),
+        ({"evictionMaxPodGracePeriod": "30"}, "evictionMaxPodGracePeriod"),
+        ({"imageGCHighThresholdPercent": "80"}, "imageGCHighThresholdPercent"),
+        ({"imageGCLowThresholdPercent": "70"}, "imageGCLowThresholdPercent"),
+        ({"cpuCFSQuota": "true"}, "cpuCFSQuota"),
+    ],
+)
+def test_what_the_reference_refuses_is_invalid(kubelet, named):
+    """The field is named."""
+    assert any(text.startswith(f"spec.kubelet.{named}:") for text in invalid_settings(kubelet))
+
+
 def test_all_mistakes_are_named_at_once():
     """Case 24; in the same order each time."""
     kubelet = {
