@@ -87,13 +87,11 @@ def _context(providers: Providers, name: str, folder: Path, settings: Settings) 
     from prometheus_client import CollectorRegistry
 
     from karpenter_core.operator.clock import SystemClock
-    from karpenter_core.operator.settings import flag_name
     from karpenter_core.provider.contract import ClusterFacts, ProviderContext
 
     specs = providers.setting_specs().get(name, ())
-    given = settings.plugins
     return ProviderContext(
-        settings={flag_name(spec): given.get(flag_name(spec), spec.default) for spec in specs},
+        settings=settings.of_plugin(specs),
         clock=SystemClock(),
         cache_folder=folder,
         metrics=CollectorRegistry(),

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from karpenter_core.operator.settings import Option
 
 __all__ = ["CONTEXT_SETTINGS", "run"]
 
@@ -36,14 +38,21 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _print_help() -> None:
-    from karpenter_core.operator.settings import all_options
+    from karpenter_core.operator.settings import OPTIONS, options_by_plugin
     from karpenter_core.provider.manager import load_plugins
 
-    specs = [spec for specs in load_plugins().settings().values() for spec in specs]
+    of_plugins = options_by_plugin(load_plugins().settings())
     print("Usage: karpenter run [OPTIONS]\n")
     print("Watch the cluster; launch, register, drain and terminate nodes.")
     print("Each option may also be given by the variable behind it; the flag wins.\n")
-    for option in all_options(specs):
+    _print_options(OPTIONS)
+    for name, options in of_plugins.items():
+        print(f"\nOf the plug-in {name}:\n")
+        _print_options(options)
+
+
+def _print_options(options: Iterable[Option]) -> None:
+    for option in options:
         default = f", default {option.default_text}" if option.default_text else ""
         choices = f" One of {', '.join(c for c in option.choices if c)}." if option.choices else ""
         print(f"  --{option.flag}  ({option.env}{default})")

@@ -37,7 +37,6 @@ from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.servers import Check, Servers
-from karpenter_core.operator.settings import flag_name
 from karpenter_core.operator.wiring import build_controllers
 from karpenter_core.provider.contract import ProviderContext
 from karpenter_core.provider.facade import Providers
@@ -262,7 +261,7 @@ class Process:
         loop = asyncio.get_running_loop()
         specs = self._plugins.settings().get(plugin, ())
         return ProviderContext(
-            settings={flag_name(s): self.settings.plugins[flag_name(s)] for s in specs},
+            settings=self.settings.of_plugin(specs),
             clock=self.ports.clock,
             cache_folder=self.ports.cache_folder,
             metrics=self.metrics.registry,

@@ -30,10 +30,10 @@ __all__ = [
     "Option",
     "Settings",
     "Value",
-    "all_options",
     "flag_name",
     "load_settings",
     "markdown_table",
+    "options_by_plugin",
     "parse_feature_gates",
     "selected_plugins",
 ]
@@ -420,7 +420,14 @@ class Settings:
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     scheduler_config: tuple[TopologySpread, ...] = ()
     plugins: Mapping[str, Value] = field(default_factory=_no_values)
-    """Values of the plug-ins' own options, by flag."""
+    """Values of the plug-ins' own options, by flag.
+
+    One that plug-ins share, with a default of each, is there only if it was given.
+    """
+
+    def of_plugin(self, specs: Iterable[SettingSpec]) -> dict[str, Value]:
+        """Return the values of a plug-in's own options, by flag: as given, else its own defaults."""
+        return {flag_name(spec): self.plugins.get(flag_name(spec), spec.default) for spec in specs}
 
 
 def load_settings(
@@ -434,28 +441,38 @@ def load_settings(
     Raises:
         SettingsError: an unknown or malformed flag, or a value that is no choice.
     """
+    specs = tuple(plugin_options)
     core = {option.flag: option for option in OPTIONS}
-    extra = _plugin_table(plugin_options, core)
-    given = _read_flags(arguments, core | extra)
-    values = {
-        flag: _resolve(option, given.get(flag), environment.get(option.env))
+    extra = _plugin_table(specs, core)
+    flags = _read_flags(arguments, core | extra)
+    given = {
+        flag: _given(option, flags.get(flag), environment.get(option.env))
         for flag, option in (core | extra).items()
     }
-    shaped: dict[str, object] = {core[flag].field: values[flag] for flag in core}
+    shaped: dict[str, object] = {
+        option.field: _or_default(given[flag], option) for flag, option in core.items()
+    }
     _shape(shaped)
-    plugins = {flag: values[flag] for flag in extra}
+    plugins = {
+        flag: _or_default(given[flag], option)
+        for flag, option in extra.items()
+        if given[flag] is not None or len(_defaults(flag, specs)) == 1
+    }
     known = {item.name for item in fields(Settings)}
     return Settings(plugins=plugins, **{k: v for k, v in shaped.items() if k in known})  # pyright: ignore[reportArgumentType] - the table and the fields are compared by a test
 
 
-def all_options(plugin_options: Iterable[SettingSpec] = ()) -> tuple[Option, ...]:
-    """Return the core's options and those of plug-ins.
+def options_by_plugin(
+    specs: Mapping[str, Sequence[SettingSpec]],
+) -> Mapping[str, tuple[Option, ...]]:
+    """Return the options of each plug-in, with its own defaults.
 
     Raises:
         SettingsError: a plug-in's option clashes with another one.
     """
     core = {option.flag: option for option in OPTIONS}
-    return (*core.values(), *_plugin_table(plugin_options, core).values())
+    _plugin_table((spec for each in specs.values() for spec in each), core)
+    return {name: tuple(_plugin_table(each, core).values()) for name, each in specs.items()}
 
 
 def flag_name(spec: SettingSpec) -> str:
@@ -511,9 +528,12 @@ def value_text(value: Value) -> str:
 def _plugin_table(specs: Iterable[SettingSpec], core: Mapping[str, Option]) -> dict[str, Option]:
     table: dict[str, Option] = {}
     variables = {option.env: option.flag for option in core.values()}
-    for spec in dict.fromkeys(specs):  # two plug-ins may share a setting that both declare alike
+    for spec in specs:
         flag = flag_name(spec)
-        if flag in core or flag in table:
+        known = table.get(flag)
+        if known and (known.env, type(known.default)) == (spec.env, type(spec.default)):
+            continue  # plug-ins may share an option, each with its own default and meaning
+        if known or flag in core:
             message = f"option --{flag} is declared twice"
             raise SettingsError(message)
         if spec.env in variables:
@@ -556,7 +576,16 @@ def _read_flags(arguments: Sequence[str], table: Mapping[str, Option]) -> dict[s
     return given
 
 
-def _resolve(option: Option, flag: str | None, variable: str | None) -> Value:
+def _defaults(flag: str, specs: Iterable[SettingSpec]) -> set[Value]:
+    return {spec.default for spec in specs if flag_name(spec) == flag}
+
+
+def _or_default(given: Value | None, option: Option) -> Value:
+    return option.default if given is None else given
+
+
+def _given(option: Option, flag: str | None, variable: str | None) -> Value | None:
+    """Read an option as it was given; None when it was not, or its variable cannot be read."""
     if flag is not None:
         try:
             value = _read_flag(option.default, flag)
@@ -565,11 +594,11 @@ def _resolve(option: Option, flag: str | None, variable: str | None) -> Value:
             raise SettingsError(message) from error
         return _checked(option, value, source=f"--{option.flag}")
     if variable is None:
-        return option.default
+        return None
     try:
         value = _read_variable(option.default, variable)
     except ValueError:
-        return option.default
+        return None
     return _checked(option, value, source=option.env)
 
 

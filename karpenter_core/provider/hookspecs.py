@@ -324,8 +324,9 @@ def karpenter_check() -> Sequence[Finding]:
 def karpenter_add_settings() -> Sequence[SettingSpec]:
     """Add flags and environment variables to the process; read them from `context.settings`.
 
-    Called once, when plug-ins are loaded; it must do no I/O. Two plug-ins may share a setting only
-    when both declare it alike.
+    Called once, when plug-ins are loaded; it must do no I/O. Plug-ins may share a setting, under
+    the same flag and variable and of the same type: what the user gives reaches each of them, and
+    where nothing is given each has its own default.
     """
     raise NotImplementedError
 

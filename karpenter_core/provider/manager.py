@@ -139,6 +139,9 @@ class Plugins:
     def settings(self) -> Mapping[str, tuple[SettingSpec, ...]]:
         """Return the settings of each plug-in.
 
+        Plug-ins may share one, under the same flag and variable and of the same type; each has
+        its own default and meaning.
+
         Raises:
             PluginError: two plug-ins declare a flag or variable differently.
         """
@@ -151,7 +154,7 @@ class Plugins:
             for spec in result[name]:
                 for word in (spec.flag, spec.env):
                     other, known = taken.setdefault(word, (name, spec))
-                    if known != spec:
+                    if _shape(known) != _shape(spec):
                         raise PluginError(
                             f'setting "{word}" is declared by {self._sources[other]} '
                             f"and, differently, by {self._sources[name]}"
@@ -294,6 +297,11 @@ def _register(manager: pluggy.PluginManager, source: _Source) -> None:
         is_hook = name.startswith(f"{PROJECT}_") and hasattr(hookspecs, name)
         if is_hook and name not in marked and callable(getattr(source.plugin, name)):
             raise PluginError(f"{source}: {name} is not marked with @hookimpl")
+
+
+def _shape(spec: SettingSpec) -> tuple[str, str, type]:
+    """Return what plug-ins that share a setting agree in."""
+    return spec.flag, spec.env, type(spec.default)
 
 
 def _one_line(text: str) -> str:

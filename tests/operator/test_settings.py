@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from karpenter_core.operator.settings import (
     Settings,
     load_settings,
     markdown_table,
+    options_by_plugin,
     parse_feature_gates,
 )
 from karpenter_core.provider.contract import SettingSpec
@@ -290,6 +291,49 @@ def test_settings_of_plugins_are_read_like_our_own():
         "share": 0.0,
         "percent": 0.5,
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "expected"),
+    [
+        ((), {}, (0.075, 0.065)),
+        (("--share=0.1",), {}, (0.1, 0.1)),
+        ((), {"SHARE": "0"}, (0.0, 0.0)),
+        ((), {"SHARE": "0.075"}, (0.075, 0.075)),
+        ((), {"SHARE": "much"}, (0.075, 0.065)),
+        (("--share=0.065",), {"SHARE": "0.1"}, (0.065, 0.065)),
+    ],
+)
+def test_plugins_may_share_a_setting_each_with_its_own_default(arguments, environment, expected):
+    one = SettingSpec(flag="--share", env="SHARE", default=0.075, help="Share, here.")
+    other = SettingSpec(flag="--share", env="SHARE", default=0.065, help="Share, there.")
+
+    settings = load_settings(arguments, environment, plugin_options=[one, other])
+
+    assert tuple(settings.of_plugin([spec])["share"] for spec in (one, other)) == expected
+
+
+def test_a_setting_that_is_shared_is_explained_for_each_plugin():
+    one = SettingSpec(flag="--share", env="SHARE", default=0.075, help="Share, here.")
+    other = SettingSpec(flag="--share", env="SHARE", default=0.065, help="Share, there.")
+
+    found = options_by_plugin({"one": [one], "other": [other]})
+
+    assert {name: [(o.default, o.help) for o in options] for name, options in found.items()} == {
+        "one": [(0.075, "Share, here.")],
+        "other": [(0.065, "Share, there.")],
+    }
+
+
+@pytest.mark.parametrize("other", [{"default": 1}, {"env": "PART"}, {"flag": "--part"}])
+def test_a_setting_that_plugins_declare_differently_stops_the_start(other):
+    """Of another type, or one word of the two in common."""
+    one = SettingSpec(flag="--share", env="SHARE", default=0.075, help="Share.")
+
+    with pytest.raises(SettingsError, match="declared twice"):
+        load_settings([], {}, plugin_options=[one, replace(one, **other)])
+    with pytest.raises(SettingsError, match="declared twice"):
+        options_by_plugin({"one": [one], "other": [replace(one, **other)]})
 
 
 def test_two_owners_of_one_setting_stop_the_start():

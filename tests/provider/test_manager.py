@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from dataclasses import replace
 
 import pytest
 
@@ -159,18 +160,24 @@ class WithSetting(FakeProvider):
         return [self.spec]
 
 
-def test_plugins_may_share_a_setting_that_both_declare_alike():
+@pytest.mark.parametrize("default", ["a", "b"])
+def test_plugins_may_share_a_setting_each_with_its_own_default(default):
     plugins = load(
-        web=WithSetting("web", WebNodeClass, "a"), data=WithSetting("data", DataNodeClass, "a")
+        web=WithSetting("web", WebNodeClass, "a"), data=WithSetting("data", DataNodeClass, default)
     )
-    assert set(plugins.settings()) == {"web", "data"}
+    found = plugins.settings()
+
+    assert {name: spec.default for name, (spec,) in found.items()} == {"web": "a", "data": default}
 
 
-def test_a_setting_declared_differently_names_both():
-    plugins = load(
-        web=WithSetting("web", WebNodeClass, "a"), data=WithSetting("data", DataNodeClass, "b")
-    )
-    with pytest.raises(PluginError, match=r'"--zone" is declared by plug-in "data".*"web"'):
+@pytest.mark.parametrize("other", [{"default": 1}, {"env": "AREA"}, {"flag": "--area"}])
+def test_a_setting_declared_differently_names_both(other):
+    """Of another type, or one word of the two in common."""
+    data = WithSetting("data", DataNodeClass, "a")
+    data.spec = replace(data.spec, **other)
+    plugins = load(web=WithSetting("web", WebNodeClass, "a"), data=data)
+
+    with pytest.raises(PluginError, match=r'"(--zone|ZONE)" is declared by plug-in "data".*"web"'):
         plugins.settings()
 
 
