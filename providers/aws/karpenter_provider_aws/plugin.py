@@ -5,6 +5,7 @@ Imports nothing that is slow: every run of the program loads every plug-in.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         NodeClassResolution,
         PeriodicTask,
         ProviderContext,
+        RegistrationGate,
         SettingSpec,
         TerminateOutcome,
     )
@@ -180,6 +182,19 @@ class AwsProvider:
     def karpenter_list_instances(self) -> InstanceListing:
         """List what has this cluster's tags."""
         return self.running.parts.instances.list()
+
+    @hookimpl
+    async def karpenter_gate_registration(
+        self, node_claim: NodeClaim, node: NodeView
+    ) -> RegistrationGate | None:
+        """Hold a Node until it is known in which partition of its placement group it is."""
+        from karpenter_provider_aws.registration import may_lack_partition
+
+        running = self.running
+        if not may_lack_partition(node_claim, node):
+            return None
+        parts = await asyncio.to_thread(lambda: running.parts)
+        return await parts.partition_gate.hold(node_claim, node)
 
     @hookimpl
     def karpenter_sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:

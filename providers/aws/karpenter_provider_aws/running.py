@@ -56,6 +56,7 @@ from karpenter_provider_aws.node_class.resolution import Discovery, NodeClassRes
 from karpenter_provider_aws.node_class.static_checks import early_checks, late_checks
 from karpenter_provider_aws.node_class.validation import Validator
 from karpenter_provider_aws.prices import Prices
+from karpenter_provider_aws.registration import PartitionGate
 from karpenter_provider_aws.sdk import Clients
 from karpenter_provider_aws.settings import NODE_CLASS_CEL, AwsSettings
 from karpenter_provider_aws.tagging import Tagging
@@ -241,6 +242,9 @@ class Parts:
             directory=self.announcing.directory,
             read_nodes=context.read_nodes,
             nodes=context.nodes,
+        )
+        self.partition_gate: Final = PartitionGate(
+            reader=reader, groups=self.groups, nodes=context.nodes
         )
         self.doctor: Final = Doctor(
             clients,

@@ -40,6 +40,25 @@ def aws(aws_server: SimulatedAws, monkeypatch: pytest.MonkeyPatch) -> SimulatedA
     return aws_server
 
 
+@pytest.fixture(scope="session")
+def few_types_server() -> Iterator[SimulatedAws]:
+    """A simulated AWS that sells few types; tests of the whole provider take `few_types_aws`."""
+    from karpenter_provider_aws.testing import few_types
+
+    with few_types() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def few_types_aws(few_types_server: SimulatedAws) -> Iterator[SimulatedAws]:
+    """The simulated AWS with few types as it is in the beginning; boto3 is led to it."""
+    from karpenter_provider_aws.testing import simulated_environment
+
+    few_types_server.reset()
+    with simulated_environment(few_types_server):
+        yield few_types_server
+
+
 @pytest.fixture
 def clients(aws: SimulatedAws, aws_clients: Clients) -> Clients:
     """Clients of the simulated AWS; each is made when a test first uses it, in its environment."""

@@ -8,23 +8,12 @@ import pytest
 
 from karpenter_core.testing.conformance import *  # noqa: F403
 from karpenter_core.testing.conformance import Subject
-from karpenter_provider_aws.testing import few_types, simulated_environment, subject_on
+from karpenter_provider_aws.testing import subject_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from karpenter_provider_aws.simulated.cloud import SimulatedAws
 
 
-@pytest.fixture(scope="module")
-def cloud() -> Iterator[SimulatedAws]:
-    """One server for all rules; each finds the cloud as it was in the beginning."""
-    with few_types() as aws:
-        yield aws
-
-
 @pytest.fixture
-def subject(cloud: SimulatedAws) -> Iterator[Subject]:
-    cloud.reset()
-    with simulated_environment(cloud):
-        yield subject_on(cloud)
+def subject(few_types_aws: SimulatedAws) -> Subject:
+    return subject_on(few_types_aws)

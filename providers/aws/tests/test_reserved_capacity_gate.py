@@ -14,33 +14,19 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
 from karpenter_core.provider.contract import FeatureGates, LaunchedInstance
 from karpenter_core.testing.provider_world import ProviderWorld
-from karpenter_provider_aws.testing import (
-    few_types,
-    node_class_for,
-    simulated_environment,
-    subject_on,
-)
+from karpenter_provider_aws.testing import node_class_for, subject_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from karpenter_provider_aws.simulated.cloud import SimulatedAws
 
 RESERVATIONS_READY = "CapacityReservationsReady"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SimulatedAws]:
-    with few_types() as cloud, simulated_environment(cloud):
-        yield cloud
-
-
 @pytest.fixture
-def cloud(server: SimulatedAws) -> SimulatedAws:
+def cloud(few_types_aws: SimulatedAws) -> SimulatedAws:
     """A cloud with two machines reserved."""
-    server.reset()
-    server.reservations.add(instance_type="m5.large", zone="us-east-1a", total=2)
-    return server
+    few_types_aws.reservations.add(instance_type="m5.large", zone="us-east-1a", total=2)
+    return few_types_aws
 
 
 def play(cloud, folder, scenario, *, is_on):

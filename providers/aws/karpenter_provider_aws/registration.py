@@ -1,0 +1,87 @@
+"""Nodes in a partition placement group say in which partition they are before anything lands on them.
+
+A launch that names no partition leaves the choice to EC2, which tells it with the instance. The
+scheduler spreads pods by the label of the Node, so registration waits until it is there. A provider
+writes Nodes alone: the labels of the NodeClaim stay as they were launched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.errors import ApiError, CloudProviderError
+from karpenter_core.provider.contract import RegistrationGate
+from karpenter_provider_aws.api.terms import PlacementGroupSelector
+from karpenter_provider_aws.catalogue.requirements import PARTITION
+from karpenter_provider_aws.described import parse_provider_id
+from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID, PLACEMENT_GROUP_PARTITION
+
+if TYPE_CHECKING:
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.contract import NodeWriter
+    from karpenter_provider_aws.described import MachineReader
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
+
+__all__ = ["GATE", "PartitionGate", "may_lack_partition"]
+
+GATE: Final = "placement-group-partition"
+_UNTIL_TOLD: Final = timedelta(seconds=5)
+_UNTIL_SEEN: Final = timedelta(seconds=1)
+
+
+def may_lack_partition(node_claim: NodeClaim, node: NodeView) -> bool:
+    """Whether a Node is in a placement group, and nothing says in which partition of it."""
+    return (
+        PLACEMENT_GROUP_ID in node_claim.metadata.labels
+        and PLACEMENT_GROUP_PARTITION not in node_claim.metadata.labels
+        and PLACEMENT_GROUP_PARTITION not in node.labels
+    )
+
+
+@final
+class PartitionGate:
+    """Holds a Node until its partition is known, and labels it."""
+
+    def __init__(
+        self, *, reader: MachineReader, groups: PlacementGroups, nodes: NodeWriter
+    ) -> None:
+        self._reader: Final = reader
+        self._groups: Final = groups
+        self._nodes: Final = nodes
+
+    async def hold(self, node_claim: NodeClaim, node: NodeView) -> RegistrationGate | None:
+        """Return what holds a Node back; None lets it in.
+
+        Raises:
+            CloudProviderError: EC2 refused or did not answer, or the Node could not be written.
+        """
+        if not may_lack_partition(node_claim, node):
+            return None
+        group_id = node_claim.metadata.labels[PLACEMENT_GROUP_ID]
+        if not await asyncio.to_thread(self._has_partitions, group_id):
+            return None
+        partition = await asyncio.to_thread(self._partition, node_claim.status.provider_id)
+        if partition == 0:
+            return RegistrationGate(name=GATE, retry_after=_UNTIL_TOLD)
+        labels = {PLACEMENT_GROUP_PARTITION: str(partition)}
+        try:
+            await self._nodes.patch(node.name, {"metadata": {"labels": labels}})
+        except ApiError as error:
+            # As this the core takes it for a delay, of which a claim does not wait for ever.
+            raise CloudProviderError(f'Node "{node.name}": {error}') from error
+        # The core goes on with the Node as it sees it, so it has to see the label first.
+        return RegistrationGate(name=GATE, retry_after=_UNTIL_SEEN)
+
+    def _has_partitions(self, group_id: str) -> bool:
+        """Whether it is such a group; one that has been deleted holds nothing back."""
+        group = self._groups.found_or_last(PlacementGroupSelector(id=group_id))
+        return group is not None and group.strategy == PARTITION
+
+    def _partition(self, provider_id: str) -> int:
+        """Return the partition of an instance; 0 while EC2 has not told it."""
+        _, instance_id = parse_provider_id(provider_id)
+        instance = self._reader.of_ids([instance_id]).get(instance_id)
+        return 0 if instance is None else instance.partition
