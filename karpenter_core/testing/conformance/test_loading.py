@@ -55,6 +55,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kept_prices",
     "karpenter_core.provider.learned_memory",
     "karpenter_core.provider.markers",
+    "karpenter_core.provider.node_class_parts",
     "karpenter_core.provider.one_by_one",
     "karpenter_core.provider.orphans",
     "karpenter_core.provider.ownership",

@@ -34,8 +34,8 @@ from karpenter_provider_aws.node_class.findings import (
     Part,
     known_condition,
     met,
-    ready_condition,
     refused,
+    resolution_of,
     unasked,
 )
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.discovery.security_groups import SecurityGroups
     from karpenter_provider_aws.discovery.subnets import Subnets
 
-__all__ = ["Discovery", "NodeClassResolver", "resolution_of"]
+__all__ = ["Discovery", "NodeClassResolver"]
 
 LAUNCH_NEEDS: Final = (AMIS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY)
 """Conditions without which no launch can be tried out."""
@@ -189,18 +189,6 @@ class NodeClassResolver:
         if unsupported:
             return parts.unsupported_alias_part(unsupported)
         return parts.ami_part(self._discovery.images.find(node_class))
-
-
-def resolution_of(node_class: EC2NodeClass, found: Iterable[Part]) -> NodeClassResolution:
-    """Return what all parts together say, `Ready` included."""
-    found = tuple(found)
-    known = [_known(part, node_class) for part in found]
-    ready = ready_condition(condition for condition, _ in known)
-    return NodeClassResolution(
-        conditions=(*(condition for condition, is_news in known if is_news), ready),
-        status={name: value for part in found for name, value in part.status.items()},
-        retry_after=min(part.retry_after for part in found),
-    )
 
 
 def _known(part: Part, node_class: EC2NodeClass) -> tuple[Condition, bool]:

@@ -1,0 +1,80 @@
+"""Parts of a NodeClass's resolution: what stands when the cloud is silent, and what Ready says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
+from karpenter_core.api.nodeclass import NodeClass, NodeClassStatus
+from karpenter_core.provider.node_class_parts import (
+    REFUSED,
+    SOON,
+    UNREACHABLE,
+    absent_text,
+    clipped,
+    code_reason,
+    known_condition,
+    met,
+    ready_condition,
+    resolution_of,
+    unasked,
+    unmet,
+)
+
+OLD = Condition(type="SubnetsReady", status=TRUE, reason="SubnetsReady", observed_generation=3)
+
+
+def test_what_was_found_for_the_same_spec_stands_while_the_cloud_is_silent():
+    part = unasked("SubnetsReady", "no answer")
+
+    assert known_condition(part, [OLD], generation=3) == (OLD, False)
+
+
+def test_what_was_found_for_another_spec_says_nothing():
+    part = unasked("SubnetsReady", "no answer")
+
+    condition, is_news = known_condition(part, [OLD], generation=4)
+
+    assert (condition.status, condition.reason, is_news) == (UNKNOWN, UNREACHABLE, True)
+
+
+def test_ready_needs_all_and_names_what_is_not_met():
+    """What is known to be wrong goes before what is not known."""
+    fine = met("A").condition
+    wrong = unmet("B", "NotFound", "nothing there").condition
+    silent = unasked("C", "no answer").condition
+
+    assert ready_condition([fine]).status == TRUE
+    assert ready_condition([fine, silent]).status == UNKNOWN
+    ready = ready_condition([fine, silent, wrong])
+    assert (ready.status, ready.message) == (FALSE, "B=False: nothing there")
+
+
+def test_a_resolution_leaves_out_what_stands_and_looks_again_at_the_soonest():
+    node_class = NodeClass(
+        metadata=ObjectMeta(name="web", generation=3), status=NodeClassStatus(conditions=(OLD,))
+    )
+    found = [
+        unasked("SubnetsReady", "no answer"),
+        met("ImagesReady", status={"images": []}, retry_after=timedelta(minutes=5)),
+    ]
+
+    resolution = resolution_of(node_class, found)
+
+    assert [c.type for c in resolution.conditions] == ["ImagesReady", READY]
+    assert resolution.conditions[-1].status == TRUE
+    assert resolution.status == {"images": []}
+    assert resolution.retry_after == SOON
+
+
+def test_a_code_becomes_a_reason_that_kubernetes_takes():
+    assert code_reason("Forbidden.RAM") == "ForbiddenRAM"
+    assert code_reason("") == REFUSED
+    assert code_reason("404") == REFUSED
+
+
+def test_messages_have_the_length_that_conditions_may_have():
+    assert len(clipped("x" * 40_000)) == 32_768
+    assert absent_text(["spec.a[0]", "spec.a[1]"]) == "nothing is found by spec.a[0], spec.a[1]"
+    assert absent_text([]) == ""
