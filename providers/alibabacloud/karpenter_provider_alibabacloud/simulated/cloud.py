@@ -66,6 +66,7 @@ class SimulatedAlibabaCloud:
         self.clusters: Final = parts.clusters
         self.images: Final = parts.images
         self.networks: Final = parts.networks
+        self.prices: Final = parts.prices
         self._application.handlers = parts.handlers
         self._world: World | None = None
 

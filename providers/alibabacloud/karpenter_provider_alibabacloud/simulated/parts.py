@@ -8,6 +8,7 @@ from karpenter_provider_alibabacloud.simulated.catalogue import Catalogue
 from karpenter_provider_alibabacloud.simulated.clusters import Clusters
 from karpenter_provider_alibabacloud.simulated.images import Images
 from karpenter_provider_alibabacloud.simulated.networks import Networks
+from karpenter_provider_alibabacloud.simulated.prices import Prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,6 +43,7 @@ class Parts:
             zones_without_spot=[f"{account.region}-{each}" for each in plan.zones_without_spot],
             types=types,
         )
+        self.prices: Final = Prices(account, self.catalogue)
         self.handlers: Final[Handlers] = {
             "cs:DescribeClusterAttachScripts": self.clusters.describe_attach_scripts,
             "cs:DescribeClusterDetail": self.clusters.describe_detail,
@@ -51,8 +53,11 @@ class Parts:
             "ecs:DescribeImages": self.images.describe_images,
             "ecs:DescribeInstanceTypeFamilies": self.catalogue.describe_families,
             "ecs:DescribeInstanceTypes": self.catalogue.describe_instance_types,
+            "ecs:DescribePrice": self.prices.describe_price,
             "ecs:DescribeRegions": self.catalogue.describe_regions,
             "ecs:DescribeSecurityGroups": self.networks.describe_security_groups,
+            "ecs:DescribeSpotAdvice": self.prices.describe_spot_advice,
+            "ecs:DescribeSpotPriceHistory": self.prices.describe_spot_price_history,
             "ecs:DescribeZones": self.catalogue.describe_zones,
             "vpc:DescribeVSwitches": self.networks.describe_vswitches,
             "vpc:DescribeVpcs": self.networks.describe_vpcs,
@@ -64,3 +69,4 @@ class Parts:
         self.clusters.clear()
         self.images.clear()
         self.networks.clear()
+        self.prices.clear()

@@ -1,0 +1,103 @@
+"""What the simulated Alibaba Cloud asks for machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_provider_alibabacloud.codes import ApiError
+
+REGION = {"RegionId": "cn-hangzhou"}
+
+
+def price(clients, instance_type, **more):
+    answer = clients.ecs.call(
+        "DescribePrice",
+        {**REGION, "ResourceType": "instance", "InstanceType": instance_type, **more},
+    )
+    return answer["PriceInfo"]["Price"]
+
+
+def history(clients, instance_type, **more):
+    answer = clients.ecs.call(
+        "DescribeSpotPriceHistory",
+        {**REGION, "InstanceType": instance_type, "NetworkType": "vpc", **more},
+    )
+    return answer["SpotPrices"]["SpotPriceType"]
+
+
+def test_a_price_is_near_that_of_hangzhou_and_twice_the_machine_costs_twice(cloud, clients):
+    xlarge, double = (price(clients, f"ecs.g7.{size}") for size in ("xlarge", "2xlarge"))
+
+    assert xlarge["Currency"] == "CNY"
+    assert xlarge["TradePrice"] == pytest.approx(1.0, rel=0.1)
+    assert double["TradePrice"] == pytest.approx(2 * xlarge["TradePrice"], rel=0.01)
+
+
+def test_the_disk_is_paid_too_and_told_by_itself(cloud, clients):
+    told = price(clients, "ecs.g7.large", SystemDisk={"Category": "cloud_essd", "Size": 40})
+
+    parts = {each["Resource"]: each["TradePrice"] for each in told["DetailInfos"]["DetailInfo"]}
+    assert parts["instanceType"] == cloud.prices.on_demand("ecs.g7.large")
+    assert told["TradePrice"] == pytest.approx(sum(parts.values()))
+
+
+def test_what_is_off_the_list_has_no_price(cloud, clients):
+    cloud.prices.set_on_demand("ecs.g7.large", 0)
+
+    with pytest.raises(ApiError) as caught:
+        price(clients, "ecs.g7.large")
+
+    assert caught.value.code == "PriceNotFound"
+
+
+def test_the_newest_entry_of_the_history_is_the_price_of_now(cloud, clients):
+    cloud.prices.set_spot("ecs.g7.large", "cn-hangzhou-g", 0.11)
+
+    rows = history(clients, "ecs.g7.large", ZoneId="cn-hangzhou-g")
+
+    assert len(rows) == 3
+    assert max(rows, key=lambda row: row["Timestamp"])["SpotPrice"] == 0.11
+    assert {each["ZoneId"] for each in history(clients, "ecs.g7.large")} == {
+        "cn-hangzhou-b",
+        "cn-hangzhou-g",
+    }
+
+
+def test_what_is_not_sold_as_spot_has_no_history(cloud, clients):
+    assert history(clients, "ecs.d3s.2xlarge") == []
+
+
+def test_a_long_history_comes_in_pages(cloud, clients):
+    from datetime import timedelta
+
+    start = cloud.time() - timedelta(days=29)
+    rows = list(
+        clients.ecs.pages(
+            "DescribeSpotPriceHistory",
+            {
+                **REGION,
+                "InstanceType": "ecs.g7.large",
+                "NetworkType": "vpc",
+                "StartTime": f"{start:%Y-%m-%dT%H:%M:%SZ}",
+                "Offset": 0,
+            },
+            items="SpotPrices.SpotPriceType",
+        )
+    )
+
+    assert len(rows) > 1000
+    assert cloud.calls.count("DescribeSpotPriceHistory") == -(-len(rows) // 1000)
+
+
+def test_advice_is_for_ten_types_at_most_and_tells_discounts(cloud, clients):
+    names = [each.name for each in cloud.catalogue.types]
+
+    answer = clients.ecs.call("DescribeSpotAdvice", {**REGION, "InstanceTypes": names[:10]})
+    with pytest.raises(ApiError):
+        clients.ecs.call("DescribeSpotAdvice", {**REGION, "InstanceTypes": names[:11]})
+
+    for zone in answer["AvailableSpotZones"]["AvailableSpotZone"]:
+        for row in zone["AvailableSpotResources"]["AvailableSpotResource"]:
+            spot = cloud.prices.spot(row["InstanceType"], zone["ZoneId"])
+            on_demand = cloud.prices.on_demand(row["InstanceType"])
+            assert row["AverageSpotDiscount"] == round(spot / on_demand * 100)
