@@ -19,9 +19,12 @@ class SpotOptions(Model):
 
     price_limit: Annotated[
         float | None,
+        Facets(maximum=100_000),
+        CEL("double(self) > 0.0", "a price limit is above zero"),
         CEL(
-            "double(self) > 0.0 && string(self).matches('^[0-9]{1,6}([.][0-9]{1,3})?$')",
-            "a price limit is above zero and has three decimals at most",
+            "double(self) * 1000.0 - double(int(double(self) * 1000.0 + 0.5)) < 0.000001 && "
+            "double(int(double(self) * 1000.0 + 0.5)) - double(self) * 1000.0 < 0.000001",
+            "a price limit has three decimals at most",
         ),
     ] = None
     """Highest price per hour, in the account's currency; unset, the market's price is paid."""
