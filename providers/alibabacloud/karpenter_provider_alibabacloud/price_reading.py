@@ -1,0 +1,281 @@
+"""Keeps prices up to date, from ECS and from a file of the user's. Nobody else is asked.
+
+On-demand prices are a call for each type, spot prices in all zones too, and averages of spot a call for
+ten types. So exact prices are read of the types that some NodePool may launch, averages will do for the
+others, and all of it stays within a rate. A run makes so many calls at most; the next one goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
+
+import structlog
+
+from karpenter_core.errors import AuthError, CloudProviderError, SettingsError
+from karpenter_core.provider.token_bucket import TokenBucket
+from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.price_file import read_price_file
+from karpenter_provider_alibabacloud.price_questions import (
+    ADVICE_SIZE,
+    SpotHistory,
+    ask_advice,
+    ask_price,
+    ask_spot_history,
+)
+from karpenter_provider_alibabacloud.prices import OnDemandQuote, SpotQuote, quote_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.disk_cache import DiskCache
+    from karpenter_provider_alibabacloud.catalogue.fetch import TypesByName
+    from karpenter_provider_alibabacloud.prices import Prices
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = [
+    "ADVICE_PERIOD",
+    "MOST_CALLS",
+    "ON_DEMAND_PERIOD",
+    "RUN_PERIOD",
+    "SPOT_PERIOD",
+    "PriceReader",
+]
+
+RUN_PERIOD: Final = timedelta(minutes=1)
+"""How often to look what has grown old."""
+ON_DEMAND_PERIOD: Final = timedelta(hours=12)
+SPOT_PERIOD: Final = timedelta(minutes=10)
+"""For types that some NodePool may launch."""
+ADVICE_PERIOD: Final = timedelta(hours=1)
+"""For the averages of all types."""
+CONSIDERED_LIFE: Final = timedelta(days=1)
+"""How long a type that no NodePool may launch any more is still read exactly."""
+SILENCE: Final = timedelta(hours=1)
+"""How long a price that ECS does not tell is not asked for again."""
+
+RATE_PER_SECOND: Final = 5.0
+MOST_CALLS: Final = 240
+"""In one run, so that it ends within its period."""
+
+_THREADS: Final = 4
+_CHUNK: Final = 40
+"""So many questions between two looks at the catalogue: it is built anew for each chunk."""
+
+_log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
+
+Q = TypeVar("Q", bound=Hashable)
+A = TypeVar("A")
+
+
+class _Spot(NamedTuple):
+    """A question about spot prices."""
+
+    instance_type: str
+    hours: int
+
+
+class _Work(NamedTuple):
+    """What there is to ask in one run."""
+
+    types: TypesByName
+    considered: tuple[str, ...]
+
+
+@final
+class PriceReader:
+    """Reads into `Prices`; `consider` from any thread, `refresh` from one at a time."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        prices: Prices,
+        clock: Clock,
+        *,
+        types: Callable[[], tuple[TypesByName, int]],
+        disk: DiskCache,
+        price_file: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`types` is `TypeCatalogue.current`.
+
+        Raises:
+            SettingsError: the price file cannot be used.
+        """
+        self._clients: Final = clients
+        self._prices: Final = prices
+        self._clock: Final = clock
+        self._types: Final = types
+        self._disk: Final = disk
+        self._sleep: Final = sleep
+        self._bucket: Final = TokenBucket(
+            rate_per_second=RATE_PER_SECOND, burst=RATE_PER_SECOND, monotonic=clock.monotonic
+        )
+        self._lock: Final = Lock()
+        self._considered: Final[dict[str, datetime]] = {}
+        """Types that some NodePool may launch, and when one last might."""
+        self._silent_until: Final[dict[Hashable, datetime]] = {}
+        """When to ask again what ECS did not tell."""
+        self._advised_at: Final[dict[str, datetime]] = {}
+        self._file: Final = Path(price_file) if price_file else None
+        self._file_state: object = None
+        self._read_file()
+
+    def consider(self, names: Iterable[str]) -> bool:
+        """Note that some NodePool may launch these types; True if one of them is new."""
+        now = self._clock.now()
+        with self._lock:
+            known = len(self._considered)
+            self._considered.update(dict.fromkeys(names, now))
+            return len(self._considered) > known
+
+    def refresh(self) -> bool:
+        """Read what has grown old, as far as one run may; True if a price is another one.
+
+        Raises:
+            CloudProviderError: ECS refused for a reason that is none of a single type, or did not
+                answer; what was read all the same is kept.
+        """
+        before, now = self._prices.revision, self._clock.now()
+        try:
+            self._read_file()
+        except SettingsError as error:
+            # It was good when the process started; what it said then stands.
+            _log.warning("the price file cannot be used", error=str(error))
+        types, _ = self._types()
+        work = _Work(types, self._considered_now(types))
+        left, errors = MOST_CALLS, list[CloudProviderError]()
+        for part in (self._read_on_demand, self._read_spot, self._read_advice):
+            if self._silent_until.get(part.__name__, now) > now:
+                continue
+            try:
+                left -= part(work, left)
+            except CloudProviderError as error:
+                errors.append(error)
+                if isinstance(error, AuthError):
+                    self._silent_until[part.__name__] = now + SILENCE
+        self._prices.keep(self._disk, now=now)
+        if errors:
+            raise errors[0]
+        return self._prices.revision != before
+
+    def _read_file(self) -> None:
+        if self._file is None:
+            return
+        try:
+            stat = self._file.stat()
+        except OSError as error:
+            raise SettingsError(f'--price-file "{self._file}": {error}') from error
+        state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if state != self._file_state:
+            self._prices.give(read_price_file(self._file, self._clients.region))
+            self._file_state = state
+
+    def _considered_now(self, types: TypesByName) -> tuple[str, ...]:
+        oldest = self._clock.now() - CONSIDERED_LIFE
+        with self._lock:
+            for name in [name for name, at in self._considered.items() if at < oldest]:
+                del self._considered[name]
+            return tuple(sorted(name for name in self._considered if name in types))
+
+    # -- what there is to ask ------------------------------------------------------------------
+
+    def _read_on_demand(self, work: _Work, most: int) -> int:
+        due = [
+            name
+            for name in work.considered
+            if self._is_due(name, self._prices.on_demand_read_at(name), ON_DEMAND_PERIOD)
+        ][:most]
+        for answers in self._answers(lambda name: ask_price(self._call, name), due):
+            now = self._clock.now()
+            by_currency: dict[str, dict[str, OnDemandQuote]] = {}
+            for name, (amount, currency) in answers.items():
+                quotes = by_currency.setdefault(currency, {})
+                quotes[name] = quote_of(work.types[name], amount, now=now)
+            for currency, quotes in sorted(by_currency.items()):
+                self._prices.update_on_demand(quotes, currency=currency)
+        return len(due)
+
+    def _read_spot(self, work: _Work, most: int) -> int:
+        questions = (
+            _Spot(name, hours) for name in work.considered for hours in self._prices.spot_hours
+        )
+        due = [
+            it for it in questions if self._is_due(it, self._prices.spot_read_at(*it), SPOT_PERIOD)
+        ][:most]
+        for answers in self._answers(lambda it: ask_spot_history(self._call, *it), due):
+            self._take_spot(work.types, answers)
+        return len(due)
+
+    def _take_spot(self, types: TypesByName, answers: Mapping[_Spot, SpotHistory]) -> None:
+        now = self._clock.now()
+        for question, history in answers.items():
+            name = question.instance_type
+            self._prices.update_spot(
+                {name: SpotQuote(history.by_zone, now)},
+                currency=history.currency,
+                hours=question.hours,
+            )
+            if history.on_demand is None or self._prices.on_demand_read_at(name) is not None:
+                continue
+            # The list price will do until it is known what the account pays: it is due at once.
+            listed = quote_of(types[name], history.on_demand, now=now - ON_DEMAND_PERIOD)
+            self._prices.update_on_demand({name: listed}, currency=history.currency)
+
+    def _read_advice(self, work: _Work, most: int) -> int:
+        now = self._clock.now()
+        due = [n for n in work.types if self._is_due(n, self._advised_at.get(n), ADVICE_PERIOD)]
+        groups = [tuple(group) for group in _chunks(due, ADVICE_SIZE)][:most]
+        for answers in self._answers(lambda group: ask_advice(self._call, group), groups):
+            for group, advice in answers.items():
+                self._advised_at.update(dict.fromkeys(group, now))
+                self._prices.update_advice(advice)
+        return len(groups)
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def _is_due(self, question: Hashable, read_at: datetime | None, period: timedelta) -> bool:
+        now = self._clock.now()
+        if self._silent_until.get(question, now) > now:
+            return False
+        return read_at is None or now - read_at >= period
+
+    def _answers(
+        self, ask: Callable[[Q], A | None], questions: Sequence[Q]
+    ) -> Iterator[dict[Q, A]]:
+        """Yield answers by question, some at a time; who tells nothing is not asked for a while.
+
+        Raises:
+            CloudProviderError: as `ask`, once what was answered beside it is yielded.
+        """
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="alibabacloud-prices") as pool:
+            for chunk in _chunks(questions, _CHUNK):
+                asked = {question: pool.submit(ask, question) for question in chunk}
+                errors = {q: error for q, it in asked.items() if (error := it.exception())}
+                told = {q: it.result() for q, it in asked.items() if q not in errors}
+                until = self._clock.now() + SILENCE
+                self._silent_until.update({q: until for q, a in told.items() if a is None})
+                yield {q: a for q, a in told.items() if a is not None}
+                if errors:
+                    raise next(iter(errors.values()))
+
+    def _call(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+        wait = self._bucket.reserve()
+        if wait > 0:
+            self._sleep(wait)
+        with calling():
+            return self._clients.ecs.call(action, {"RegionId": self._clients.region, **parameters})
+
+
+def _chunks(items: Sequence[Q], size: int) -> Iterator[Sequence[Q]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
