@@ -1,0 +1,158 @@
+"""ACK's script that attaches a machine to the cluster.
+
+The script names a container runtime, and ACK takes that of the default node pool even when the pool is
+gone: docker, on clusters that have none any more. So what the node pools really use is put in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, final
+
+import structlog
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.discovery.cluster import ContainerRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = ["AttachScripts", "ScriptKey", "pool_runtime", "with_runtime"]
+
+TTL: Final = timedelta(hours=6)
+TOKEN_LIFE: Final = TTL + timedelta(hours=1)
+"""How long the token in a script is asked to be good: machines boot for a while after their launch."""
+MISSED_REGISTRATIONS: Final = 3
+"""After so many in a row the token is taken to have ended."""
+
+_RUNTIME: Final = re.compile(r" --runtime +\S+ +--runtime-version +\S+")
+
+
+class ScriptKey(NamedTuple):
+    """What a script depends on, beside the cluster."""
+
+    format_disk: bool = False
+    """Whether the last data disk is formatted, and gets containers and the kubelet's directory."""
+    node_pool_id: str = ""
+    """ACK's own node pool; empty for the default one."""
+    architecture: str = "amd64"
+
+
+def pool_runtime(
+    node_pools: Sequence[Mapping[str, Any]], *, node_pool_id: str = ""
+) -> ContainerRuntime | None:
+    """Return the container runtime of ACK's node pools; None when none of them says.
+
+    It is that of the pool with the id, else of the default pool, else of the pool with most healthy
+    nodes.
+    """
+
+    def rank(pool: Mapping[str, Any]) -> tuple[bool, bool, int]:
+        info, status = pool.get("nodepool_info") or {}, pool.get("status") or {}
+        is_meant = bool(node_pool_id) and info.get("nodepool_id") == node_pool_id
+        return is_meant, bool(info.get("is_default")), status.get("healthy_nodes") or 0
+
+    for pool in sorted(node_pools, key=rank, reverse=True):
+        config = pool.get("kubernetes_config") or {}
+        name, version = config.get("runtime"), config.get("runtime_version")
+        if name and version:
+            return ContainerRuntime(str(name), str(version))
+    return None
+
+
+def with_runtime(script: str, runtime: ContainerRuntime | None) -> str:
+    """Return the script for a container runtime; as it is when none is known, or it names none."""
+    if runtime is None:
+        return script
+    wanted = f" --runtime {runtime.name} --runtime-version {runtime.version}"
+    return _RUNTIME.sub(lambda _: wanted, script)
+
+
+@final
+class AttachScripts:
+    """Fetches scripts and keeps them; callable from any thread."""
+
+    def __init__(self, clients: Clients, clock: Clock, *, cluster_id: str) -> None:
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._cluster_id: Final = cluster_id
+        self._cache: Final[TtlCache[ScriptKey, str]] = TtlCache(clock, TTL)
+        self._lock: Final = Lock()
+        self._missed = 0
+        self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.bootstrap")
+
+    def script(self, key: ScriptKey) -> str:
+        """Return the script.
+
+        Raises:
+            CloudProviderError: ACK refused or did not answer (`discovery.calls`).
+        """
+        found = self._cache.get(key)
+        if found is None:
+            found = with_runtime(self._fetched(key), self._runtime(key))
+            self._cache.put(key, found)
+        return found
+
+    def note_registered(self) -> None:
+        """Take down that a machine joined: its token was good."""
+        with self._lock:
+            self._missed = 0
+
+    def note_unregistered(self) -> None:
+        """Take down that a machine did not join in time.
+
+        After some in a row the scripts are fetched anew, once, as their tokens may have ended.
+        """
+        with self._lock:
+            self._missed += 1
+            if self._missed != MISSED_REGISTRATIONS:
+                return
+        for key in self._cache.items():
+            self._cache.drop(key)
+        self._log.warning("machines do not join the cluster; ACK is asked for its script again")
+
+    def _fetched(self, key: ScriptKey) -> str:
+        expires = self._clock.now() + TOKEN_LIFE
+        with calling():
+            answer = self._clients.ack.call(
+                "DescribeClusterAttachScripts",
+                {
+                    "ClusterId": self._cluster_id,
+                    "arch": None if key.architecture == "amd64" else key.architecture,
+                    "expired": int(expires.timestamp()),
+                    "format_disk": key.format_disk,
+                    "keep_instance_name": True,
+                    "nodepool_id": key.node_pool_id or None,
+                },
+            )
+        script = str(answer.get("body") or "").strip("\r\n")
+        if not script:
+            raise CloudProviderError(
+                "cs:DescribeClusterAttachScripts has no script for cluster "
+                f"{self._cluster_id} in its answer"
+            )
+        return script
+
+    def _runtime(self, key: ScriptKey) -> ContainerRuntime | None:
+        try:
+            with calling():
+                answer = self._clients.ack.call(
+                    "DescribeClusterNodePools", {"ClusterId": self._cluster_id}
+                )
+        except CloudProviderError as error:
+            self._log.warning(
+                "ACK's node pools cannot be read; its script keeps the container runtime it names",
+                error=str(error),
+            )
+            return None
+        pools = cast("Sequence[Mapping[str, Any]]", answer.get("nodepools") or ())
+        return pool_runtime(pools, node_pool_id=key.node_pool_id)
