@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from karpenter_provider_alibabacloud import labels
-from karpenter_provider_alibabacloud.discovery.cluster import Cni
+from karpenter_provider_alibabacloud.discovery.cluster import CUSTOM_CLUSTER, Cni
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.api.kubelet import KubeletConfiguration
@@ -23,6 +23,7 @@ __all__ = [
     "fits_network",
     "network_pods",
     "node_pods",
+    "tells_kubelet",
 ]
 
 MIB: Final = 2**20
@@ -50,6 +51,11 @@ class NodePods(NamedTuple):
     pods: int
     told: int | None
     """What the kubelet must be told for that; None where it is what ACK's script does anyway."""
+
+
+def tells_kubelet(cluster: ClusterDetails) -> bool:
+    """Whether `spec.kubeletConfiguration` reaches kubelets, which ACK's script takes it to."""
+    return cluster != CUSTOM_CLUSTER
 
 
 def fits_network(facts: InstanceTypeFacts, cluster: ClusterDetails) -> bool:
@@ -87,7 +93,7 @@ def node_pods(
     told = kubelet.max_pods
     if told is not None:
         pods = told
-    if kubelet.pods_per_core and cluster.cni is not Cni.CUSTOM:
+    if kubelet.pods_per_core and tells_kubelet(cluster):
         pods = told = min(kubelet.pods_per_core * facts.cpu_cores, pods)
     return NodePods(pods, told)
 

@@ -17,7 +17,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.kept_answer import KeptAnswer
 from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts, read_instance_type
-from karpenter_provider_alibabacloud.codes import ApiError, core_error
+from karpenter_provider_alibabacloud.discovery.calls import calling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,13 +59,11 @@ def fetch_types(clients: Clients) -> dict[str, InstanceTypeFacts]:
     Raises:
         CloudProviderError: it refused, did not answer, or knows no types.
     """
-    try:
+    with calling():
         items = clients.ecs.pages(
             "DescribeInstanceTypes", {"MaxResults": _PAGE}, items="InstanceTypes.InstanceType"
         )
         found = [read_instance_type(item) for item in items]
-    except ApiError as error:
-        raise core_error(error) from error
     facts = {it.name: it for it in found if it.name and it.cpu_cores > 0 and it.memory_mib > 0}
     if not facts:
         raise CloudProviderError("ecs:DescribeInstanceTypes: no instance types found")

@@ -9,7 +9,7 @@ from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.provider.catalogue import Overhead
 from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
-from karpenter_provider_alibabacloud.discovery.cluster import Cni
+from karpenter_provider_alibabacloud.catalogue.capacity import tells_kubelet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ def overhead_of(
         CPU: reserved_cpu_milli(facts.cpu_cores),
         MEMORY: reserved_memory_mib(facts.memory_mib, pods) * MIB,
     }
-    if kubelet is None or cluster.cni is Cni.CUSTOM:
+    if kubelet is None or not tells_kubelet(cluster):
         return Overhead(kube_reserved=reserved)
     return Overhead(
         kube_reserved=reserved | _amounts("kubeReserved", kubelet.kube_reserved),

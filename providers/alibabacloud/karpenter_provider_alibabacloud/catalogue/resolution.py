@@ -19,6 +19,7 @@ from karpenter_provider_alibabacloud.catalogue.capacity import (
     estimated_memory_bytes,
     fits_network,
     node_pods,
+    tells_kubelet,
 )
 from karpenter_provider_alibabacloud.catalogue.offerings import SoldType, ZoneVSwitches
 from karpenter_provider_alibabacloud.catalogue.overhead import overhead_of
@@ -91,6 +92,7 @@ def class_key(node_class: ECSNodeClass, cluster: ClusterDetails) -> Hashable:
     return (
         cluster.cni,
         cluster.node_cidr_mask,
+        tells_kubelet(cluster),
         # Ordered by free addresses, which change with every launch.
         tuple(sorted((each.zone_id, each.id) for each in status.v_switches)),
         tuple(sorted((it.id, it.zone_id, it.instance_type) for it in status.capacity_reservations)),

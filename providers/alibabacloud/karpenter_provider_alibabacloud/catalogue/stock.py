@@ -23,7 +23,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.kept_answer import KeptAnswer
 from karpenter_provider_alibabacloud.catalogue.facts import list_at
-from karpenter_provider_alibabacloud.codes import ApiError, core_error
+from karpenter_provider_alibabacloud.discovery.calls import calling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -185,7 +185,7 @@ class StockBook:
 
     def _listing(self, spot_hours: int | None) -> Listing:
         spot = {"SpotStrategy": SPOT_STRATEGY, "SpotDuration": spot_hours}
-        try:
+        with calling():
             body = self._clients.ecs.call(
                 "DescribeAvailableResource",
                 {
@@ -195,8 +195,6 @@ class StockBook:
                     **({} if spot_hours is None else spot),
                 },
             )
-        except ApiError as error:
-            raise core_error(error) from error
         listing = read_listing(body)
         if spot_hours is None and not listing.listed:
             # A region may sell no spot, but it sells something.

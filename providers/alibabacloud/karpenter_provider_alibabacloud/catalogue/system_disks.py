@@ -1,0 +1,193 @@
+"""Which kinds of system disk a type can boot from, zone by zone.
+
+A launch with a kind that the zone does not have for the type is refused, so types are filtered by the
+kinds that the NodeClass allows. Each type is a call; answers are kept for half an hour, and those of types
+in use are renewed beside the launches before they end.
+
+What cannot be found out keeps nothing from being launched: the cloud will say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+
+import structlog
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.unavailable import MARK_LIFE
+from karpenter_provider_alibabacloud.catalogue.facts import list_at
+from karpenter_provider_alibabacloud.discovery.calls import calling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = [
+    "REFRESH_PERIOD",
+    "DiskShortage",
+    "DisksByZone",
+    "SystemDisks",
+    "read_system_disks",
+    "usable_categories",
+]
+
+TTL: Final = timedelta(minutes=30)
+REFRESH_PERIOD: Final = timedelta(minutes=5)
+"""How often to look which answers are about to end."""
+RETRY: Final = timedelta(minutes=1)
+"""How long a type that ECS did not answer about is not asked about again."""
+IN_USE_LIFE: Final = timedelta(hours=2)
+"""How long after its last launch a type's answer is renewed without anybody waiting for it."""
+
+_RENEWED_BEFORE_END: Final = 2 * REFRESH_PERIOD
+_THREADS: Final = 8
+_AVAILABLE: Final = "Available"
+_WITH_STOCK: Final = "WithStock"
+
+_log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
+
+DisksByZone: TypeAlias = Mapping[str, frozenset[str]]
+"""Categories of system disks by zone; a zone that is not named has none for the type."""
+
+
+class DiskShortage(NamedTuple):
+    """A kind of disk that a launch of a type found a zone to be without."""
+
+    instance_type: str
+    zone: str
+    category: str
+
+
+class _Answer(NamedTuple):
+    disks: DisksByZone | None
+    """None when ECS did not say."""
+    asked_at: datetime
+
+
+def read_system_disks(body: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Read an answer of DescribeAvailableResource about system disks of one type."""
+    found: dict[str, set[str]] = {}
+    for zone in list_at(body, "AvailableZones.AvailableZone"):
+        if not _is_available(zone):
+            continue
+        for group in list_at(zone, "AvailableResources.AvailableResource"):
+            for resource in list_at(group, "SupportedResources.SupportedResource"):
+                if group.get("Type", "SystemDisk") == "SystemDisk" and _is_available(resource):
+                    found.setdefault(str(zone.get("ZoneId", "")), set()).add(
+                        str(resource.get("Value", ""))
+                    )
+    return {zone: frozenset(found[zone]) for zone in sorted(found)}
+
+
+def _is_available(item: Mapping[str, Any]) -> bool:
+    """Whether a zone, or a kind of disk in it, can be had; what is not said is no hindrance."""
+    return (
+        item.get("Status", _AVAILABLE) == _AVAILABLE
+        and item.get("StatusCategory", _WITH_STOCK) == _WITH_STOCK
+    )
+
+
+def usable_categories(
+    disks: DisksByZone | None, zone: str, wanted: Sequence[str]
+) -> tuple[str, ...]:
+    """Return those of the wanted kinds that a zone has, in their order; all, if nothing is known."""
+    if disks is None:
+        return tuple(wanted)
+    there = disks.get(zone, frozenset())
+    return tuple(category for category in wanted if category in there)
+
+
+@final
+class SystemDisks:
+    """What ECS says of types, as far as somebody asked; callable from any thread."""
+
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._answers: Final[TtlCache[str, _Answer]] = TtlCache(clock, TTL)
+        self._shortages: Final[TtlCache[DiskShortage, bool]] = TtlCache(clock, MARK_LIFE)
+        self._lock: Final = Lock()
+        self._used_at: Final[dict[str, datetime]] = {}
+
+    def of(self, instance_types: Iterable[str]) -> dict[str, DisksByZone | None]:
+        """Return what is known of types, by name; what is not known yet is asked, all at once.
+
+        None stands for a type that ECS does not say anything of.
+        """
+        names = sorted(set(instance_types))
+        now = self._clock.now()
+        with self._lock:
+            self._used_at.update(dict.fromkeys(names, now))
+        known = {name: self._answers.get(name) for name in names}
+        self._ask([name for name, answer in known.items() if answer is None])
+        short = self._shortages.items()
+        return {name: self._without_shortages(name, short) for name in names}
+
+    def mark(self, *shortages: DiskShortage) -> None:
+        """Note that launches found zones to be without kinds of disk; it holds for some minutes."""
+        for shortage in shortages:
+            self._shortages.put(shortage, value=True)
+
+    def refresh(self) -> int:
+        """Renew the answers about types in use that are about to end; how many there were."""
+        now = self._clock.now()
+        with self._lock:
+            for name in [n for n, at in self._used_at.items() if now - at > IN_USE_LIFE]:
+                del self._used_at[name]
+            used = sorted(self._used_at)
+        answers = self._answers.items()
+        due = [
+            name
+            for name in used
+            if name not in answers or now - answers[name].asked_at > TTL - _RENEWED_BEFORE_END
+        ]
+        self._ask(due)
+        return len(due)
+
+    def _without_shortages(
+        self, name: str, short: Mapping[DiskShortage, bool]
+    ) -> DisksByZone | None:
+        answer = self._answers.get(name)
+        if answer is None or answer.disks is None:
+            return None
+        return {
+            zone: frozenset(it for it in there if DiskShortage(name, zone, it) not in short)
+            for zone, there in answer.disks.items()
+        }
+
+    def _ask(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        workers = min(_THREADS, len(names))
+        with ThreadPoolExecutor(workers, thread_name_prefix="alibabacloud-disks") as pool:
+            for name, disks in zip(names, pool.map(self._fetch, names), strict=True):
+                answer = _Answer(disks, self._clock.now())
+                if disks is not None:
+                    self._answers.put(name, answer)
+                elif self._answers.get(name) is None:
+                    self._answers.put(name, answer, ttl=RETRY)
+
+    def _fetch(self, name: str) -> DisksByZone | None:
+        try:
+            with calling():
+                body = self._clients.ecs.call(
+                    "DescribeAvailableResource",
+                    {
+                        "RegionId": self._clients.region,
+                        "DestinationResource": "SystemDisk",
+                        "InstanceType": name,
+                    },
+                )
+        except CloudProviderError as error:
+            _log.warning("system disks were not read", instance_type=name, error=str(error))
+            return None
+        return read_system_disks(body)
