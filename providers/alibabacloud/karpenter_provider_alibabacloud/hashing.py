@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.contract import NodeClassHash
+from karpenter_provider_alibabacloud.api.disks import SystemDisk
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
@@ -29,8 +30,9 @@ _NOT_HASHED: Final = frozenset(
         "image_selector_terms",
         "capacity_reservation_selector_terms",
         "tags",
-        "system_disk",  # counts with the size in effect, however that is written
+        "system_disk",  # counts with size and categories in effect, however they are written
         "data_disks",  # so do these
+        "data_disk_categories",
     }
 )
 _DIGITS: Final = 16
@@ -40,7 +42,7 @@ def hash_node_class(node_class: ECSNodeClass) -> NodeClassHash:
     """Return the hash of a NodeClass.
 
     Neither the order of lists counts, nor whether a default or an empty value is written out, nor
-    how the size of a disk is spelled.
+    how the size of a disk is spelled, nor whether all categories of disks or none are named.
     """
     spec = node_class.spec
     hashed = {
@@ -49,20 +51,29 @@ def hash_node_class(node_class: ECSNodeClass) -> NodeClassHash:
                 mode="json", by_alias=True, exclude_defaults=True, exclude=set(_NOT_HASHED)
             )
         ),
-        "systemDisk": _system_disk(spec),
+        "systemDisk": _significant(_system_disk(spec)),
         "dataDisks": _significant(_data_disks(spec)),
+        "dataDiskCategories": sorted(
+            spec.effective_data_disk_categories if spec.data_disks else ()
+        ),
     }
     digest = hashlib.sha256(_canonical(hashed).encode())
     return NodeClassHash(value=digest.hexdigest()[:_DIGITS], version=HASH_VERSION)
 
 
-def _system_disk(spec: ECSNodeClassSpec) -> object:
-    if spec.system_disk is None:
-        return {"gib": spec.system_disk_gib}
-    rest = spec.system_disk.model_dump(
-        mode="json", by_alias=True, exclude_defaults=True, exclude={"size", "volume_size"}
+def _system_disk(spec: ECSNodeClassSpec) -> dict[str, object]:
+    disk = spec.system_disk or SystemDisk()
+    rest = disk.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_defaults=True,
+        exclude={"size", "volume_size", "categories"},
     )
-    return {**cast("dict[str, object]", _significant(rest)), "gib": spec.system_disk_gib}
+    return {
+        **rest,
+        "gib": spec.system_disk_gib,
+        "categories": list(spec.system_disk_categories),
+    }
 
 
 def _data_disks(spec: ECSNodeClassSpec) -> list[object]:

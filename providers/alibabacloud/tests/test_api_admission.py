@@ -22,6 +22,11 @@ from providers.alibabacloud.tests.admission_cases import (
     system_disk,
 )
 
+EVERY_CATEGORY = (
+    *("cloud", "cloud_efficiency", "cloud_ssd"),
+    *("cloud_essd", "cloud_auto", "cloud_essd_entry"),
+)
+
 
 @cache
 def validator() -> SchemaValidator:
@@ -76,7 +81,10 @@ def test_policy_and_two_switches_are_filled_in_and_nothing_else():
 
 
 def test_defaults_of_disks_are_filled_in():
-    assert validator().default(system_disk())["spec"]["systemDisk"] == {"performanceLevel": "PL0"}
+    assert validator().default(system_disk())["spec"]["systemDisk"] == {
+        "categories": list(EVERY_CATEGORY),
+        "performanceLevel": "PL0",
+    }
     assert validator().default(data_disk())["spec"]["dataDisks"] == [{"volumeSize": "20Gi"}]
 
 
@@ -121,18 +129,11 @@ def test_a_data_disk_has_twenty_gib_at_least(size, gib):
 
 
 def test_disks_may_be_of_any_category_unless_some_are_named():
-    every = (
-        "cloud",
-        "cloud_efficiency",
-        "cloud_ssd",
-        "cloud_essd",
-        "cloud_auto",
-        "cloud_essd_entry",
-    )
     named = read(system_disk(categories=["cloud_essd", "cloud_auto"])).spec
 
-    assert read(node_class()).spec.system_disk_categories == every
-    assert read(system_disk()).spec.system_disk_categories == every
+    assert read(node_class()).spec.system_disk_categories == EVERY_CATEGORY
+    assert read(system_disk()).spec.system_disk_categories == EVERY_CATEGORY
+    assert read(system_disk(categories=[])).spec.system_disk_categories == EVERY_CATEGORY
     assert named.system_disk_categories == ("cloud_essd", "cloud_auto")
     assert named.effective_data_disk_categories == ("cloud_essd", "cloud_auto")
     assert read(

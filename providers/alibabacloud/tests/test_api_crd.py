@@ -1,12 +1,17 @@
-"""The CRD of ECSNodeClass: it can be rendered, and has the names that users know."""
+"""The CRD of ECSNodeClass: it can be rendered, and says what the published one says, and more."""
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from karpenter_core.api.crd import crd_file_name, render_crd, render_yaml
+from karpenter_core.testing.crd_facts import facts_of
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.labels import (
     CAPACITY_RESERVATION_ID,
@@ -19,13 +24,54 @@ from karpenter_provider_alibabacloud.labels import (
     RESTRICTED_TAGS,
 )
 
+PUBLISHED = Path(__file__).with_name("published_fields.json")
 
-def version() -> dict[str, Any]:
-    return render_crd(ECSNodeClass)["spec"]["versions"][0]
+_SIZES = "The published pattern takes a bare Ti or T, and refuses 18Ti, 19Ti, 28Ti and so on."
+_ANCHORS = "The published pattern has no anchors; ids never hold more."
+_MAP = "As many as there are keys; so the API server can tell what the rules cost."
+_AMOUNT = "What is no amount would keep the kubelet from starting."
+_EMPTY = "An empty one would find everything."
+DIFFERENCES = {
+    ".spec.dataDiskCategories[]": (["enum"], "The published definition only describes them."),
+    ".spec.dataDisks": (["maxItems"], "ECS's own bound."),
+    ".spec.dataDisks[].volumeSize": (["pattern"], _SIZES),
+    ".spec.imageSelectorTerms[].alias": (["maxLength"], "There are longer families."),
+    ".spec.imageSelectorTerms[].id": (["minLength"], _EMPTY),
+    ".spec.kubeletConfiguration.evictionHard": (["maxProperties"], _MAP),
+    ".spec.kubeletConfiguration.evictionHard[*]": (["pattern"], _AMOUNT),
+    ".spec.kubeletConfiguration.evictionSoft": (["maxProperties"], _MAP),
+    ".spec.kubeletConfiguration.evictionSoft[*]": (["pattern"], _AMOUNT),
+    ".spec.kubeletConfiguration.evictionSoftGracePeriod": (["maxProperties"], _MAP),
+    ".spec.kubeletConfiguration.evictionSoftGracePeriod[*]": (["pattern"], _AMOUNT),
+    ".spec.kubeletConfiguration.kubeReserved": (["maxProperties"], _MAP),
+    ".spec.kubeletConfiguration.kubeReserved[*]": (["pattern"], _AMOUNT),
+    ".spec.kubeletConfiguration.systemReserved": (["maxProperties"], _MAP),
+    ".spec.kubeletConfiguration.systemReserved[*]": (["pattern"], _AMOUNT),
+    ".spec.resourceGroupId": (["pattern"], _ANCHORS),
+    ".spec.securityGroupSelectorTerms[].id": (["pattern"], _ANCHORS),
+    ".spec.securityGroupSelectorTerms[].name": (["minLength"], _EMPTY),
+    ".spec.systemDisk.categories[]": (["enum"], "The published definition only describes them."),
+    ".spec.systemDisk.size": (["minimum"], "The published definition has it as a rule."),
+    ".spec.systemDisk.volumeSize": (["pattern"], f"{_SIZES} ECS makes none below 20Gi."),
+    ".spec.tags": (["maxProperties"], "An instance has 20 tags, seven of them ours."),
+    ".spec.tags[*]": (["maxLength"], "ECS's own bound."),
+    ".spec.vSwitchSelectorTerms[].id": (["pattern"], _ANCHORS),
+}
+"""Fields that differ from the published ones, in which words, and why."""
+
+
+@cache
+def published() -> dict[str, Any]:
+    return json.loads(PUBLISHED.read_text())
+
+
+@cache
+def ours() -> dict[str, Any]:
+    return facts_of(render_crd(ECSNodeClass))
 
 
 def schema() -> dict[str, Any]:
-    return version()["schema"]["openAPIV3Schema"]
+    return render_crd(ECSNodeClass)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
 def test_the_definition_is_rendered_alike_each_time():
@@ -34,55 +80,50 @@ def test_the_definition_is_rendered_alike_each_time():
     assert yaml.safe_load(render_yaml(ECSNodeClass)) == render_crd(ECSNodeClass)
 
 
-def test_names_are_those_users_know():
-    spec = render_crd(ECSNodeClass)["spec"]
-
-    assert spec["group"] == "karpenter.k8s.alibabacloud"
-    assert spec["scope"] == "Cluster"
-    assert spec["names"] == {
-        "kind": "ECSNodeClass",
-        "listKind": "ECSNodeClassList",
-        "plural": "ecsnodeclasses",
-        "singular": "ecsnodeclass",
-        "categories": ["karpenter"],
-        "shortNames": ["ecsnc", "ecsncs"],
-    }
-    found = version()
-    assert (found["name"], found["served"], found["storage"]) == ("v1alpha1", True, True)
-    assert found["subresources"] == {"status": {}}
-    assert [column["name"] for column in found["additionalPrinterColumns"]] == ["Ready", "Age"]
+@pytest.mark.parametrize("part", ["names", "scope", "version", "subresources"])
+def test_names_are_the_published_ones(part):
+    assert ours()[part] == published()[part]
 
 
-def test_fields_are_those_of_the_reference_and_ours():
-    """Those of the first four lines are in manifests that exist; what is ours may be absent."""
-    spec = schema()["properties"]["spec"]
+def test_columns_say_whether_it_is_ready():
+    """The published definition has none."""
+    assert published()["columns"] == []
+    assert [column["name"] for column in ours()["columns"]] == ["Ready", "Age"]
 
-    assert set(spec["properties"]) == {
-        *("vSwitchSelectorTerms", "vSwitchSelectionPolicy", "securityGroupSelectorTerms"),
-        *("imageSelectorTerms", "kubeletConfiguration", "systemDisk", "dataDisks"),
-        *("dataDiskCategories", "formatDataDisk", "tags", "resourceGroupId", "userData"),
-        *("password", "keyPairName", "passwordInherit"),
+
+def test_every_published_field_is_there():
+    assert published()["fields"].keys() <= ours()["fields"].keys()
+
+
+def test_fields_are_as_published_but_for_what_is_known():
+    """Types, bounds, patterns, what is required, and defaults."""
+    mine, theirs = ours()["fields"], published()["fields"]
+
+    assert {
+        path: sorted(
+            word
+            for word in mine[path].keys() | theirs[path].keys()
+            if mine[path].get(word) != theirs[path].get(word)
+        )
+        for path in theirs
+        if mine[path] != theirs[path]
+    } == {path: sorted(words) for path, (words, _why) in DIFFERENCES.items()}
+
+
+def test_fields_of_ours_may_be_absent():
+    """So that every manifest of the published form is accepted: nothing of ours is required."""
+    mine, theirs = ours()["fields"], published()["fields"]
+    added = mine.keys() - theirs.keys()
+
+    assert {
+        path for path in added if path.startswith(".spec") and "required" in mine[path]
+    } == set()
+    assert {
+        path.split(".")[2].removesuffix("[]") for path in added if path.startswith(".spec")
+    } == {
         *("capacityReservationSelectorTerms", "ramRoleName", "spot", "deploymentSetId"),
         *("metadataOptions", "internetMaxBandwidthOut", "internetChargeType", "nodePoolId"),
-    }
-    assert spec["required"] == [
-        "imageSelectorTerms",
-        "securityGroupSelectorTerms",
-        "vSwitchSelectorTerms",
-    ]
-    assert set(spec["properties"]["kubeletConfiguration"]["properties"]) == {
-        *("clusterDNS", "maxPods", "podsPerCore", "systemReserved", "kubeReserved"),
-        *("evictionHard", "evictionSoft", "evictionSoftGracePeriod"),
-        *("evictionMaxPodGracePeriod", "imageGCHighThresholdPercent"),
-        *("imageGCLowThresholdPercent", "cpuCFSQuota"),
-    }
-    assert set(spec["properties"]["systemDisk"]["properties"]) == {
-        *("categories", "volumeSize", "size", "performanceLevel"),
-        *("encrypted", "kmsKeyId", "provisionedIops", "burstingEnabled"),
-    }
-    assert set(spec["properties"]["dataDisks"]["items"]["properties"]) == {
-        *("volumeSize", "device", "performanceLevel", "encrypted", "kmsKeyId"),
-        *("snapshotId", "deleteWithInstance"),
+        *("imageSelectorTerms", "vSwitchSelectorTerms", "systemDisk", "dataDisks"),
     }
 
 

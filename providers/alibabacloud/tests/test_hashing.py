@@ -200,6 +200,16 @@ def test_order_does_not_count():
         {"systemDisk": {}},
         {"systemDisk": {"performanceLevel": "PL0", "volumeSize": "20Gi"}},
         {"systemDisk": {"size": 20}},
+        {"systemDisk": {"categories": []}},
+        {
+            "systemDisk": {
+                "categories": [
+                    *("cloud_essd_entry", "cloud", "cloud_ssd"),
+                    *("cloud_essd", "cloud_auto", "cloud_efficiency"),
+                ]
+            }
+        },
+        {"dataDiskCategories": ["cloud_essd"]},
         {"dataDisks": []},
         {"dataDiskCategories": []},
         {"formatDataDisk": False},
@@ -221,9 +231,17 @@ def test_a_default_may_be_written_out(written_out):
         ({"systemDisk": {"size": 40, "volumeSize": "60Gi"}}, {"systemDisk": {"size": 60}}),
         ({"dataDisks": [{"volumeSize": "1Ti"}]}, {"dataDisks": [{"volumeSize": "1024Gi"}]}),
         ({"dataDisks": [{}]}, {"dataDisks": [{"volumeSize": "10Gi"}]}),
+        (
+            {"systemDisk": {"categories": ["cloud_ssd", "cloud_essd"]}, "dataDisks": [{}]},
+            {
+                "systemDisk": {"categories": ["cloud_essd", "cloud_ssd"]},
+                "dataDisks": [{}],
+                "dataDiskCategories": ["cloud_ssd", "cloud_essd"],
+            },
+        ),
     ],
 )
-def test_a_size_may_be_spelled_otherwise(one, other):
+def test_the_same_disks_may_be_spelled_otherwise(one, other):
     assert value(node_class(**one)) == value(node_class(**other)) != value(node_class())
 
 
@@ -252,4 +270,4 @@ def test_the_hash_is_the_same_in_every_process_and_release():
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
 
-    assert done.stdout.strip() == value(EVERYTHING) == "a4d5903148fa2741"
+    assert done.stdout.strip() == value(EVERYTHING) == "55a96b84728d5703"

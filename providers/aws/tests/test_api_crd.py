@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ import pytest
 import yaml
 
 from karpenter_core.api.crd import crd_file_name, render_crd, render_yaml
+from karpenter_core.testing.crd_facts import facts_of
 from karpenter_provider_aws.api.nodeclass import AmiFamily, EC2NodeClass, parse_alias
 from karpenter_provider_aws.labels import GROUP, LABEL_CLASSES
 from providers.aws.tests.admission_cases import node_class
 
 PUBLISHED = Path(__file__).with_name("published_fields.json")
-TOOL = Path(__file__).parents[1] / "tools" / "make_published_fields.py"
 
 VOLUME_SIZE = ".spec.blockDeviceMappings[].ebs.volumeSize"
 DIFFERENCES = {
@@ -34,7 +33,7 @@ def published() -> dict[str, Any]:
 
 @cache
 def ours() -> dict[str, Any]:
-    return runpy.run_path(str(TOOL))["facts_of"](render_crd(EC2NodeClass))
+    return facts_of(render_crd(EC2NodeClass))
 
 
 def test_the_definition_is_rendered_alike_each_time():

@@ -13,42 +13,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
+from karpenter_core.testing.crd_facts import facts_of
+
 TARGET: Final = Path(__file__).parents[1] / "tests" / "published_fields.json"
-
-_BELOW: Final = frozenset({"properties", "items", "additionalProperties"})
-_WORDS: Final = frozenset({"description", "x-kubernetes-validations"})
-
-
-def facts_of(crd: dict[str, Any]) -> dict[str, Any]:
-    """Return what a CustomResourceDefinition of one version says, without words and rules."""
-    (version,) = crd["spec"]["versions"]
-    fields: dict[str, dict[str, Any]] = {}
-    _collect(version["schema"]["openAPIV3Schema"], "", fields)
-    return {
-        "names": crd["spec"]["names"],
-        "scope": crd["spec"]["scope"],
-        "version": version["name"],
-        "columns": version["additionalPrinterColumns"],
-        "subresources": version["subresources"],
-        "fields": dict(sorted(fields.items())),
-    }
-
-
-def _collect(schema: dict[str, Any], path: str, fields: dict[str, dict[str, Any]]) -> None:
-    own = {key: schema[key] for key in sorted(schema) if key not in _BELOW | _WORDS}
-    if "required" in own:
-        own["required"] = sorted(own["required"])
-    fields[path or "."] = own
-    for name, child in schema.get("properties", {}).items():
-        _collect(child, f"{path}.{name}", fields)
-    if "items" in schema:
-        _collect(schema["items"], f"{path}[]", fields)
-    if "additionalProperties" in schema:
-        _collect(schema["additionalProperties"], f"{path}[*]", fields)
 
 
 if __name__ == "__main__":

@@ -62,8 +62,8 @@ def size_gib(volume_size: str) -> int | None:
 class SystemDisk(Model):
     """The disk that an instance boots from."""
 
-    categories: tuple[DiskCategory, ...] = ()
-    """Categories that will do, the first that can be had is taken; unset, all six."""
+    categories: tuple[DiskCategory, ...] = DISK_CATEGORIES
+    """Categories that will do; the first that can be had is taken."""
     volume_size: Annotated[str, Facets(pattern=_SYSTEM_VOLUME_SIZE)] = ""
     """Size in Gi, G, Ti or T: 20Gi to 59000Gi."""
     size: Annotated[int | None, Facets(format="int32", minimum=SMALLEST_GIB)] = None
