@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -45,23 +46,23 @@ def find_credential(environment: Mapping[str, str] | None = None) -> Credential:
 
     A key in variables goes before a role for service accounts (RRSA), and that before the rest.
     """
-    from alibabacloud_credentials.client import Client
-    from alibabacloud_credentials.models import Config
-    from alibabacloud_credentials.provider.oidc import OIDCRoleArnCredentialsProvider
-
+    client: Any = import_module("alibabacloud_credentials.client").Client
     given = os.environ if environment is None else environment
     key_id, secret, token = (given.get(name, "") for name in (_KEY_ID, _KEY_SECRET, _TOKEN))
     if key_id and secret:
         kind = "sts" if token else "access_key"
-        config = Config(type=kind, access_key_id=key_id, access_key_secret=secret)
+        config: Any = import_module("alibabacloud_credentials.models").Config(
+            type=kind, access_key_id=key_id, access_key_secret=secret
+        )
         if token:
             config.security_token = token
-        return Credential(client=Client(config), provider=kind, key_id_end=key_id[-_SHOWN:])
+        return Credential(client=client(config), provider=kind, key_id_end=key_id[-_SHOWN:])
     role, provider, token_file = (
         given.get(name, "") for name in (_ROLE, _ROLE_PROVIDER, _ROLE_TOKEN_FILE)
     )
     if role and provider and token_file:
-        source = OIDCRoleArnCredentialsProvider(
+        oidc = import_module("alibabacloud_credentials.provider.oidc")
+        source: Any = oidc.OIDCRoleArnCredentialsProvider(
             role_arn=role,
             oidc_provider_arn=provider,
             oidc_token_file_path=token_file,
@@ -69,5 +70,5 @@ def find_credential(environment: Mapping[str, str] | None = None) -> Credential:
             sts_region_id=given.get("ALIBABA_CLOUD_STS_REGION", ""),
             enable_vpc=given.get("ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED", "").lower() == "true",
         )
-        return Credential(client=Client(provider=source), provider=source.get_provider_name())
-    return Credential(client=Client(), provider="default")
+        return Credential(client=client(provider=source), provider=source.get_provider_name())
+    return Credential(client=client(), provider="default")

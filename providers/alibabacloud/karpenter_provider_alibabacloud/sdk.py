@@ -175,10 +175,11 @@ def _numbered(
 
 
 def _items(answer: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
-    found: Any = answer
-    for name in path.split("."):
-        found = (found or {}).get(name)
-    return found or []
+    found: Mapping[str, Any] = answer
+    *outer, last = path.split(".")
+    for name in outer:
+        found = found.get(name) or {}
+    return found.get(last) or []
 
 
 @final

@@ -73,15 +73,13 @@ class Caller:
         read_seconds: float,
         connections: int,
     ) -> None:
-        from alibabacloud_tea_openapi.utils_models import Config
-
         self._service: Final = service
         self._models: Final[Any] = import_module(f"{_PACKAGES[service]}.models")
         protocol = endpoint.protocol or "https"
-        config = Config(
+        config: Any = import_module("alibabacloud_tea_openapi.utils_models").Config(
             credential=credential.client,
             region_id=endpoint.region,
-            endpoint=cast("str", endpoint.host(service)),
+            endpoint=endpoint.host(service),
             protocol=protocol,
             connect_timeout=round(connect_seconds * 1000),
             read_timeout=round(read_seconds * 1000),
@@ -89,7 +87,7 @@ class Caller:
             user_agent="karpenter",
         )
         self._client: Final[Any] = import_module(f"{_PACKAGES[service]}.client").Client(config)
-        self._methods: Final = _methods(type(self._client))
+        self._methods: Final = _methods(cast("type[object]", type(self._client)))
         host: str = self._client._endpoint  # noqa: SLF001 - the SDK's table of hosts is no other way to be read
         self._close_session: Final = _routed_session(
             protocol, host, connections, direct=bool(endpoint.address)
@@ -131,8 +129,6 @@ class Caller:
     def _arguments(
         self, action: str, parameters: Mapping[str, object], signature: inspect.Signature
     ) -> list[object]:
-        from darabonba.runtime import RuntimeOptions
-
         left = dict(parameters)
         arguments: list[object] = []
         for name in signature.parameters:
@@ -144,7 +140,7 @@ class Caller:
                 case "headers":
                     arguments.append({})
                 case "runtime":
-                    arguments.append(RuntimeOptions())
+                    arguments.append(import_module("darabonba.runtime").RuntimeOptions())
                 case _:  # a part of the path
                     value = left.pop(_camel(name), None)
                     if not value:
@@ -155,24 +151,26 @@ class Caller:
         return arguments
 
     def _failure(self, action: str, error: Exception) -> ApiError:
-        from alibabacloud_credentials.exceptions import CredentialException
-        from alibabacloud_tea_openapi.exceptions import AlibabaCloudException
-
+        no_credentials: Any = import_module(
+            "alibabacloud_credentials.exceptions"
+        ).CredentialException
+        answered: Any = import_module("alibabacloud_tea_openapi.exceptions").AlibabaCloudException
         action = f"{self._service}:{action}"
         inner = getattr(error, "inner_exception", error)
-        if isinstance(inner, CredentialException):
+        if isinstance(inner, no_credentials):
             return ApiError(NO_CREDENTIALS, str(inner), action=action)
-        if not isinstance(error, AlibabaCloudException):
+        if not isinstance(error, answered):
             return ApiError("", f"no answer: {getattr(inner, 'message', inner)}", action=action)
-        data = cast("Mapping[str, object]", error.data or {})
+        said: Any = error
+        data: Mapping[str, object] = said.data or {}
         # The SDK's own message has the status and the request's id in its text.
-        message = data.get("Message") or data.get("message") or error.message
-        wait: int | None = error.retry_after
+        message = data.get("Message") or data.get("message") or said.message
+        wait: int | None = said.retry_after
         return ApiError(
-            "" if error.code == "None" else error.code,
+            "" if said.code in {None, "None"} else said.code,
             str(message or ""),
-            "" if error.request_id in {None, "None"} else error.request_id,
-            error.status_code or 0,
+            "" if said.request_id in {None, "None"} else said.request_id,
+            said.status_code or 0,
             None if wait is None else timedelta(milliseconds=wait),
             action=action,
         )
@@ -241,16 +239,16 @@ def _routed_session(
     proxies with each request without looking at `NO_PROXY`, so they are decided on here, once, by the
     rules that everything else of this process follows.
     """
-    from darabonba.core import DaraCore
     from requests import Session
     from requests.utils import get_environ_proxies
 
-    sessions = cast("dict[str, Session]", DaraCore._sessions)  # noqa: SLF001 - it has no other door
+    core: Any = import_module("darabonba.core").DaraCore
+    sessions: dict[str, Session] = core._sessions  # noqa: SLF001 - it has no other door
     proxies = {} if direct else get_environ_proxies(f"{protocol}://{host}")
     key = f"{protocol}://{host.rstrip('/')}:80:pool={connections}"
     session = Session()
     session.trust_env = False
-    session.mount(f"{protocol}://", _routed(DaraCore, protocol, connections, proxies))
+    session.mount(f"{protocol}://", _routed(core, protocol, connections, proxies))
     sessions[key] = session
 
     def close() -> None:

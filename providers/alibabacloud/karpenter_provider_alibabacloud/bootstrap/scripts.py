@@ -57,16 +57,20 @@ def pool_runtime(
     """
 
     def rank(pool: Mapping[str, Any]) -> tuple[bool, bool, int]:
-        info, status = pool.get("nodepool_info") or {}, pool.get("status") or {}
+        info, status = _section(pool, "nodepool_info"), _section(pool, "status")
         is_meant = bool(node_pool_id) and info.get("nodepool_id") == node_pool_id
         return is_meant, bool(info.get("is_default")), status.get("healthy_nodes") or 0
 
     for pool in sorted(node_pools, key=rank, reverse=True):
-        config = pool.get("kubernetes_config") or {}
+        config = _section(pool, "kubernetes_config")
         name, version = config.get("runtime"), config.get("runtime_version")
         if name and version:
             return ContainerRuntime(str(name), str(version))
     return None
+
+
+def _section(pool: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return pool.get(name) or {}
 
 
 def with_runtime(script: str, runtime: ContainerRuntime | None) -> str:

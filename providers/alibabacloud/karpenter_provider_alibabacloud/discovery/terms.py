@@ -7,7 +7,7 @@ those that name an id may share one where the API takes several.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ class Query:
     def to_api(self) -> dict[str, object]:
         """Return the parameters as a service takes them."""
         given = dict(self.parameters)
-        tags = given.pop("Tag", ())
-        if isinstance(tags, tuple) and tags:
+        tags = cast("tuple[tuple[tuple[str, str], ...], ...]", given.pop("Tag", ()))
+        if tags:
             given["Tag"] = [dict(tag) for tag in tags]
         return given
 

@@ -1,0 +1,1 @@
+"""The life of an ECSNodeClass: resolution into status and conditions, validation, its end."""

@@ -1,0 +1,97 @@
+"""From what discovery found to conditions and status, part by part; values alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.provider.node_class_parts import SOON, absent_text, met, unmet
+from karpenter_provider_alibabacloud.api.nodeclass import SecurityGroup, VSwitch
+from karpenter_provider_alibabacloud.discovery import images, security_groups, vswitches
+from karpenter_provider_alibabacloud.node_class.findings import (
+    IMAGES_READY,
+    NOTHING_FOUND,
+    SECURITY_GROUPS_READY,
+    VSWITCHES_READY,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from karpenter_core.api.base import Model
+    from karpenter_core.provider.node_class_parts import Part
+    from karpenter_provider_alibabacloud.api.nodeclass import Image
+    from karpenter_provider_alibabacloud.discovery.security_groups import FoundSecurityGroup
+    from karpenter_provider_alibabacloud.discovery.terms import Found
+    from karpenter_provider_alibabacloud.discovery.vswitches import FoundVSwitch
+
+__all__ = ["image_part", "security_group_part", "vpcs", "vswitch_part"]
+
+
+def vpcs(found: Found[FoundVSwitch]) -> frozenset[str]:
+    """Return the VPCs that vSwitches are in."""
+    return frozenset(vswitch.vpc_id for vswitch in found.items)
+
+
+def vswitch_part(found: Found[FoundVSwitch]) -> Part:
+    """Return the vSwitches, which are looked at each minute for their free addresses.
+
+    All must be in one VPC, or launches would land in whichever has the cheapest zone.
+    """
+    if not found.items:
+        return _nothing(
+            VSWITCHES_READY, "vSwitchesNotFound", vswitches.FIELD, found.absent, "vSwitches"
+        )
+    listed = _plain([VSwitch(id=v.id, zone_id=v.zone) for v in found.items])
+    status = {"vSwitches": listed}
+    networks = sorted(vpcs(found))
+    if len(networks) > 1:
+        message = f"{vswitches.FIELD}: the vSwitches are in several VPCs: {', '.join(networks)}"
+        return unmet(VSWITCHES_READY, "MultipleVPCs", message, status=status)
+    return met(VSWITCHES_READY, absent_text(found.absent), status=status, retry_after=SOON)
+
+
+def security_group_part(found: Found[FoundSecurityGroup], networks: Collection[str]) -> Part:
+    """Return the security groups.
+
+    `networks` are the VPCs of the vSwitches, none where they are not known. An instance takes groups
+    of its own VPC only, and either basic or enterprise ones.
+    """
+    field = security_groups.FIELD
+    if not found.items:
+        return _nothing(
+            SECURITY_GROUPS_READY, "SecurityGroupsNotFound", field, found.absent, "securityGroups"
+        )
+    listed = [SecurityGroup(id=group.id, name=group.name) for group in found.items]
+    status = {"securityGroups": _plain(listed)}
+    if len({group.kind for group in found.items}) > 1:
+        said = ", ".join(f"{group.id} is {group.kind}" for group in found.items)
+        message = f"{field}: basic (normal) and enterprise groups cannot be mixed: {said}"
+        return unmet(SECURITY_GROUPS_READY, "MixedSecurityGroupTypes", message, status=status)
+    strangers = [group for group in found.items if networks and group.vpc_id not in networks]
+    if strangers:
+        said = ", ".join(f"{group.id} is in {group.vpc_id}" for group in strangers)
+        message = (
+            f"{field}: not in the VPC of the vSwitches ({', '.join(sorted(networks))}): {said}"
+        )
+        return unmet(SECURITY_GROUPS_READY, "SecurityGroupVPCMismatch", message, status=status)
+    return met(SECURITY_GROUPS_READY, absent_text(found.absent), status=status)
+
+
+def image_part(found: Found[Image]) -> Part:
+    """Return the images."""
+    if not found.items:
+        return _nothing(IMAGES_READY, "ImagesNotFound", images.FIELD, found.absent, "images")
+    return met(IMAGES_READY, absent_text(found.absent), status={"images": _plain(found.items)})
+
+
+def _nothing(
+    condition_type: str, reason: str, field: str, absent: Sequence[str], status_field: str
+) -> Part:
+    message = absent_text(absent) or f"{field} has no term that finds anything"
+    return unmet(
+        condition_type, reason, message, status={status_field: []}, retry_after=NOTHING_FOUND
+    )
+
+
+def _plain(items: Sequence[Model]) -> list[dict[str, object]]:
+    return [item.model_dump(mode="json", exclude_none=True) for item in items]

@@ -1,0 +1,181 @@
+"""The condition ValidationSucceeded: whether nodes of a NodeClass could be launched, and join."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from karpenter_core.api.conditions import FALSE, UNKNOWN
+from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
+from karpenter_core.provider.node_class_parts import SOON, Part, met, unmet
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.discovery.calls import is_refusal
+from karpenter_provider_alibabacloud.node_class.dry_runs import Outcome, Verdict
+from karpenter_provider_alibabacloud.node_class.findings import (
+    VALIDATION_SUCCEEDED,
+    refused,
+    unasked,
+)
+from karpenter_provider_alibabacloud.node_class.static_checks import (
+    INVALID_USER_DATA,
+    STATIC_CHECKS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.api.conditions import Condition
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+    from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
+    from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
+
+__all__ = ["TrialLaunch", "Validator"]
+
+NO_INSTANCE_TYPE: Final = "NoInstanceType"
+RESULT_TTL: Final = timedelta(minutes=30)
+"""How long the result of a dry run counts, for an unchanged NodeClass."""
+NEXT_LOOK: Final = timedelta(minutes=10)
+TRY_AGAIN: Final = timedelta(seconds=10)
+"""After what is nothing about the NodeClass."""
+ATTEMPT: Final = "launches could not be tried out"
+SCRIPT: Final = "what joins nodes to the cluster cannot be had"
+
+
+class TrialLaunch(Protocol):
+    """What makes the request of a launch that is tried out."""
+
+    def request(self, node_class: ECSNodeClass, user_data: str) -> Mapping[str, object]:
+        """Return the parameters of RunInstances for one usual instance, with `user_data`.
+
+        Raises:
+            LaunchFailedError: no instance type boots any of the images.
+            CloudProviderError: no instance types are known yet.
+        """
+        ...
+
+
+@final
+class Validator:
+    """Validates NodeClasses; callable from any thread."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        bootstrapper: Bootstrapper,
+        dry_runs: DryRuns | None,
+        launch: TrialLaunch | None,
+        is_custom: bool = False,
+    ) -> None:
+        """Without `dry_runs` and `launch` nothing is tried out.
+
+        `is_custom` says that the cluster is none of ACK's.
+        """
+        self._bootstrapper: Final = bootstrapper
+        self._dry_runs: Final = dry_runs
+        self._launch: Final = launch
+        self._is_custom: Final = is_custom
+        self._results: Final[TtlCache[tuple[str, str], Outcome]] = TtlCache(clock, RESULT_TTL)
+
+    def validate(self, node_class: ECSNodeClass, dependencies: Iterable[Condition]) -> Part:
+        """Return the condition; `node_class` has the status that was just found.
+
+        `dependencies` are the conditions of what a launch needs.
+        """
+        found = (check(node_class) for check in STATIC_CHECKS)
+        problem = next((each for each in found if each is not None), None)
+        if problem is not None:
+            return unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
+        waiting = _waiting(dependencies)
+        if waiting is not None:
+            return waiting
+        try:
+            user_data = self._bootstrapper.trial(node_class)
+        except BadInputError as error:
+            return unmet(VALIDATION_SUCCEEDED, INVALID_USER_DATA, str(error))
+        except CloudProviderError as error:
+            return _failed(SCRIPT, error)
+        try:
+            return self._part(node_class, self._tried(node_class, user_data))
+        except CloudProviderError as error:
+            return _failed(ATTEMPT, error)
+
+    def forget(self, node_class: str) -> None:
+        """Forget what was tried out for a NodeClass."""
+        for key in self._results.items():
+            if key[0] == node_class:
+                self._results.drop(key)
+
+    def _tried(self, node_class: ECSNodeClass, user_data: str) -> Outcome | None:
+        if self._dry_runs is None or self._launch is None:
+            return None
+        key = (node_class.name, _digest(node_class))
+        known = self._results.get(key)
+        if known is not None:
+            return known
+        try:
+            request = self._launch.request(node_class, user_data)
+        except LaunchFailedError as error:
+            return Outcome(verdict=Verdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error))
+        outcome = self._dry_runs.run(request)
+        if outcome.verdict in {Verdict.PASSED, Verdict.FAILED}:
+            self._results.put(key, outcome)
+        return outcome
+
+    def _part(self, node_class: ECSNodeClass, outcome: Outcome | None) -> Part:
+        if outcome is None or outcome.verdict is Verdict.PASSED:
+            remark = self._remark(node_class)
+            return met(VALIDATION_SUCCEEDED, remark, retry_after=NEXT_LOOK)
+        if outcome.verdict is Verdict.RETRY:
+            part = unasked(VALIDATION_SUCCEEDED, ATTEMPT, CloudProviderError(outcome.message))
+            return replace(part, retry_after=TRY_AGAIN)
+        return unmet(VALIDATION_SUCCEEDED, outcome.reason, outcome.message)
+
+    def _remark(self, node_class: ECSNodeClass) -> str:
+        """Return what is odd, though nodes can be launched."""
+        if self._is_custom and node_class.spec.kubelet_configuration is not None:
+            return (
+                "spec.kubeletConfiguration: in a Custom cluster nobody tells the kubelet, unless "
+                "spec.userData does"
+            )
+        return ""
+
+
+def _failed(attempt: str, error: CloudProviderError) -> Part:
+    if is_refusal(error):
+        return refused(VALIDATION_SUCCEEDED, attempt, error)
+    return unasked(VALIDATION_SUCCEEDED, attempt, error)
+
+
+def _waiting(dependencies: Iterable[Condition]) -> Part | None:
+    dependencies = tuple(dependencies)
+    for status in (FALSE, UNKNOWN):
+        names = [condition.type for condition in dependencies if condition.status == status]
+        if names:
+            part = unmet(
+                VALIDATION_SUCCEEDED, "DependenciesNotReady", f"waiting for {', '.join(names)}"
+            )
+            condition = part.condition.model_copy(update={"status": status})
+            return Part(condition=condition, retry_after=SOON)
+    return None
+
+
+def _digest(node_class: ECSNodeClass) -> str:
+    """Return a digest of all that a dry run depends on, or may; lists count as sets.
+
+    An annotation counts, so that users can have it tried out again at once.
+    """
+    status = node_class.status
+    whole = {
+        "spec": node_class.spec.model_dump(mode="json"),
+        "annotations": node_class.metadata.annotations,
+        "vSwitches": sorted(vswitch.id for vswitch in status.v_switches),
+        "securityGroups": sorted(group.id for group in status.security_groups),
+        "images": sorted(image.model_dump_json() for image in status.images),
+    }
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
