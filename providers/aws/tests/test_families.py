@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
-from datetime import UTC, date, datetime, time
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef, TaintSpec
@@ -24,7 +19,6 @@ from karpenter_provider_aws.families.bootstrap import (
 )
 from karpenter_provider_aws.families.family import image_parameters
 from karpenter_provider_aws.families.images import NEURON, NVIDIA, STANDARD, image_for
-from karpenter_provider_aws.families.toml_text import to_toml
 from karpenter_provider_aws.families.traits import TRAITS
 from karpenter_provider_aws.labels import INSTANCE_ACCELERATOR_COUNT, INSTANCE_GPU_COUNT
 
@@ -252,37 +246,3 @@ def test_only_an_ipv6_address_is_one():
 
 
 # -- TOML --------------------------------------------------------------------------------------
-
-SCALARS = st.one_of(
-    st.booleans(),
-    st.integers(min_value=-(2**63), max_value=2**63 - 1),
-    st.floats(allow_nan=False),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    st.dates(),
-    st.times(),
-    st.datetimes(),
-    st.datetimes(timezones=st.just(UTC)),
-)
-KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(st.dictionaries(KEYS, VALUES, max_size=4))
-def test_what_is_written_as_toml_reads_the_same(document):
-    assert tomllib.loads(to_toml(document)) == document
-
-
-def test_values_of_a_table_come_before_the_tables_in_it():
-    document = {"b": {"c": {}}, "a": 1, "d": [{"e": date(2026, 1, 2)}, {}]}
-
-    assert to_toml(document) == "a = 1\nd = [{ e = 2026-01-02 }, {}]\n\n[b.c]\n"
-    assert tomllib.loads(to_toml({"when": [datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), time(1)]}))
-
-
-def test_what_toml_has_no_type_for_is_refused():
-    with pytest.raises(TypeError, match="None"):
-        to_toml({"a": None})

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import shlex
 import tomllib
+from datetime import UTC
 from email import message_from_string
 
 import pytest
+import tomli_w
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from karpenter_core.api.nodeclaim import TaintSpec
 from karpenter_core.errors import BadInputError, NodeClassNotReadyError
@@ -527,3 +531,32 @@ def test_equal_input_gives_equal_text_whatever_the_order_of_maps(family):
     assert user_data(family, bootstrap(kubelet=kubelet)) == user_data(
         family, bootstrap(kubelet=backwards, labels=labels)
     )
+
+
+SCALARS = st.one_of(
+    st.booleans(),
+    st.integers(min_value=-(2**63), max_value=2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    st.dates(),
+    st.times(),
+    st.datetimes(),
+    st.datetimes(timezones=st.just(UTC)),
+)
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_bottlerocket_keeps_whatever_a_user_sets_elsewhere(document):
+    """What Python reads as TOML is written back as the same."""
+    text = tomli_w.dumps({"settings": {"host-containers": document}, "others": document})
+
+    merged = tomllib.loads(user_data(AmiFamily.BOTTLEROCKET, bootstrap(user_data=text)))
+
+    assert merged["settings"]["host-containers"] == document
+    assert merged["others"] == document

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, cast
 
+import tomli_w
+
 from karpenter_core.errors import BadInputError
 from karpenter_provider_aws.families.bootstrap import RAID0, cluster_dns
 from karpenter_provider_aws.families.bottlerocket_settings import KUBERNETES_SETTINGS
@@ -16,7 +18,6 @@ from karpenter_provider_aws.families.images import (
     ImageParameter,
 )
 from karpenter_provider_aws.families.kubelet_flags import text_map, text_of
-from karpenter_provider_aws.families.toml_text import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -131,7 +132,7 @@ def user_data(bootstrap: Bootstrap) -> str:
             **commands,
             _MOUNT_COMMAND: _mount_command(bootstrap.ami_version),
         }
-    return to_toml({**document, "settings": settings})
+    return tomli_w.dumps({**document, "settings": settings})
 
 
 def _ours(bootstrap: Bootstrap, theirs: Mapping[str, object]) -> dict[str, object]:
