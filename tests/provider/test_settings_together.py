@@ -1,0 +1,44 @@
+"""Settings of the shipped providers in one process: what they share, and what each makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.operator.settings import flag_name, load_settings
+from karpenter_provider_alibabacloud.settings import SETTINGS as OF_ALIBABA_CLOUD
+from karpenter_provider_aws.settings import SETTINGS as OF_AWS
+
+OVERHEAD = "vm-memory-overhead-percent"
+
+
+def read(*arguments, environment=None):
+    return load_settings(arguments, environment or {}, plugin_options=[*OF_AWS, *OF_ALIBABA_CLOUD])
+
+
+def test_two_settings_are_shared():
+    """Each new one must be thought of: what a user gives reaches both providers."""
+    names = [{flag_name(spec) for spec in specs} for specs in (OF_AWS, OF_ALIBABA_CLOUD)]
+
+    assert names[0] & names[1] == {OVERHEAD, "interruption-queue"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, (0.075, 0.065)),
+        ({"VM_MEMORY_OVERHEAD_PERCENT": "0.05"}, (0.05, 0.05)),
+        ({"VM_MEMORY_OVERHEAD_PERCENT": "much"}, (0.075, 0.065)),
+    ],
+)
+def test_each_provider_lacks_memory_by_its_own_default(environment, expected):
+    settings = read(environment=environment)
+
+    found = tuple(settings.of_plugin(specs)[OVERHEAD] for specs in (OF_AWS, OF_ALIBABA_CLOUD))
+    assert found == expected
+
+
+@pytest.mark.parametrize("specs", [OF_AWS, OF_ALIBABA_CLOUD], ids=["aws", "alibabacloud"])
+def test_what_is_not_given_is_as_if_the_provider_were_alone(specs):
+    alone = load_settings([], {}, plugin_options=specs)
+
+    assert read().of_plugin(specs) == alone.of_plugin(specs)
