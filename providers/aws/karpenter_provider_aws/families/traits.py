@@ -85,6 +85,7 @@ TRAITS: Final[Mapping[AmiFamily, FamilyTraits]] = {
     ),
     AmiFamily.BOTTLEROCKET: FamilyTraits(
         default_devices=(
+            # Upstream's default; the images come with 2 GiB, and EC2 takes any larger volume.
             DefaultDevice(device_name="/dev/xvda", size_gib=4),
             DefaultDevice(device_name="/dev/xvdb", size_gib=20),
         ),
