@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
-from karpenter_provider_aws.simulated.selection import page, selected, tag_list
+from karpenter_provider_aws.simulated.selection import listed, tag_list
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types_boto3_ssm.type_defs import GetParameterRequestTypeDef, GetParametersRequestTypeDef
 
     from karpenter_provider_aws.simulated.account import Account
-    from karpenter_provider_aws.simulated.selection import Filter
 
 __all__ = ["AMAZON", "Image", "Images", "Parameters"]
 
@@ -131,16 +130,11 @@ class Images:
                 or image.deprecated_at > now
             )
         ]
-        found = selected(
+        part, token = listed(
+            request,
             shown,
-            cast("Sequence[Filter]", request.get("Filters", ())),
             values=_values,
             tags=lambda image: image.tags,
-        )
-        part, token = page(
-            found,
-            size=request.get("MaxResults"),
-            token=request.get("NextToken"),
             maximum=_PAGE,
         )
         return {"Images": [self._described(image) for image in part], "NextToken": token}

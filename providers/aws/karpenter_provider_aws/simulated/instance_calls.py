@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_aws.simulated.instances import State
-from karpenter_provider_aws.simulated.selection import page, selected, tag_list
+from karpenter_provider_aws.simulated.selection import listed, page, selected, tag_list
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
@@ -129,16 +129,11 @@ class InstanceCalls:
                 return _values(instance, name, self._instances.state_of(instance, now))
             return None
 
-        found = selected(
+        shown, token = listed(
+            request,
             candidates,
-            cast("Sequence[Filter]", request.get("Filters", ())),
             values=values,
             tags=lambda instance: instance.tags,
-        )
-        shown, token = page(
-            found,
-            size=request.get("MaxResults"),
-            token=request.get("NextToken"),
             maximum=_PAGE,
             minimum=_SMALLEST_PAGE,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast, final
 
-from karpenter_provider_aws.simulated.selection import page, selected, tag_list
+from karpenter_provider_aws.simulated.selection import listed, tag_list
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     )
 
     from karpenter_provider_aws.simulated.account import Account
-    from karpenter_provider_aws.simulated.selection import Filter
 
 __all__ = ["Group", "Networks", "SubnetFacts"]
 
@@ -168,16 +167,11 @@ class Networks:
                 case _:
                     return None
 
-        found = selected(
+        shown, token = listed(
+            request,
             wanted,
-            cast("Sequence[Filter]", request.get("Filters", ())),
             values=values,
             tags=lambda subnet: subnet.tags,
-        )
-        shown, token = page(
-            found,
-            size=request.get("MaxResults"),
-            token=request.get("NextToken"),
             maximum=_PAGE,
             minimum=_SMALLEST_PAGE,
         )
@@ -230,16 +224,11 @@ class Networks:
                 case _:
                     return None
 
-        found = selected(
+        shown, token = listed(
+            request,
             wanted,
-            cast("Sequence[Filter]", request.get("Filters", ())),
             values=values,
             tags=lambda group: group.tags,
-        )
-        shown, token = page(
-            found,
-            size=request.get("MaxResults"),
-            token=request.get("NextToken"),
             maximum=_PAGE,
             minimum=_SMALLEST_PAGE,
         )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_aws.simulated.selection import (
     check_tags,
-    page,
-    selected,
+    listed,
     tag_list,
     tags_for,
 )
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_aws.simulated.account import Account
     from karpenter_provider_aws.simulated.instances import Instances
-    from karpenter_provider_aws.simulated.selection import Filter, TagSpecification
+    from karpenter_provider_aws.simulated.selection import TagSpecification
 
 __all__ = ["Reservation", "Reservations"]
 
@@ -192,16 +191,11 @@ class Reservations:
             }
             return known.get(name)
 
-        found = selected(
+        shown, token = listed(
+            request,
             wanted,
-            cast("Sequence[Filter]", request.get("Filters", ())),
             values=values,
             tags=lambda reservation: reservation.tags,
-        )
-        shown, token = page(
-            found,
-            size=request.get("MaxResults"),
-            token=request.get("NextToken"),
             maximum=_PAGE,
         )
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
 
 from karpenter_provider_aws.simulated.wire import AwsError
 
@@ -18,6 +18,7 @@ __all__ = [
     "TagSpecification",
     "check_tags",
     "check_token",
+    "listed",
     "page",
     "selected",
     "tag_list",
@@ -53,6 +54,26 @@ class TagSpecification(TypedDict, total=False):
 
     ResourceType: str
     Tags: Sequence[Tag]
+
+
+def listed(
+    request: Mapping[str, object],
+    items: Iterable[T],
+    *,
+    values: Callable[[T, str], Sequence[str] | None],
+    tags: Callable[[T], Mapping[str, str]],
+    maximum: int,
+    minimum: int = 1,
+) -> tuple[Sequence[T], str | None]:
+    """Return the page that a request asks for of what passes its filters, and the next one's token."""
+    filters = cast("Sequence[Filter]", request.get("Filters", ()))
+    return page(
+        selected(items, filters, values=values, tags=tags),
+        size=cast("int | None", request.get("MaxResults")),
+        token=cast("str | None", request.get("NextToken")),
+        maximum=maximum,
+        minimum=minimum,
+    )
 
 
 def selected(

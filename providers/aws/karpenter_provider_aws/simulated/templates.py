@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_aws.simulated.selection import (
     check_tags,
+    listed,
     page,
-    selected,
     tag_list,
     tags_for,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
 
     from karpenter_provider_aws.simulated.account import Account
-    from karpenter_provider_aws.simulated.selection import Filter, TagSpecification
+    from karpenter_provider_aws.simulated.selection import TagSpecification
 
 __all__ = ["USER_DATA_BYTES", "LaunchTemplate", "LaunchTemplates", "check_user_data"]
 
@@ -193,16 +193,11 @@ class LaunchTemplates:
                 "launch-template-id": (template.id,),
             }.get(name)
 
-        found = selected(
+        shown, token = listed(
+            request,
             wanted or ([] if ids or names else self.all),
-            cast("Sequence[Filter]", request.get("Filters", ())),
             values=values,
             tags=lambda template: template.tags,
-        )
-        shown, token = page(
-            found,
-            size=request.get("MaxResults"),
-            token=request.get("NextToken"),
             maximum=_PAGE,
         )
         return {
