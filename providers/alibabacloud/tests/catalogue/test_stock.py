@@ -1,0 +1,224 @@
+"""What is in stock: acceptance cases 40 and 41, answers that fail, and what is remembered."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_provider_alibabacloud.catalogue.stock import CapacityErrors, StockBook, read_listing
+from karpenter_provider_alibabacloud.codes import ApiError
+from providers.alibabacloud.tests.catalogue.answering import AnsweringClients, zones
+from providers.alibabacloud.tests.catalogue.shelf import A, B, SetClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+NAME, OTHER = "ecs.g7.large", "ecs.c7.large"
+IN, OUT = "WithStock", "WithoutStock"
+
+
+class Market:
+    """Answers DescribeAvailableResource; `on_demand` and `spot` may be replaced."""
+
+    def __init__(self) -> None:
+        self.on_demand: Callable[[], Mapping[str, Any]] = lambda: zones((A, IN, {NAME: IN}))
+        self.spot: Callable[[], Mapping[str, Any]] = lambda: zones((B, IN, {NAME: IN}))
+        self.clients = AnsweringClients(DescribeAvailableResource=self._answer)
+        self.clock = SetClock()
+
+    def _answer(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.spot() if "SpotStrategy" in parameters else self.on_demand()
+
+    def book(self, folder: Path) -> StockBook:
+        return StockBook(self.clients, self.clock, folder)  # pyright: ignore[reportArgumentType]
+
+
+def refuse(code: str = "InternalError", status: int = 500) -> Callable[[], Mapping[str, Any]]:
+    def answer() -> Mapping[str, Any]:
+        raise ApiError(code, "simulated", "R-1", status, action="ecs:DescribeAvailableResource")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("zone", "resource", "is_in_stock"),
+    [
+        (IN, IN, True),
+        ("ClosedWithStock", "ClosedWithStock", True),
+        (IN, "ClosedWithStock", True),
+        (IN, OUT, False),
+        (OUT, IN, False),
+        ("ClosedWithoutStock", IN, False),
+    ],
+)
+def test_what_counts_as_in_stock(zone: str, resource: str, is_in_stock: bool):
+    """Case 40."""
+    listing = read_listing(zones((A, zone, {NAME: resource})))
+
+    assert listing.in_stock == ({NAME: (A,)} if is_in_stock else {})
+    assert listing.listed == {NAME: (A,)}
+
+
+def test_both_ways_to_buy_are_asked_about(tmp_path: Path):
+    market = Market()
+    stock, revision = market.book(tmp_path).current()
+
+    assert stock.on_demand == {NAME: (A,)}
+    assert stock.spot_zones(NAME) == (B,)
+    assert revision == 1
+    common = {
+        "RegionId": "cn-hangzhou",
+        "DestinationResource": "InstanceType",
+        "InstanceChargeType": "PostPaid",
+    }
+    asked = market.clients.asked("DescribeAvailableResource")
+    assert sorted(asked, key=len) == [
+        common,
+        {**common, "SpotStrategy": "SpotAsPriceGo", "SpotDuration": 1},
+    ]
+
+
+def test_a_region_without_spot_is_one(tmp_path: Path):
+    """Case 41."""
+    market = Market()
+    market.spot = dict
+    stock, _ = market.book(tmp_path).current()
+
+    assert stock.on_demand == {NAME: (A,)}
+    assert stock.spot_zones(NAME) == ()
+
+
+@pytest.mark.parametrize("half", ["on_demand", "spot"])
+def test_an_answer_that_fails_leaves_that_half_as_it_was(tmp_path: Path, half: str):
+    market = Market()
+    book = market.book(tmp_path)
+    book.current()
+    market.on_demand = market.spot = lambda: zones((B, IN, {OTHER: IN}))
+    setattr(market, half, refuse())
+    market.clock.at += timedelta(minutes=5)
+
+    assert book.refresh()
+    stock, _ = book.current()
+    assert stock.on_demand == ({NAME: (A,)} if half == "on_demand" else {OTHER: (B,)})
+    assert stock.spot["1"] == ({NAME: (B,)} if half == "spot" else {OTHER: (B,)})
+
+
+def test_a_first_answer_that_fails_leaves_the_other_half(tmp_path: Path):
+    market = Market()
+    market.on_demand = refuse()
+    stock, _ = market.book(tmp_path).current()
+
+    assert stock.on_demand == {}
+    assert stock.spot_zones(NAME) == (B,)
+
+
+def test_when_both_fail_what_was_known_stays(tmp_path: Path):
+    market = Market()
+    book = market.book(tmp_path)
+    known, _ = book.current()
+    market.on_demand = market.spot = refuse("Forbidden.RAM", 403)
+    market.clock.at += timedelta(minutes=5)
+
+    with pytest.raises(AuthError, match="ecs:DescribeAvailableResource"):
+        book.refresh()
+    assert book.current()[0] is known
+
+
+def test_a_region_that_sells_nothing_is_taken_for_a_failure(tmp_path: Path):
+    market = Market()
+    market.on_demand = dict
+    market.spot = refuse()
+
+    with pytest.raises(CloudProviderError, match="no instance types found"):
+        market.book(tmp_path).current()
+
+
+def test_where_a_type_was_listed_once_stays_known(tmp_path: Path):
+    market = Market()
+    book = market.book(tmp_path)
+    book.current()
+    market.on_demand = lambda: zones((B, IN, {NAME: IN}))
+    market.clock.at += timedelta(minutes=5)
+    book.refresh()
+    stock, _ = book.current()
+
+    assert stock.on_demand == {NAME: (B,)}
+    assert stock.on_demand_listed == {NAME: (A, B)}
+    assert stock.spot_listed == {NAME: (B,)}
+
+
+def test_a_new_process_plans_with_what_an_earlier_one_knew_lately(tmp_path: Path):
+    market = Market()
+    known, _ = market.book(tmp_path).current()
+    market.clock.at += timedelta(minutes=59)
+    calls = len(market.clients.calls)
+
+    assert market.book(tmp_path).current()[0] == known
+    assert len(market.clients.calls) == calls
+
+
+def test_old_stock_is_asked_for_and_old_zones_stay_known(tmp_path: Path):
+    market = Market()
+    market.book(tmp_path).current()
+    market.clock.at += timedelta(hours=2)
+    market.on_demand = lambda: zones((B, IN, {NAME: IN}))
+    stock, _ = market.book(tmp_path).current()
+
+    assert stock.on_demand == {NAME: (B,)}
+    assert stock.on_demand_listed == {NAME: (A, B)}
+
+
+def test_it_is_refreshed_every_five_minutes_or_at_once(tmp_path: Path):
+    market = Market()
+    book = market.book(tmp_path)
+    book.current()
+    market.on_demand = lambda: zones((B, IN, {NAME: IN}))
+
+    assert not book.refresh()
+    assert book.refresh(at_once=True)
+    market.clock.at += timedelta(minutes=5)
+    assert not book.refresh()
+    assert len(market.clients.calls) == 3 * 2
+
+
+def test_another_protected_time_is_asked_about_from_the_next_refresh_on(tmp_path: Path):
+    market = Market()
+    book = market.book(tmp_path)
+    assert book.watch_spot(0)
+    assert not book.watch_spot(0)
+    assert not book.watch_spot(1)
+    stock, _ = book.current()
+
+    assert set(stock.spot) == {"0", "1"}
+    asked = market.clients.asked("DescribeAvailableResource")
+    assert sorted(it.get("SpotDuration", -1) for it in asked) == [-1, 0, 1]
+
+
+def test_a_protected_time_nobody_asked_about_yet_is_as_by_default(tmp_path: Path):
+    stock, _ = Market().book(tmp_path).current()
+
+    assert stock.spot_zones(NAME, 0) == (B,)
+
+
+@pytest.mark.parametrize("damage", ['{"version": "1"}', "nonsense", "[]"])
+def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
+    market = Market()
+    market.book(tmp_path).current()
+    (file,) = tmp_path.iterdir()
+    file.write_text(damage)
+    market.on_demand = lambda: zones((B, IN, {OTHER: IN}))
+
+    assert market.book(tmp_path).current()[0].on_demand == {OTHER: (B,)}
+
+
+def test_the_third_launch_in_a_row_that_finds_nothing_asks_for_a_look():
+    errors = CapacityErrors()
+    outcomes = [True, True, False, True, True, True, True, True, True]
+
+    assert [errors.note(sold_out=it) for it in outcomes] == [
+        False, False, False, False, False, True, False, False, True,
+    ]  # fmt: skip
