@@ -59,7 +59,7 @@ def kept(
     clock: Clock | SetClock | None = None,
 ) -> KeptAnswer[list[str]]:
     return KeptAnswer(
-        clock or SetClock(),  # pyright: ignore[reportArgumentType]
+        clock or SetClock(),
         DiskCache(folder, "cloud-names", version="1"),
         fetch=fetch,
         encode=list[str],

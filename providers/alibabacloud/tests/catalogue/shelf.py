@@ -140,7 +140,7 @@ class World:
         self.watched: set[int] = set()
         self.prices = Prices(REGION)
         self.unavailable = UnavailableOfferings()
-        self.learned = LearnedMemory(Forgetful(), now=NOW)  # pyright: ignore[reportArgumentType]
+        self.learned = LearnedMemory(Forgetful(), now=NOW)
         self.left: dict[str, int] = {}
         self.catalogue = Catalogue(
             REGION,

@@ -40,7 +40,7 @@ def cloud(*items: Mapping[str, Any]) -> AnsweringClients:
 def catalogue(
     clients: AnsweringClients, folder: Path, clock: SetClock | None = None
 ) -> TypeCatalogue:
-    return TypeCatalogue(clients, clock or SetClock(), folder)  # pyright: ignore[reportArgumentType]
+    return TypeCatalogue(clients, clock or SetClock(), folder)
 
 
 def refuse(code: str, status: int) -> Any:
@@ -54,7 +54,7 @@ def test_a_thousand_types_are_ten_calls():
     """Case 26."""
     clients = cloud(*(item(f"ecs.g{number:03}.large") for number in range(1000)))
 
-    assert len(fetch_types(clients)) == 1000  # pyright: ignore[reportArgumentType]
+    assert len(fetch_types(clients)) == 1000
     assert len(clients.asked(ACTION)) == 10
     assert {it["MaxResults"] for it in clients.asked(ACTION)} == {100}
 

@@ -34,7 +34,7 @@ class Market:
         return self.spot() if "SpotStrategy" in parameters else self.on_demand()
 
     def book(self, folder: Path) -> StockBook:
-        return StockBook(self.clients, self.clock, folder)  # pyright: ignore[reportArgumentType]
+        return StockBook(self.clients, self.clock, folder)
 
 
 def refuse(code: str = "InternalError", status: int = 500) -> Callable[[], Mapping[str, Any]]:

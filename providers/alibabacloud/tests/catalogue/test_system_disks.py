@@ -38,7 +38,7 @@ class Shop:
     def __init__(self) -> None:
         self.clients = AnsweringClients(**{ACTION: answer})
         self.clock = SetClock()
-        self.disks = SystemDisks(self.clients, self.clock)  # pyright: ignore[reportArgumentType]
+        self.disks = SystemDisks(self.clients, self.clock)
 
     @property
     def calls(self) -> int:
