@@ -14,6 +14,9 @@ the same process or in any other.
 from __future__ import annotations
 
 import time
+from base64 import b64encode
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, final
 
 from karpenter_core.provider.simulated.cloud_time import CloudTime, utc_now
@@ -21,19 +24,43 @@ from karpenter_core.provider.simulated.faults import CloudError, Fault, FaultKin
 from karpenter_provider_alibabacloud.simulated.account import Account, Ids
 from karpenter_provider_alibabacloud.simulated.application import Application
 from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour
+from karpenter_provider_alibabacloud.simulated.events import Cycle
+from karpenter_provider_alibabacloud.simulated.groups import ConfigFault
+from karpenter_provider_alibabacloud.simulated.images import X86_64
+from karpenter_provider_alibabacloud.simulated.parameters import Parameters
 from karpenter_provider_alibabacloud.simulated.parts import Parts
+from karpenter_provider_alibabacloud.simulated.pools import Pool
 from karpenter_provider_alibabacloud.simulated.server import Server
 from karpenter_provider_alibabacloud.simulated.signatures import ACCESS_KEY_ID, ACCESS_KEY_SECRET
 from karpenter_provider_alibabacloud.simulated.world import World, WorldPlan, build_world
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from karpenter_provider_alibabacloud.simulated.events import Event
+    from karpenter_provider_alibabacloud.simulated.instances import Instance
     from karpenter_provider_alibabacloud.simulated.types import TypeFacts
     from karpenter_provider_alibabacloud.simulated.wire import Reply, Request
 
-__all__ = ["SimulatedAlibabaCloud"]
+__all__ = ["Held", "SimulatedAlibabaCloud"]
+
+_RECYCLING: Final = "Recycling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What of a cluster's there is in the cloud, by the cloud's own word."""
+
+    instances: Sequence[str]
+    """Ids of those that are not gone."""
+    groups: Sequence[str]
+    """Ids of the provisioning groups that have instances which are not gone."""
+
+    @property
+    def all(self) -> Collection[str]:
+        """Everything."""
+        return (*self.instances, *self.groups)
 
 
 @final
@@ -62,11 +89,20 @@ class SimulatedAlibabaCloud:
         self.signatures: Final = self._application.signatures
         parts = Parts(self.account, self.behaviour, plan=self._plan, types=instance_types)
         self._parts: Final = parts
+        self.capacity: Final = parts.capacity
         self.catalogue: Final = parts.catalogue
         self.clusters: Final = parts.clusters
+        self.deployment_sets: Final = parts.deployment_sets
+        self.events: Final = parts.events
+        self.groups: Final = parts.groups
         self.images: Final = parts.images
+        self.instances: Final = parts.instances
+        self.kubelets: Final = parts.kubelets
+        self.metadata: Final = parts.metadata
         self.networks: Final = parts.networks
         self.prices: Final = parts.prices
+        self.reservations: Final = parts.reservations
+        self._metadata_server: Final = Server(parts.metadata, name="simulated-metadata")
         self._application.handlers = parts.handlers
         self._world: World | None = None
 
@@ -74,11 +110,13 @@ class SimulatedAlibabaCloud:
         """Build the world, and serve."""
         self.reset()
         self._server.start()
+        self._metadata_server.start()
 
     def stop(self) -> None:
         """End serving."""
         self.faults.clear()
         self._server.stop()
+        self._metadata_server.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -112,6 +150,11 @@ class SimulatedAlibabaCloud:
     def endpoint(self) -> str:
         """Where it is served: host and port."""
         return self._server.endpoint
+
+    @property
+    def metadata_endpoint(self) -> str:
+        """Where machines ask for what they are; `metadata.instance_id` says which one asks."""
+        return f"http://{self._metadata_server.endpoint}"
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -182,3 +225,124 @@ class SimulatedAlibabaCloud:
         return self.faults.add(
             Fault(kind=kind, action=action, error=error, times=times, where=where)
         )
+
+    def fail_configs(
+        self,
+        *,
+        code: str,
+        message: str = "simulated",
+        capacity_type: str = "*",
+        instance_type: str = "*",
+        zone: str = "*",
+        times: int | None = None,
+    ) -> ConfigFault:
+        """Put an error into the results of provisioning groups, for the pools that match."""
+        pool = Pool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
+        return self.groups.fault(
+            ConfigFault(pool=pool, error=CloudError(code, message), times=times)
+        )
+
+    # What happens to instances.
+
+    def instance(self, named: str) -> Instance:
+        """Return an instance by its id or provider id."""
+        found = self.instances.get(named.rpartition(".")[2])
+        if found is None:
+            raise LookupError(f"there is no instance {named}")
+        return found
+
+    def living(self) -> Sequence[Instance]:
+        """Return every instance that is not gone."""
+        with self._application.state:
+            return list(self.instances.living)
+
+    def reclaim_spot(self, named: str, *, notice_seconds: float | None = None) -> datetime:
+        """Lock a spot instance for recycling, and take it when the notice has passed; returns when."""
+        instance = self.instance(named)
+        notice = self.behaviour.spot_notice_seconds if notice_seconds is None else notice_seconds
+        at = self.account.clock() + timedelta(seconds=notice)
+        with self._application.state:
+            if _RECYCLING not in instance.lock_reasons:
+                instance.lock_reasons.append(_RECYCLING)
+            self.instances.end(instance, at=at)
+        return at
+
+    def protected_until(self, named: str) -> datetime:
+        """Return until when the market does not take a spot instance, by its SpotDuration."""
+        instance = self.instance(named)
+        return instance.launched_at + timedelta(hours=instance.spot_duration)
+
+    def terminate(self, named: str) -> None:
+        """Delete an instance by somebody else's hand."""
+        self.instances.end(self.instance(named))
+
+    def stop_instance(self, named: str) -> None:
+        """Stop an instance by somebody else's hand."""
+        self.instance(named).stops_at = self.account.clock()
+
+    def schedule_event(
+        self,
+        named: str,
+        kind: str = "SystemMaintenance.Reboot",
+        *,
+        not_before: datetime | None = None,
+        cycle: Cycle = Cycle.Scheduled,
+    ) -> Event:
+        """Let there be a system event of an instance, in a day unless it is said when."""
+        return self.events.add(
+            self.instance(named).id,
+            kind,
+            not_before=not_before or self.account.clock() + timedelta(days=1),
+            cycle=cycle,
+        )
+
+    def launch_foreign(self, *, cluster: str = "other") -> str:
+        """Launch a machine of another cluster in this account; returns its provider id."""
+        image = next(each.id for each in self.images.all if each.architecture == X86_64)
+        tags = {
+            f"kubernetes.io/cluster/{cluster}": "owned",
+            "ecs:ecs-cluster-id": cluster,
+            "karpenter.sh/nodepool": "default",
+            "karpenter.k8s.alibabacloud/ecsnodeclass": "default",
+        }
+        request = Parameters(
+            {
+                "RegionId": self.account.region,
+                "InstanceType": "ecs.g7.large",
+                "ImageId": image,
+                "VSwitchId": next(iter(self.world.vswitches.values())),
+                "SecurityGroupId": self.world.security_group_id,
+                "UserData": b64encode(b"#!/bin/sh\n").decode(),
+                "Tag": [{"Key": key, "Value": value} for key, value in tags.items()],
+            }
+        )
+        with self._application.state:
+            self._parts.run(request)
+            return self.instances.provider_id(self.instances.all[-1])
+
+    def node(self, named: str) -> Mapping[str, object] | None:
+        """Return the Node that the kubelet of an instance registers; None when it does not join.
+
+        `kubelets.boot_failure` tells why not.
+        """
+        with self._application.state:
+            return self.kubelets.node(self.instance(named))
+
+    def nodes(self) -> Mapping[str, Mapping[str, object]]:
+        """Return every Node that is registered by now, by provider id."""
+        with self._application.state:
+            found = {
+                self.instances.provider_id(each): self.kubelets.node(each)
+                for each in self.instances.living
+            }
+        return {provider_id: node for provider_id, node in found.items() if node is not None}
+
+    def held(self, cluster: str = "") -> Held:
+        """Return what of a cluster's there is, of the ready world's by default."""
+        mark = f"kubernetes.io/cluster/{cluster or self.world.cluster}"
+        with self._application.state:
+            living = [each for each in self.instances.living if mark in each.tags]
+            return Held(
+                instances=sorted(each.id for each in living),
+                groups=sorted({each.group_id for each in living if each.group_id}),
+            )

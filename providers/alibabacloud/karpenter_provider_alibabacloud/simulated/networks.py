@@ -79,13 +79,13 @@ class SecurityGroup:
 class Networks:
     """The networks of an account in a region."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, used_addresses: Callable[[], Mapping[str, int]]) -> None:
+        """Keep networks; `used_addresses` counts those of the instances, by vSwitch."""
         self._account: Final = account
+        self._used_addresses: Final = used_addresses
         self._vpcs: Final[dict[str, Vpc]] = {}
         self._vswitches: Final[dict[str, VSwitch]] = {}
         self._groups: Final[dict[str, SecurityGroup]] = {}
-        self.used_addresses: Callable[[], Mapping[str, int]] = dict
-        """How many addresses the instances of each vSwitch have."""
 
     def clear(self) -> None:
         """Forget all networks."""
@@ -164,7 +164,7 @@ class Networks:
 
     def free_addresses(self, vswitch: VSwitch) -> int:
         """Return how many addresses a vSwitch has left."""
-        used = vswitch.taken + self.used_addresses().get(vswitch.id, 0)
+        used = vswitch.taken + self._used_addresses().get(vswitch.id, 0)
         return max(0, vswitch.size - used)
 
     def leave_addresses(self, vswitch_id: str, number: int) -> None:
@@ -178,7 +178,7 @@ class Networks:
     def describe_vswitches(self, request: Parameters) -> Mapping[str, object]:
         """Answer DescribeVSwitches of the VPC API."""
         ids = [each for each in request.text("VSwitchId").split(",") if each]
-        used = self.used_addresses()
+        used = self._used_addresses()
         found = [
             each
             for each in self._vswitches.values()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from karpenter_core.provider.simulated.faults import CloudError
 
@@ -19,6 +20,18 @@ __all__ = ["numbered_page", "tags_match", "token_page"]
 _T = TypeVar("_T")
 _MOST_TAG_FILTERS: Final = 20
 _OF_THE_PAGE: Final = frozenset({"MaxResults", "NextToken", "PageNumber", "PageSize"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a token says."""
+
+    digest: str
+    """Of the filters."""
+    last: list[str]
+    """The keys of the page before."""
+    shown: int
+    """How many items were shown, that page included."""
 
 
 def token_page(
@@ -41,14 +54,15 @@ def token_page(
     digest = _digest(parameters)
     if token := parameters.text("NextToken"):
         seen = _read_token(token, digest)
+        # What was shown may be gone: the page begins after the last of it that is still there.
         position = {key(item): number for number, item in enumerate(items)}
-        # The last one shown may be gone: then the page begins where that one was.
-        start = position.get(seen["last"], int(seen["shown"]) - 2) + 1
+        left = [position[each] for each in seen.last if each in position]
+        start = left[-1] + 1 if left else max(0, seen.shown - len(seen.last))
     page = items[start : start + size]
     if not page or start + size >= len(items):
         return page, ""
-    following = {"digest": digest, "last": key(page[-1]), "shown": str(start + len(page))}
-    return page, urlsafe_b64encode(json.dumps(following).encode()).decode()
+    following = _Seen(digest=digest, last=[key(item) for item in page], shown=start + len(page))
+    return page, urlsafe_b64encode(json.dumps(asdict(following)).encode()).decode()
 
 
 def _digest(parameters: Parameters) -> str:
@@ -56,15 +70,16 @@ def _digest(parameters: Parameters) -> str:
     return sha256(json.dumps(filters, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _read_token(token: str, digest: str) -> Mapping[str, str]:
+def _read_token(token: str, digest: str) -> _Seen:
+    invalid = CloudError(
+        "InvalidParameter.TokenInvalid", "The specified parameter NextToken is not valid."
+    )
     try:
-        seen = cast("dict[str, str]", json.loads(urlsafe_b64decode(token.encode())))
-    except ValueError:
-        seen = dict[str, str]()
-    if seen.get("digest") != digest:
-        raise CloudError(
-            "InvalidParameter.TokenInvalid", "The specified parameter NextToken is not valid."
-        )
+        seen = _Seen(**json.loads(urlsafe_b64decode(token.encode())))
+    except (TypeError, ValueError):
+        raise invalid from None
+    if seen.digest != digest:
+        raise invalid
     return seen
 
 

@@ -140,6 +140,19 @@ class Parameters(Mapping[str, object]):
             raise self.invalid(name, value)
         return Parameters(cast("Mapping[str, object]", value), under=f"{self._named(name)}.")
 
+    def json_within(self, name: str) -> Parameters:
+        """Return the parameters below a name that are given as one text of JSON, or one by one."""
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            return self.within(name)
+        try:
+            read = cast("object", json.loads(value or "{}"))
+        except ValueError:
+            raise self.invalid(name, value) from None
+        if not isinstance(read, dict):
+            raise self.invalid(name, value)
+        return Parameters(cast("dict[str, object]", read), under=f"{self._named(name)}.")
+
     def items_of(self, name: str, *, most: int | None = None) -> Sequence[Parameters]:
         """Return the parameters below each number below a name (`DataDisk.1.Size`)."""
         value = self._values.get(name)

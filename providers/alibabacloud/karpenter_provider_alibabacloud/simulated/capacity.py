@@ -1,0 +1,101 @@
+"""Stock and quotas: how many machines there are of each kind, and how many one may have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_provider_alibabacloud.simulated.pools import ON_DEMAND, Pool
+
+if TYPE_CHECKING:
+    from karpenter_provider_alibabacloud.simulated.catalogue import Catalogue
+    from karpenter_provider_alibabacloud.simulated.instances import Instances
+
+__all__ = ["Capacity"]
+
+_FORBIDDEN: Final = 403
+
+
+@final
+class Capacity:
+    """The stock of a region and the quotas of an account; without rules, both are endless."""
+
+    def __init__(self, instances: Instances, catalogue: Catalogue) -> None:
+        self._instances: Final = instances
+        self._catalogue: Final = catalogue
+        self._stock: list[tuple[Pool, int]] = []
+        self._vcpus: dict[str, int] = {}
+        self.no_stock_code = "OperationDenied.NoStock"
+        """What is said of a pool with nothing left; some say `NoInstanceStock`."""
+
+    def stock(self, pool: Pool, machines: int) -> None:
+        """Let each pool of a pattern have so many machines, those in use included; the last counts."""
+        self._stock.append((pool, machines))
+
+    def sell_out(
+        self,
+        *,
+        capacity_type: str = "*",
+        instance_type: str = "*",
+        zone: str = "*",
+    ) -> None:
+        """Let nothing be left of what matches; what runs goes on."""
+        self.stock(Pool(capacity_type=capacity_type, instance_type=instance_type, zone=zone), 0)
+
+    def limit_vcpus(self, vcpus: int | None, *, capacity_type: str = ON_DEMAND) -> None:
+        """Set the quota of vCPUs of a capacity type; None takes it away."""
+        self._vcpus.pop(capacity_type, None)
+        if vcpus is not None:
+            self._vcpus[capacity_type] = vcpus
+
+    def clear(self) -> None:
+        """Make stock and quotas endless."""
+        self._stock.clear()
+        self._vcpus.clear()
+        self.no_stock_code = "OperationDenied.NoStock"
+
+    def left(self, pool: Pool) -> int | None:
+        """Return how many machines of a pool can be had; None when there is no end of them.
+
+        Those that came from a private pool were never of the public stock.
+        """
+        machines = next(
+            (number for rule, number in reversed(self._stock) if rule.holds(pool)), None
+        )
+        if machines is None:
+            return None
+        used = sum(each.pool == pool and not each.reservation_id for each in self._instances.living)
+        return max(0, machines - used)
+
+    def shortage(self, pool: Pool) -> CloudError:
+        """Return what is said when a pool has nothing left."""
+        return CloudError(
+            self.no_stock_code,
+            f"The requested resource {pool.instance_type} is sold out in the zone {pool.zone}.",
+            status=_FORBIDDEN,
+        )
+
+    def allowed(self, pool: Pool) -> int | None:
+        """Return how many more machines of a pool the quotas permit; None for any number."""
+        quota = self._vcpus.get(pool.capacity_type)
+        if quota is None:
+            return None
+        used = sum(
+            self._vcpus_of(each.pool.instance_type)
+            for each in self._instances.living
+            if each.pool.capacity_type == pool.capacity_type
+        )
+        return max(0, (quota - used) // max(1, self._vcpus_of(pool.instance_type)))
+
+    def beyond_quota(self, pool: Pool) -> CloudError:
+        """Return what is said when a quota is used up."""
+        return CloudError(
+            "QuotaExceed.ElasticQuota",
+            f"The number of vCPUs of {pool.capacity_type} instances exceeds the quota of"
+            f" {self._vcpus.get(pool.capacity_type)}.",
+            status=_FORBIDDEN,
+        )
+
+    def _vcpus_of(self, instance_type: str) -> int:
+        facts = self._catalogue.facts(instance_type)
+        return 0 if facts is None else facts.vcpus

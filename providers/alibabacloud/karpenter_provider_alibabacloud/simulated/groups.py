@@ -1,0 +1,359 @@
+"""CreateAutoProvisioningGroup of type `instant`: machines of several pools, by price or otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_provider_alibabacloud.simulated.group_records import GroupRecord
+from karpenter_provider_alibabacloud.simulated.instances import Disk
+from karpenter_provider_alibabacloud.simulated.parameters import read_tags
+from karpenter_provider_alibabacloud.simulated.plans import Plan, WantedDisk, read_template
+from karpenter_provider_alibabacloud.simulated.pools import ON_DEMAND, SPOT, Pool
+from karpenter_provider_alibabacloud.simulated.strategies import Choice, ordered
+from karpenter_provider_alibabacloud.simulated.tokens import ClientTokens
+from karpenter_provider_alibabacloud.simulated.types import DISK_CATEGORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from karpenter_provider_alibabacloud.simulated.account import Account
+    from karpenter_provider_alibabacloud.simulated.capacity import Capacity
+    from karpenter_provider_alibabacloud.simulated.group_records import GroupRecords
+    from karpenter_provider_alibabacloud.simulated.launch import Launcher
+    from karpenter_provider_alibabacloud.simulated.parameters import Parameters
+    from karpenter_provider_alibabacloud.simulated.plans import PlanChecks, Template
+    from karpenter_provider_alibabacloud.simulated.prices import Prices
+
+__all__ = ["ConfigFault", "Groups"]
+
+_MOST_CONFIGS: Final = 20
+_MOST_MACHINES: Final = 1000
+_DEFAULT_DISK_GIB: Final = 40
+_SPOT_STRATEGIES: Final = ("lowest-price", "diversified", "capacity-optimized")
+_ON_DEMAND_STRATEGIES: Final = ("lowest-price", "prioritized", "diversified")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ConfigFault:
+    """An error in the results of groups, for the pools that match."""
+
+    pool: Pool
+    error: CloudError
+    times: int | None = None
+    """How often it strikes yet; None for as often as it can."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Results:
+    """What has come of the machines of one capacity type so far."""
+
+    launched: float = 0
+    """Capacity, by weights."""
+    plans: dict[int, Plan] = field(default_factory=dict[int, Plan])
+    """Those that were tried, by their place in the call."""
+    ids: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    errors: dict[int, CloudError] = field(default_factory=dict[int, CloudError])
+
+    def rows(self) -> Iterator[Mapping[str, object]]:
+        """Return the results as the API lists them."""
+        for number, plan in self.plans.items():
+            if ids := self.ids.get(number):
+                yield _row(plan, ids, None)
+            if error := self.errors.get(number):
+                yield _row(plan, (), error)
+
+
+@final
+class Groups:
+    """The provisioning groups of an account; an instant one is done when it is answered."""
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        checks: PlanChecks,
+        launcher: Launcher,
+        prices: Prices,
+        capacity: Capacity,
+        records: GroupRecords,
+    ) -> None:
+        self._records: Final = records
+        self._account: Final = account
+        self._checks: Final = checks
+        self._launcher: Final = launcher
+        self._prices: Final = prices
+        self._capacity: Final = capacity
+        self._tokens: Final = ClientTokens(account)
+        self._faults: list[ConfigFault] = []
+
+    def clear(self) -> None:
+        """Forget tokens and faults."""
+        self._tokens.clear()
+        self._faults.clear()
+
+    def fault(self, fault: ConfigFault) -> ConfigFault:
+        """Put an error into the results of groups."""
+        self._faults.append(fault)
+        return fault
+
+    def create(self, request: Parameters) -> Mapping[str, object]:
+        """Answer CreateAutoProvisioningGroup."""
+        request.required("RegionId")
+        return self._tokens.once(request, lambda: self._create(request))
+
+    def _create(self, request: Parameters) -> Mapping[str, object]:
+        kind = request.choice(
+            "AutoProvisioningGroupType", ("instant", "request", "maintain"), "maintain"
+        )
+        if kind != "instant":
+            raise CloudError(
+                "InvalidParameter.AutoProvisioningGroupType",
+                f"Groups of type {kind} are not simulated; ask for instant ones.",
+            )
+        template = self._template(request)
+        choices = self._choices(request, template)
+        targets = _targets(request)
+        least = _whole(request, "MinTargetCapacity", 0)
+        group_id = self._account.ids.new("apg")
+        self._records.add(
+            GroupRecord(
+                id=group_id,
+                name=request.text("AutoProvisioningGroupName") or group_id,
+                tags=read_tags(request),
+                made_at=self._account.clock(),
+                targets=targets,
+            )
+        )
+        if least and self._obtainable(choices, targets, request) < least:
+            return {
+                "AutoProvisioningGroupId": group_id,
+                "LaunchResults": {"LaunchResult": self._shortfall(choices, targets, request)},
+            }
+        rows: list[Mapping[str, object]] = []
+        for capacity_type, target in targets.items():
+            results = _Results()
+            for choice in self._in_order(choices, capacity_type, request):
+                if results.launched >= target:
+                    break
+                if choice.number in results.errors:
+                    continue
+                self._launch(choice, target, results, request, group_id)
+            rows.extend(results.rows())
+        return {"AutoProvisioningGroupId": group_id, "LaunchResults": {"LaunchResult": rows}}
+
+    # What is asked for.
+
+    def _template(self, request: Parameters) -> Template:
+        own = request.within("LaunchConfiguration")
+        if not own and request.text("LaunchTemplateId"):
+            raise request.invalid("LaunchTemplateId", request.text("LaunchTemplateId"))
+        categories = _categories(request, "SystemDiskConfig")
+        if not categories and (one := own.choice("SystemDiskCategory", DISK_CATEGORIES)):
+            categories = (one,)
+        system = own.within("SystemDisk")
+        disk = Disk(
+            category="",
+            size_gib=own.integer("SystemDiskSize", _DEFAULT_DISK_GIB),
+            performance_level=own.choice(
+                "SystemDiskPerformanceLevel", ("PL0", "PL1", "PL2", "PL3")
+            ),
+            encrypted=system.flag("Encrypted"),
+            kms_key_id=system.text("KMSKeyId"),
+            provisioned_iops=system.integer("ProvisionedIops"),
+            bursting=system.flag("BurstingEnabled"),
+        )
+        return read_template(
+            own,
+            system_disk=WantedDisk(disk=disk, categories=categories),
+            data_disk_categories=_categories(request, "DataDiskConfig"),
+            image_id=own.text("ImageId"),
+        )
+
+    def _choices(self, request: Parameters, template: Template) -> Sequence[Choice]:
+        configs = request.items_of("LaunchTemplateConfig")
+        if len(configs) > _MOST_CONFIGS:
+            raise CloudError(
+                "InvalidParameter.LaunchTemplateConfig",
+                f"There are {len(configs)} launch template configs, at most {_MOST_CONFIGS} may be.",
+            )
+        if not configs:
+            raise CloudError(
+                "MissingParameter.LaunchTemplateConfig", "A launch template config must be given."
+            )
+        choices: list[Choice] = []
+        for number, config in enumerate(configs):
+            vswitch = self._checks.vswitch(config.required("VSwitchId"))
+            self._checks.groups(template, vswitch)
+            image_id = config.text("ImageId") or template.image_id
+            if not image_id:
+                raise CloudError(
+                    "MissingParameter.LaunchConfiguration.ImageId", "An image must be given."
+                )
+            limit = config.number("MaxPrice") or request.number("MaxSpotPrice")
+            for capacity_type in (ON_DEMAND, SPOT):
+                pool = Pool(
+                    capacity_type=capacity_type,
+                    instance_type=config.required("InstanceType"),
+                    zone=vswitch.zone,
+                )
+                spot = capacity_type == SPOT
+                strategy = (
+                    ("SpotWithPriceLimit" if limit else "SpotAsPriceGo") if spot else "NoSpot"
+                )
+                plan = Plan(
+                    pool=pool,
+                    vswitch=vswitch,
+                    image=self._checks.image(image_id),
+                    template=template,
+                    spot_strategy=strategy,
+                    price_limit=limit if spot else 0,
+                )
+                choices.append(
+                    Choice(
+                        plan=plan,
+                        number=number,
+                        price=self._prices.of(pool),
+                        priority=config.number("Priority", float("inf")),
+                        weight=config.number("WeightedCapacity", 1) or 1,
+                        left=self._capacity.left(pool),
+                    )
+                )
+        return choices
+
+    def _in_order(
+        self, choices: Sequence[Choice], capacity_type: str, request: Parameters
+    ) -> Sequence[Choice]:
+        strategy = (
+            request.choice("SpotAllocationStrategy", _SPOT_STRATEGIES, "lowest-price")
+            if capacity_type == SPOT
+            else request.choice(
+                "PayAsYouGoAllocationStrategy", _ON_DEMAND_STRATEGIES, "lowest-price"
+            )
+        )
+        own = [each for each in choices if each.plan.pool.capacity_type == capacity_type]
+        return ordered(own, strategy)
+
+    # What comes of it.
+
+    def _launch(
+        self,
+        choice: Choice,
+        target: float,
+        results: _Results,
+        request: Parameters,
+        group_id: str,
+    ) -> None:
+        """Launch what is still wanted of one pool, as far as there is any, and note what came of it."""
+        plan = choice.plan
+        wanted = max(1, -int(-(target - results.launched) // choice.weight))
+        if choice.share:
+            wanted = min(wanted, choice.share)
+        error = self._struck(plan.pool) or self._checks.refusal(plan)
+        given: Sequence[tuple[str, int]] = ()
+        if error is None:
+            given, error = self._launcher.room(plan, wanted, request)
+        ids = [
+            instance.id
+            for source, number in given
+            for instance in self._launcher.launch(
+                plan,
+                number,
+                source=source,
+                group_id=group_id,
+                client_token=request.text("ClientToken"),
+            )
+        ]
+        results.launched += len(ids) * choice.weight
+        results.plans[choice.number] = plan
+        results.ids.setdefault(choice.number, []).extend(ids)
+        if error is not None:
+            results.errors[choice.number] = error
+
+    def _struck(self, pool: Pool) -> CloudError | None:
+        for fault in self._faults:
+            if fault.times != 0 and fault.pool.holds(pool):
+                if fault.times is not None:
+                    fault.times -= 1
+                return fault.error
+        return None
+
+    def _obtainable(
+        self, choices: Sequence[Choice], targets: Mapping[str, float], request: Parameters
+    ) -> float:
+        """Return how much of what is wanted there is, without launching any."""
+        total = 0.0
+        for capacity_type, target in targets.items():
+            had = 0.0
+            for choice in self._in_order(choices, capacity_type, request):
+                had += choice.weight * self._room(choice, target, request)
+            total += min(had, target)
+        return total
+
+    def _room(self, choice: Choice, target: float, request: Parameters) -> int:
+        if self._checks.refusal(choice.plan) is not None:
+            return 0
+        given, _ = self._launcher.room(choice.plan, int(target), request)
+        return sum(number for _, number in given)
+
+    def _shortfall(
+        self, choices: Sequence[Choice], targets: Mapping[str, float], request: Parameters
+    ) -> Sequence[Mapping[str, object]]:
+        """Return the results of a group that gives nothing, as its minimum is not there."""
+        rows: list[Mapping[str, object]] = []
+        for capacity_type, target in targets.items():
+            if not target:
+                continue
+            for choice in self._in_order(choices, capacity_type, request):
+                error = self._checks.refusal(choice.plan)
+                if error is None:
+                    _, error = self._launcher.room(choice.plan, int(target), request)
+                rows.append(
+                    _row(choice.plan, (), error or self._capacity.shortage(choice.plan.pool))
+                )
+        return rows
+
+
+def _categories(request: Parameters, name: str) -> tuple[str, ...]:
+    return tuple(
+        found
+        for each in request.items_of(name)
+        if (found := each.choice("DiskCategory", DISK_CATEGORIES))
+    )
+
+
+def _whole(request: Parameters, name: str, default: int) -> int:
+    number = request.integer(name, default)
+    if not 0 <= number <= _MOST_MACHINES:
+        raise request.invalid(name, number)
+    return number
+
+
+def _targets(request: Parameters) -> Mapping[str, float]:
+    """Return how much of each capacity type is wanted."""
+    request.required("TotalTargetCapacity")
+    total = _whole(request, "TotalTargetCapacity", 0)
+    spot = _whole(request, "SpotTargetCapacity", 0)
+    on_demand = _whole(request, "PayAsYouGoTargetCapacity", 0)
+    rest = total - spot - on_demand
+    if total < 1 or rest < 0:
+        raise request.invalid("TotalTargetCapacity", total)
+    default = request.choice("DefaultTargetCapacityType", ("Spot", "PayAsYouGo"), "PayAsYouGo")
+    return {
+        ON_DEMAND: on_demand + (rest if default == "PayAsYouGo" else 0),
+        SPOT: spot + (rest if default == "Spot" else 0),
+    }
+
+
+def _row(plan: Plan, ids: Sequence[str], error: CloudError | None) -> Mapping[str, object]:
+    told: dict[str, object] = {
+        "InstanceType": plan.pool.instance_type,
+        "ZoneId": plan.pool.zone,
+        "SpotStrategy": plan.spot_strategy,
+        "Amount": len(ids),
+        "InstanceIds": {"InstanceId": list(ids)},
+    }
+    if error is not None:
+        told |= {"ErrorCode": error.code, "ErrorMsg": error.message}
+    return told
