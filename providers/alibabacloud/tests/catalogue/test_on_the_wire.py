@@ -1,0 +1,168 @@
+"""The catalogue, stock, disks and prices of the simulated cloud: acceptance cases 26, 40 and 46."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.learned_memory import LearnedMemory
+from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_provider_alibabacloud.catalogue.catalogue import Catalogue, Situation
+from karpenter_provider_alibabacloud.catalogue.fetch import TypeCatalogue, fetch_types
+from karpenter_provider_alibabacloud.catalogue.stock import StockBook
+from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
+from karpenter_provider_alibabacloud.price_reading import PriceReader
+from karpenter_provider_alibabacloud.prices import DISK_VERSION, Prices
+from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+from karpenter_provider_alibabacloud.simulated.types import generated_types
+from providers.alibabacloud.tests.catalogue.shelf import (
+    NOW,
+    TERWAY,
+    Forgetful,
+    SetClock,
+    available,
+    node_class,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAME = "ecs.g7.large"
+
+
+class Parts:
+    """Everything of a provider that lists types, put together."""
+
+    def __init__(self, clients: Clients, folder: Path) -> None:
+        clock = SetClock()
+        self.types = TypeCatalogue(clients, clock, folder)
+        self.stock = StockBook(clients, clock, folder)
+        self.disks = SystemDisks(clients, clock)
+        self.prices = Prices(clients.region)
+        self.reader = PriceReader(
+            clients,
+            self.prices,
+            clock,
+            types=self.types.current,
+            disk=DiskCache(folder, "alibabacloud-prices", version=DISK_VERSION),
+            sleep=lambda _: None,
+        )
+        self.catalogue = Catalogue(
+            clients.region,
+            overhead_percent=0.065,
+            types=self.types.current,
+            stock=self.stock,
+            prices=self.prices,
+            unavailable=UnavailableOfferings(),
+            learned=LearnedMemory(Forgetful(), now=NOW),
+        )
+
+    def list(self, cloud: SimulatedAlibabaCloud) -> dict[str, Any]:
+        of = node_class(
+            vSwitches=[{"id": it, "zoneID": zone} for zone, it in cloud.world.vswitches.items()]
+        )
+        situation = Situation(now=NOW, cluster=TERWAY)
+        return {it.name: it for it in self.catalogue.instance_types(of, situation)}
+
+
+def test_a_thousand_types_are_ten_calls():
+    """Case 26."""
+    with SimulatedAlibabaCloud(instance_types=generated_types(1000)) as cloud:
+        clients = Clients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
+        with pytest.MonkeyPatch.context() as patch, clients:
+            for name, value in cloud.environment.items():
+                patch.setenv(name, value)
+            found = fetch_types(clients)
+
+        assert len(found) == 1000
+        assert cloud.calls.count("DescribeInstanceTypes") == 10
+
+
+def test_the_region_is_listed_as_it_is_sold(
+    cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path
+):
+    """Case 40."""
+    cloud.catalogue.tell("WithoutStock", instance_type=NAME, zone="cn-hangzhou-b")
+    cloud.catalogue.tell("ClosedWithStock", instance_type=NAME, zone="cn-hangzhou-g")
+    found = Parts(clients, tmp_path).list(cloud)
+
+    assert len(found) > 60
+    assert available(found[NAME]) == {
+        ("cn-hangzhou-g", "on-demand"),
+        ("cn-hangzhou-h", "on-demand"),
+        ("cn-hangzhou-g", "spot"),
+    }
+
+
+def test_prices_are_those_of_the_cloud(
+    cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path
+):
+    parts = Parts(clients, tmp_path)
+    cloud.prices.set_on_demand(NAME, 0.52)
+    cloud.prices.set_spot(NAME, "cn-hangzhou-b", 0.11)
+    parts.reader.consider([NAME])
+    parts.reader.refresh()
+    facts = parts.types.current()[0][NAME]
+
+    assert parts.prices.on_demand(facts).amount == 0.52
+    assert parts.prices.spot(facts, "cn-hangzhou-b").amount == 0.11
+    assert parts.prices.on_demand(facts).currency == "CNY"
+    other = parts.types.current()[0]["ecs.g7.xlarge"]
+    assert parts.prices.spot(other, "cn-hangzhou-b").amount < parts.prices.on_demand(other).amount
+
+
+def test_a_type_that_takes_no_essd_is_priced_all_the_same(
+    cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path
+):
+    parts = Parts(clients, tmp_path)
+    old = next(each for each in cloud.catalogue.types if "cloud_essd" not in each.disk_categories)
+    parts.reader.consider([old.name])
+    parts.reader.refresh()
+
+    assert not parts.prices.is_estimated(old.name)
+
+
+def test_system_disks_are_those_of_the_cloud(cloud: SimulatedAlibabaCloud, clients: Clients):
+    disks = SystemDisks(clients, SetClock()).of([NAME])[NAME]
+
+    assert disks is not None
+    assert set(disks) == set(cloud.world.zones)
+    assert "cloud_essd" in disks["cn-hangzhou-b"]
+
+
+@pytest.fixture
+def reached(cloud: SimulatedAlibabaCloud) -> Iterator[set[str]]:
+    """Hosts that anything in this process looks up or connects to."""
+    found: set[str] = set()
+    is_on = [True]
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if is_on and event == "socket.connect":
+            found.add(":".join(map(str, arguments[1][:2])))
+        elif is_on and event == "socket.getaddrinfo":
+            found.add(f"{arguments[0]}:{arguments[1]}")
+
+    # A hook cannot be taken off; this one is switched off.
+    sys.addaudithook(hook)
+    yield found
+    is_on.clear()
+
+
+def test_nobody_but_the_configured_endpoints_is_asked(
+    cloud: SimulatedAlibabaCloud, reached: set[str], tmp_path: Path
+):
+    """Case 46."""
+    clients = Clients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
+    with clients:
+        parts = Parts(clients, tmp_path)
+        parts.reader.consider([NAME])
+        parts.reader.refresh()
+        parts.list(cloud)
+        parts.disks.of([NAME])
+
+    assert reached == {cloud.endpoint}
