@@ -1,0 +1,116 @@
+"""What codes of Alibaba Cloud mean (section 7 of its specification)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.errors import AuthError, CloudProviderError, ExhaustedScope, ThrottledError
+from karpenter_provider_alibabacloud.codes import (
+    SHORTAGES,
+    ApiError,
+    ErrorClass,
+    classify,
+    core_error,
+    exhausted_scope,
+    launch_failure,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("OperationDenied.NoStock", ErrorClass.CAPACITY),
+        ("NoInstanceStock", ErrorClass.CAPACITY),
+        ("Zone.NotOnSale", ErrorClass.CAPACITY),
+        ("Invalid.PrivatePoolOptions.NoStock", ErrorClass.CAPACITY),
+        ("OperationDenied.CloudSSDNotSupported", ErrorClass.DISK_CATEGORY),
+        ("InvalidVSwitchId.IpNotEnough", ErrorClass.ADDRESSES),
+        ("QuotaExceed.ElasticQuota", ErrorClass.QUOTA),
+        ("QuotaExceeded.Whatever", ErrorClass.QUOTA),
+        ("InvalidSpotPriceLimit.LowerThanPublicPrice", ErrorClass.SPOT_PRICE),
+        ("Throttling", ErrorClass.THROTTLED),
+        ("Throttling.User", ErrorClass.THROTTLED),
+        ("ServiceUnavailable", ErrorClass.TRANSIENT),
+        ("InvalidInstanceId.NotFound", ErrorClass.NOT_FOUND),
+        ("Forbidden.RAM", ErrorClass.AUTH),
+        ("InvalidAccessKeyId.NotFound", ErrorClass.AUTH),
+        ("InvalidSecurityToken.Expired", ErrorClass.AUTH),
+        ("InvalidImageId.NotFound", ErrorClass.CONFIGURATION),
+        ("InvalidSecurityGroupId.NotFound", ErrorClass.CONFIGURATION),
+        ("InvalidParameter.Conflict", ErrorClass.CONFIGURATION),
+        ("MissingParameter.RegionId", ErrorClass.CONFIGURATION),
+        ("IdempotentParameterMismatch", ErrorClass.CONFIGURATION),
+        ("IncorrectInstanceStatus.Initializing", ErrorClass.STATE),
+        ("OperationConflict", ErrorClass.STATE),
+        ("InvalidAccountStatus.NotEnoughBalance", ErrorClass.FUNDS),
+        ("DryRunOperation", ErrorClass.DRY_RUN),
+        ("SomethingNew", ErrorClass.UNKNOWN),
+    ],
+)
+def test_a_code_alone_says_what_to_do(code, expected):
+    """As in the results of a provisioning group, which have no status."""
+    assert classify(code) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("SomethingNew", 429, ErrorClass.THROTTLED),
+        ("SomethingNew", 503, ErrorClass.TRANSIENT),
+        ("SomethingNew", 404, ErrorClass.NOT_FOUND),
+        ("SomethingNew", 400, ErrorClass.UNKNOWN),
+        ("", 0, ErrorClass.TRANSIENT),
+        ("InvalidImageId.NotFound", 404, ErrorClass.CONFIGURATION),
+        ("Throttling.User", 503, ErrorClass.THROTTLED),
+    ],
+)
+def test_the_status_decides_where_the_code_does_not(code, status, expected):
+    assert classify(code, status=status) is expected
+
+
+def test_a_quota_may_hide_in_a_message():
+    message = "The specified instance exceeds your vCPU quota."
+
+    assert classify("InvalidParameter.NotMatch", message=message) is ErrorClass.QUOTA
+    assert classify("InvalidParameter.NotMatch", message="no") is ErrorClass.CONFIGURATION
+
+
+def test_a_quota_reaches_further_than_stock():
+    """Case 65: nothing more of the capacity type in the region."""
+    assert exhausted_scope(ErrorClass.QUOTA) is ExhaustedScope.REGION
+    assert exhausted_scope(ErrorClass.CAPACITY) is ExhaustedScope.OFFERING
+    assert ErrorClass.THROTTLED not in SHORTAGES  # case 66: throttling is no shortage
+
+
+def test_errors_become_those_of_the_core():
+    """Each says its action, its code, and the request that Alibaba Cloud's support asks for."""
+    throttled = ApiError("Throttling", "slow", "R-1", 400, timedelta(seconds=3), action="ecs:X")
+    denied = ApiError("Forbidden.RAM", "no", "R-2", 403, action="ecs:RunInstances")
+    silent = ApiError("", "no answer", action="vpc:DescribeVSwitches")
+
+    answer = core_error(throttled)
+    assert isinstance(answer, ThrottledError)
+    assert answer.retry_after == timedelta(seconds=3)
+    refused = core_error(denied)
+    assert isinstance(refused, AuthError)
+    assert refused.action == "ecs:RunInstances"
+    assert str(refused) == "ecs:RunInstances: Forbidden.RAM: no (request R-2)"
+    assert type(core_error(silent)) is CloudProviderError
+    assert str(core_error(silent)) == "vpc:DescribeVSwitches: no answer"
+
+
+def test_a_failed_launch_has_a_reason_in_camel_case():
+    failures = {
+        code: launch_failure(code, "m").reason
+        for code in ("InvalidImageId.NotFound", "Forbidden.RAM", "MissingParameter", "Odd")
+    }
+
+    assert failures == {
+        "InvalidImageId.NotFound": "ImageNotFound",
+        "Forbidden.RAM": "Unauthorized",
+        "MissingParameter": "InvalidLaunch",
+        "Odd": "LaunchFailed",
+    }
+    assert launch_failure("Odd", "m").message == "the launch failed: Odd: m"

@@ -1,0 +1,341 @@
+"""Clients of Alibaba Cloud over the real SDKs (acceptance cases 66, 99, 102, 103, 104; region of 98)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.errors import SettingsError
+from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
+from karpenter_provider_alibabacloud.credentials import find_credential
+from karpenter_provider_alibabacloud.metadata import region_id
+from karpenter_provider_alibabacloud.retrying import RetryPolicy, is_repeatable
+from karpenter_provider_alibabacloud.sdk import Clients, Limits, pages_of
+from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
+from karpenter_provider_alibabacloud.wire import Endpoint
+
+LAUNCH = {"RegionId": "cn-hangzhou", "InstanceType": "ecs.g7.large"}
+
+
+def clients_of(cloud, **more):
+    endpoint = cloud.endpoint
+    return Clients(
+        region=cloud.account.region,
+        endpoint_ecs=endpoint,
+        endpoint_vpc=endpoint,
+        endpoint_cs=endpoint,
+        protocol="http",
+        **more,
+    )
+
+
+def test_importing_the_clients_loads_no_sdk():
+    """Every run of the program loads the plug-in."""
+    program = (
+        "import sys, karpenter_provider_alibabacloud.sdk, karpenter_provider_alibabacloud.codes,"
+        "karpenter_provider_alibabacloud.discovery.images,"
+        "karpenter_provider_alibabacloud.node_class.resolution;"
+        "print([m for m in sys.modules"
+        " if m.startswith(('alibabacloud_', 'darabonba', 'Tea', 'requests', 'aiohttp'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("service", "action", "parameters", "complaint"),
+    [
+        ("ecs", "DescribeInstances", {"Tagg": 1}, "no parameter Tagg"),
+        ("vpc", "DescribeVSwitches", {"Tag": [{"Keyy": "a"}]}, "no parameter Tag.1.Keyy"),
+        ("ecs", "DescribeNothing", {}, "no action DescribeNothing"),
+        ("ack", "DescribeClusterDetail", {}, "needs ClusterId"),
+        ("ack", "DescribeClusterDetail", {"ClusterId": "c", "Region": "r"}, "no parameter Region"),
+    ],
+)
+def test_what_the_api_does_not_know_is_refused_before_it_is_sent(
+    clients, cloud, service, action, parameters, complaint
+):
+    with pytest.raises(TypeError, match=complaint):
+        getattr(clients, service).call(action, parameters)
+
+    assert cloud.calls.all == ()
+
+
+def test_answers_are_handed_on_as_they_are(clients, cloud):
+    """Mappings, lists and text alike; parameters that are None are not sent."""
+    cluster = cloud.world.cluster
+
+    detail = clients.ack.call("DescribeClusterDetail", {"ClusterId": cluster})
+    script = clients.ack.call(
+        "DescribeClusterAttachScripts", {"ClusterId": cluster, "nodepool_id": None}
+    )
+    versions = clients.ack.call(
+        "DescribeKubernetesVersionMetadata",
+        {"Region": "cn-hangzhou", "ClusterType": "ManagedKubernetes"},
+    )
+
+    assert detail["cluster_id"] == cluster
+    assert "--openapi-token" in script["body"]
+    assert versions["body"][0]["images"]
+    assert "nodepool_id" not in cloud.calls.of("DescribeClusterAttachScripts")[0].parameters
+
+
+def test_a_refusal_tells_code_request_and_action(clients, cloud):
+    cloud.deny("DescribeVSwitches", times=1)
+
+    with pytest.raises(ApiError) as caught:
+        clients.vpc.call("DescribeVSwitches", {"RegionId": "cn-hangzhou"})
+
+    error = caught.value
+    assert error.error_class is ErrorClass.AUTH
+    assert (error.action, error.status) == ("vpc:DescribeVSwitches", 403)
+    assert len(error.request_id) == 36
+    assert "request id" not in error.message.lower()
+
+
+def test_throttling_twice_and_then_success_makes_three_calls(cloud):
+    """Case 66: and the time between them is short, but not the same for everybody."""
+    waited: list[float] = []
+    seen: list[tuple[str, str]] = []
+    cloud.fail("DescribeVSwitches", code="Throttling.User", times=2)
+
+    with clients_of(
+        cloud,
+        sleep=waited.append,
+        observe=lambda action, code, _seconds: seen.append((action, code)),
+    ) as clients:
+        answer = clients.vpc.call("DescribeVSwitches", {"RegionId": "cn-hangzhou"})
+
+    assert answer["TotalCount"] == 3
+    assert cloud.calls.count("DescribeVSwitches") == 3
+    assert [code for _, code in seen] == ["Throttling.User", "Throttling.User", "OK"]
+    assert waited[0] <= 0.1
+    assert waited[1] <= 0.2
+
+
+def test_the_cloud_is_left_alone_for_as_long_as_it_asks(cloud):
+    waited: list[float] = []
+    cloud.tell_retry_after(1500)
+    cloud.fail("DescribeVSwitches", code="Throttling", times=1)
+
+    with clients_of(cloud, sleep=waited.append) as clients:
+        clients.vpc.call("DescribeVSwitches", {"RegionId": "cn-hangzhou"})
+
+    assert waited == [1.5]
+
+
+def test_a_read_is_repeated_when_the_reply_is_lost_and_a_write_only_with_a_token(clients, cloud):
+    cloud.cut_off("DescribeVSwitches", times=2)
+    clients.vpc.call("DescribeVSwitches", {"RegionId": "cn-hangzhou"})
+
+    cloud.cut_off("DeleteInstances", times=1)
+    with pytest.raises(ApiError) as caught:
+        clients.ecs.call(
+            "DeleteInstances", {"RegionId": "cn-hangzhou", "InstanceId": ["i-1"], "Force": True}
+        )
+
+    assert (caught.value.code, caught.value.status) == ("", 0)
+    assert caught.value.error_class is ErrorClass.TRANSIENT
+    assert cloud.calls.count("DeleteInstances") == 1
+    assert is_repeatable("RunInstances", {**LAUNCH, "ClientToken": "t"})
+    assert not is_repeatable("RunInstances", LAUNCH)
+    assert is_repeatable("ListTagResources", {})
+
+
+def test_waits_grow_and_end():
+    policy = RetryPolicy()
+    throttled = ApiError("Throttling", status=400)
+    patient = ApiError("Throttling", status=400, retry_after=timedelta(minutes=5))
+    broken = ApiError("InternalError", status=500)
+
+    def waits(error, attempts, *, repeatable=True):
+        return [
+            policy.wait_seconds(error, attempt=attempt, repeatable=repeatable, draw=1.0)
+            for attempt in range(1, attempts + 1)
+        ]
+
+    assert waits(throttled, 5) == [0.1, 0.2, 0.4, 0.8, None]
+    assert waits(broken, 3) == [0.1, 0.2, None]
+    assert waits(broken, 1, repeatable=False) == [None]
+    assert waits(throttled, 1, repeatable=False) == [0.1]  # nothing was done
+    assert waits(patient, 1) == [None]
+    assert waits(ApiError("InvalidParameter", status=400), 1) == [None]
+
+
+def test_all_tries_together_end_before_a_hook_does():
+    """PC-009."""
+    limits = Limits()
+    tries = limits.retries.transient_attempts
+    waits = tries * limits.retries.longest_backoff_seconds
+
+    assert tries * (limits.connect_seconds + limits.read_seconds) + waits < 120
+
+
+def test_a_silent_endpoint_fails_one_call_and_holds_up_no_other(cloud):
+    """Case 103, with a shorter limit than the ten seconds that hold otherwise."""
+    retries = RetryPolicy(transient_attempts=1)
+    limits = Limits(read_seconds=0.4, retries=retries)
+    with (
+        clients_of(cloud, limits=limits) as clients,
+        cloud.fall_silent("DescribeVSwitches"),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        clients.vpc.call(
+            "DescribeVpcs", {"RegionId": "cn-hangzhou"}
+        )  # SDK and connection are there
+        hung = pool.submit(clients.vpc.call, "DescribeVSwitches", {"RegionId": "cn-hangzhou"})
+
+        clients.vpc.call("DescribeVpcs", {"RegionId": "cn-hangzhou"})
+        assert not hung.done()
+
+        with pytest.raises(ApiError, match="no answer"):
+            hung.result(timeout=5)
+    assert Limits().read_seconds == 10
+
+
+def test_two_hundred_calls_of_a_slow_cloud_share_the_connections(cloud, clients):
+    """Case 102: the calls wait for the cloud at the same time, not one after the other."""
+    cloud.behaviour.latency_seconds = 0.1
+    request = {"RegionId": "cn-hangzhou"}
+    with ThreadPoolExecutor(64) as pool:
+        list(pool.map(lambda _: clients.vpc.call("DescribeVpcs", request), range(64)))  # connects
+        started = time.perf_counter()
+        list(pool.map(lambda _: clients.vpc.call("DescribeVpcs", request), range(200)))
+        took = time.perf_counter() - started
+
+    assert cloud.calls.count("DescribeVpcs") == 264
+    # One after the other it would be 20 seconds; a busy machine gets a multiple of what it takes.
+    assert took < 5
+
+
+def test_a_configured_endpoint_is_spoken_to_past_every_proxy(cloud, monkeypatch):
+    """Case 104: the SDK itself takes proxies from the environment at each call."""
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+
+    with clients_of(cloud) as clients:
+        assert clients.vpc.call("DescribeVpcs", {"RegionId": "cn-hangzhou"})["TotalCount"] == 1
+
+
+def test_roles_for_service_accounts_are_used_where_there_is_no_key(tmp_path):
+    """Case 99; nothing is asked before the first call."""
+    token = tmp_path / "token"
+    token.write_text("t")
+    role = {
+        "ALIBABA_CLOUD_ROLE_ARN": "acs:ram::1:role/karpenter",
+        "ALIBABA_CLOUD_OIDC_PROVIDER_ARN": "acs:ram::1:oidc-provider/ack",
+        "ALIBABA_CLOUD_OIDC_TOKEN_FILE": str(token),
+    }
+
+    credential = find_credential(role)
+
+    assert credential.provider.endswith("oidc_role_arn")
+    assert credential.client.cloud_credential.type_name.endswith("oidc_role_arn")
+    assert str(credential) == "oidc_role_arn"
+
+
+def test_only_the_end_of_a_keys_id_is_shown():
+    key = {"ALIBABA_CLOUD_ACCESS_KEY_ID": "LTAI5tEXAMPLE", "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "s"}
+
+    assert str(find_credential(key)) == "access_key (…MPLE)"
+    assert find_credential({**key, "ALIBABA_CLOUD_SECURITY_TOKEN": "t"}).provider == "sts"
+    assert find_credential({}).provider == "default"
+
+
+def test_missing_credentials_are_an_error_of_credentials(cloud, monkeypatch, tmp_path):
+    """The default chain finds nothing: not on this machine, and no metadata is asked."""
+    for name in ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"):
+        monkeypatch.delenv(name)
+    from alibabacloud_credentials.utils import auth_constant, auth_util
+
+    monkeypatch.setattr(auth_util, "environment_access_key_id", None)
+    monkeypatch.setattr(auth_util, "environment_ecs_metadata_disabled", "true")
+    monkeypatch.setattr(auth_constant, "HOME", str(tmp_path))
+
+    with clients_of(cloud) as clients, pytest.raises(ApiError) as caught:
+        clients.vpc.call("DescribeVpcs", {"RegionId": "cn-hangzhou"})
+
+    assert caught.value.error_class is ErrorClass.AUTH
+    assert cloud.calls.all == ()
+
+
+def test_the_vpc_network_has_endpoints_in_every_region():
+    """The SDK's own table knows those of the internet only."""
+    endpoint = Endpoint(region="cn-hangzhou", network="vpc")
+
+    assert endpoint.host("ecs") == "ecs-vpc.cn-hangzhou.aliyuncs.com"
+    assert endpoint.host("vpc") == "vpc-vpc.cn-hangzhou.aliyuncs.com"
+    assert endpoint.host("cs") == "cs-anony-vpc.cn-hangzhou.aliyuncs.com"
+    assert Endpoint(region="cn-hangzhou", network="public").host("ecs") is None
+    assert Endpoint(region="r", network="vpc", address="127.0.0.1:1").host("ecs") == "127.0.0.1:1"
+
+
+def test_clients_are_made_as_the_settings_say(cloud):
+    settings = AlibabaCloudSettings(
+        cluster_id=cloud.world.cluster,
+        region_id="cn-hangzhou",
+        endpoint_vpc=cloud.endpoint,
+        endpoint_protocol="http",
+        http_pool=3,
+    )
+
+    with Clients.from_settings(settings) as clients:
+        assert clients.vpc.call("DescribeVpcs", {"RegionId": clients.region})["TotalCount"] == 1
+        assert clients.limits.connections == 3
+
+
+def test_without_a_region_it_says_what_to_set():
+    """Case 98: nothing listens there, and that is known at once."""
+    started = time.perf_counter()
+
+    with pytest.raises(SettingsError, match="REGION_ID"):
+        region_id("http://127.0.0.1:9")
+
+    assert time.perf_counter() - started < 5
+
+
+def test_pages_by_token_end_where_there_is_none():
+    answers = {
+        None: {"Things": {"Thing": [{"n": 1}]}, "NextToken": "a"},
+        "a": {"Things": {}, "NextToken": "b"},
+        "b": {"Things": {"Thing": [{"n": 2}]}, "NextToken": ""},
+    }
+
+    found = pages_of(
+        lambda page: answers[page.get("NextToken")], {"MaxResults": 1}, items="Things.Thing"
+    )
+
+    assert [item["n"] for item in found] == [1, 2]
+
+
+def test_a_listing_that_goes_in_a_circle_ends():
+    with pytest.raises(RuntimeError, match="circle"):
+        list(pages_of(lambda _: {"NextToken": "a"}, {"MaxResults": 1}, items="Things"))
+
+
+def test_pages_by_number_end_with_a_short_page_or_at_the_total():
+    asked: list[object] = []
+
+    def answer(page):
+        asked.append(page["PageNumber"])
+        return {"Things": [{}] * (2 if page["PageNumber"] < 3 else 1)}
+
+    assert len(list(pages_of(answer, {"PageSize": 2}, items="Things"))) == 5
+    assert asked == [1, 2, 3]
+    full = {"Things": [{}, {}], "TotalCount": 2}
+    assert len(list(pages_of(lambda _: full, {"PageSize": 2}, items="Things"))) == 2
+
+
+def test_pages_by_offset_end_where_the_next_one_is_the_beginning():
+    answers = {0: {"Things": [{}], "NextOffset": 1}, 1: {"Things": [{}], "NextOffset": 0}}
+
+    assert len(list(pages_of(lambda p: answers[p["Offset"]], {"Offset": 0}, items="Things"))) == 2
