@@ -15,7 +15,6 @@ import structlog
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, REGISTERED, RESERVED
 from karpenter_core.errors import NotFoundError
-from karpenter_core.provider.contract import PeriodicTask
 from karpenter_provider_aws.interruption.directory import instance_id_of
 from karpenter_provider_aws.labels import RESERVATION_LABELS
 
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import NodeReader, NodeWriter
     from karpenter_provider_aws.interruption.directory import InstanceDirectory
 
-__all__ = ["CAPACITY_TYPES_PERIOD", "CAPACITY_TYPES_TASK", "CapacityTypes", "on_demand_labels"]
+__all__ = ["CAPACITY_TYPES_PERIOD", "CapacityTypes", "on_demand_labels"]
 
-CAPACITY_TYPES_TASK: Final = "capacity-types"
 CAPACITY_TYPES_PERIOD: Final = timedelta(minutes=1)
 
 
@@ -50,10 +48,6 @@ class CapacityTypes:
         self._read_nodes: Final = read_nodes
         self._nodes: Final = nodes
         self._log: FilteringBoundLogger = structlog.get_logger("aws.capacity-types")
-
-    def tasks(self) -> tuple[PeriodicTask, ...]:
-        """Return the look at reserved Nodes."""
-        return (PeriodicTask(name=CAPACITY_TYPES_TASK, period=CAPACITY_TYPES_PERIOD, run=self.run),)
 
     async def run(self) -> None:
         """Look once; without any reserved Node that costs no call.

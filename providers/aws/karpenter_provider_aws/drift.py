@@ -12,23 +12,19 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import DriftFinding
-from karpenter_provider_aws.catalogue.catalogue import Situation
 from karpenter_provider_aws.described import parse_provider_id
 from karpenter_provider_aws.families.images import image_for
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID
-from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.catalogue.offered import OfferedTypes
     from karpenter_provider_aws.described import DescribedInstance, MachineReader
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
-    from karpenter_provider_aws.launch.launching import TypeSource
     from karpenter_provider_aws.launch.recent import RecentLaunches
 
 __all__ = ["DriftDetector", "DriftReason", "drift_of"]
@@ -82,30 +78,20 @@ def drift_of(
     return None
 
 
-def _no_shifts() -> ShiftedZones:
-    return NO_SHIFTS
-
-
 @final
 class DriftDetector:
     """Answers `karpenter_detect_drift`; callable from any thread."""
 
     def __init__(
         self,
-        clock: Clock,
         *,
         reader: MachineReader,
         recent: RecentLaunches,
-        types: TypeSource,
-        groups: PlacementGroups,
-        shifts: Callable[[], ShiftedZones] = _no_shifts,
+        types: OfferedTypes,
     ) -> None:
-        self._clock: Final = clock
         self._reader: Final = reader
         self._recent: Final = recent
         self._types: Final = types
-        self._groups: Final = groups
-        self._shifts: Final = shifts
 
     def detect(
         self, node_claims: Sequence[NodeClaim], node_class: EC2NodeClass
@@ -118,10 +104,9 @@ class DriftDetector:
         claims = [claim for claim in node_claims if NODE_POOL in claim.metadata.labels]
         if not claims:
             return [None for _ in node_claims]
-        group = self._groups.found_or_last(node_class.spec.placement_group_selector)
-        situation = Situation(now=self._clock.now(), group=group, shifted_zones=self._shifts().ids)
+        group = self._types.group_of(node_class)
         try:
-            listed = self._types.instance_types(node_class, situation)
+            listed = self._types.instance_types(node_class)
         except BadInputError as error:
             raise CloudProviderError(str(error)) from error
         types = {it.name: it for it in listed}

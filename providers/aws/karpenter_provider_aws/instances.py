@@ -22,7 +22,7 @@ from karpenter_provider_aws.described import (
 )
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
-from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones, ZoneShiftedError
+from karpenter_provider_aws.zonal_shift import ZoneShiftedError, no_shifts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
     from karpenter_provider_aws.launch.recent import RecentLaunches
     from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.zonal_shift import ShiftedZones
 
 __all__ = ["Instances", "TerminationCounter", "no_terminations_counted"]
 
@@ -57,10 +58,6 @@ def no_terminations_counted(*, zone: str, zone_id: str) -> None:
     """Count nothing."""
 
 
-def _no_shifts() -> ShiftedZones:
-    return NO_SHIFTS
-
-
 @final
 class Instances:
     """The instances of one cluster; callable from any thread."""
@@ -72,7 +69,7 @@ class Instances:
         reader: MachineReader,
         recent: RecentLaunches,
         availability: AvailabilityBook,
-        shifts: Callable[[], ShiftedZones] = _no_shifts,
+        shifts: Callable[[], ShiftedZones] = no_shifts,
         count_failure: TerminationCounter = no_terminations_counted,
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
     ) -> None:

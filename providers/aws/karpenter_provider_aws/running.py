@@ -18,11 +18,7 @@ from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
 from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.unavailable import UnavailableOfferings
-from karpenter_provider_aws.capacity_types import (
-    CAPACITY_TYPES_PERIOD,
-    CAPACITY_TYPES_TASK,
-    CapacityTypes,
-)
+from karpenter_provider_aws.capacity_types import CAPACITY_TYPES_PERIOD, CapacityTypes
 from karpenter_provider_aws.catalogue.catalogue import Catalogue
 from karpenter_provider_aws.catalogue.fetch import REFRESH_PERIOD, RegionCatalogue
 from karpenter_provider_aws.catalogue.offered import OfferedTypes
@@ -39,7 +35,7 @@ from karpenter_provider_aws.discovery.subnets import Subnets
 from karpenter_provider_aws.doctor import Doctor
 from karpenter_provider_aws.drift import DriftDetector
 from karpenter_provider_aws.instances import Instances
-from karpenter_provider_aws.interruption.announcing import BLOCKS_TASK, STATUS_TASK, Announcing
+from karpenter_provider_aws.interruption.announcing import Announcing
 from karpenter_provider_aws.interruption.blocks import BLOCKS_PERIOD
 from karpenter_provider_aws.interruption.status import STATUS_PERIOD
 from karpenter_provider_aws.known import Known
@@ -135,7 +131,7 @@ class Parts:
             catalogue,
             clock,
             groups=self.groups,
-            shifts=running.shifts,
+            shifts=running.shifts.zones,
             known=running.known,
         )
 
@@ -197,9 +193,8 @@ class Parts:
             ),
             recent=recent,
             shelves=shelves,
-            types=catalogue,
+            types=self.types,
             prices=self.prices,
-            groups=self.groups,
             details=self.cluster.details,
             shifts=running.shifts.zones,
         )
@@ -220,14 +215,7 @@ class Parts:
             is_tagged=self.instances.is_tagged,
             shifts=running.shifts.zones,
         )
-        self.drift: Final = DriftDetector(
-            clock,
-            reader=reader,
-            recent=recent,
-            types=catalogue,
-            groups=self.groups,
-            shifts=running.shifts.zones,
-        )
+        self.drift: Final = DriftDetector(reader=reader, recent=recent, types=self.types)
         self.announcing: Final = Announcing(
             clients,
             clock,
@@ -334,10 +322,12 @@ class Running:
                 name="instance-profiles", period=_PROFILES_PERIOD, run=self._collect_profiles
             ),
             *self.shifts.tasks(),
-            PeriodicTask(name=STATUS_TASK, period=STATUS_PERIOD, run=self._look_at_status),
-            PeriodicTask(name=BLOCKS_TASK, period=BLOCKS_PERIOD, run=self._look_at_blocks),
+            PeriodicTask(name="instance-status", period=STATUS_PERIOD, run=self._look_at_status),
             PeriodicTask(
-                name=CAPACITY_TYPES_TASK,
+                name="capacity-block-expiry", period=BLOCKS_PERIOD, run=self._look_at_blocks
+            ),
+            PeriodicTask(
+                name="capacity-types",
                 period=CAPACITY_TYPES_PERIOD,
                 run=self._sync_capacity_types,
             ),

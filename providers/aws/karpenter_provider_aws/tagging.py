@@ -21,7 +21,7 @@ from karpenter_provider_aws.described import parse_provider_id
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
 from karpenter_provider_aws.launch.tags import to_tag_list
-from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones
+from karpenter_provider_aws.zonal_shift import no_shifts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.described import MachineReader
     from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.zonal_shift import ShiftedZones
 
 __all__ = ["Tagging", "missing_tags"]
 
@@ -52,10 +53,6 @@ def missing_tags(
     return {key: value for key, value in wanted.items() if key not in there and value}
 
 
-def _no_shifts() -> ShiftedZones:
-    return NO_SHIFTS
-
-
 @final
 class Tagging:
     """Tags instances; callable from any thread."""
@@ -68,7 +65,7 @@ class Tagging:
         cluster: str,
         reader: MachineReader,
         is_tagged: Callable[[str], bool] = lambda _: False,
-        shifts: Callable[[], ShiftedZones] = _no_shifts,
+        shifts: Callable[[], ShiftedZones] = no_shifts,
     ) -> None:
         """`is_tagged` is `Instances.is_tagged`: a new process is asked for every instance at once."""
         self._clients: Final = clients

@@ -37,6 +37,7 @@ __all__ = [
     "ZonalShifts",
     "ZoneShiftedError",
     "active_zone_ids",
+    "no_shifts",
     "shifts_of",
 ]
 
@@ -80,6 +81,11 @@ class ShiftedZones:
 
 
 NO_SHIFTS: Final = ShiftedZones()
+
+
+def no_shifts() -> ShiftedZones:
+    """Return that no zone is shifted away from."""
+    return NO_SHIFTS
 
 
 def shifts_of(answer: GetManagedResourceResponseTypeDef) -> tuple[Shift, ...]:

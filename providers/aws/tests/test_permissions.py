@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 from pathlib import Path
 
 import botocore.session
@@ -180,7 +181,7 @@ def test_the_tags_that_may_be_added_later_are_those_that_are():
 
 def test_the_guides_rules_let_through_messages_that_are_understood():
     """Each pattern, made into a message, announces something."""
-    patterns = re.findall(r"^\| `\w+` \| `(\{.*\})` \|$", GUIDE.read_text(), re.MULTILINE)
+    patterns = re.findall(r"^rule \w+ '(\{[^']*\})'$", GUIDE.read_text(), re.MULTILINE)
     assert len(patterns) == 5
     for text in patterns:
         pattern = json.loads(text)
@@ -224,3 +225,62 @@ def test_the_guide_knows_every_name_in_the_policies():
     assert names == set(NAMES)
     for name in names:
         assert re.search(rf"\b{name}=", GUIDE.read_text())
+
+
+def commands(program):
+    """Return what the guide calls a program with, by words; a loop's variables stay as they are."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    script = "\n".join(blocks).replace("\\\n", " ")
+    inside = re.findall(rf"\$\(({program} [^()]*)\)", script)
+    found = [*inside, *re.findall(rf"(?m)^ *({program} (?:[^'\n]|'[^']*')*)$", script)]
+    return [shlex.split(text, comments=True)[1:] for text in found]
+
+
+def test_every_command_of_the_guide_is_one_of_the_aws_cli():
+    """By the descriptions that the CLI makes its commands and options from."""
+    session = botocore.session.get_session()
+    found = set()
+    for service, command, *words in commands("aws"):
+        model = session.get_service_model(service)
+        named = {xform_name(name, "-"): name for name in model.operation_names}
+        shape = model.operation_model(named[command]).input_shape
+        options = {word.removeprefix("--") for word in words if word.startswith("--")}
+        members = {} if shape is None else shape.members
+        known = {xform_name(name, "-"): name for name in members}
+        assert options - {"query", "output"} <= known.keys(), command
+        needed = {
+            xform_name(name, "-") for name in ([] if shape is None else shape.required_members)
+        }
+        assert needed <= options, command
+        found.add(f"{service} {command}")
+    assert len(found) > 10
+
+
+def test_every_command_of_the_guide_is_one_of_ours():
+    from typer.main import get_command
+
+    from karpenter_core.cli.main import build_app
+    from karpenter_core.operator.settings import OPTIONS, flag_name
+    from karpenter_provider_aws.settings import SETTINGS
+
+    program = get_command(build_app())
+    called = commands("karpenter")
+    assert {words[0] for words in called} == {"crds", "doctor", "run"}
+    flags = {option.flag for option in OPTIONS} | {flag_name(spec) for spec in SETTINGS}
+    for name, *words in called:
+        own = {option.lstrip("-") for each in program.commands[name].params for option in each.opts}
+        given = {word.removeprefix("--") for word in words if word.startswith("--")}
+        assert given <= own | (set() if name == "crds" else flags)
+
+
+def test_the_guides_queue_takes_messages_of_its_rules():
+    """The attributes are JSON in JSON, written by the shell."""
+    text = re.search(r"<<EOF\n(.*?)\nEOF", GUIDE.read_text(), re.DOTALL)[1]
+    attributes = json.loads(text.replace("$queue", "arn:aws:sqs:eu-west-1:123456789012:demo"))
+
+    policy = json.loads(attributes.pop("Policy"))
+
+    assert attributes == {"MessageRetentionPeriod": "300", "SqsManagedSseEnabled": "true"}
+    allowed, denied = policy["Statement"]
+    assert allowed["Principal"] == {"Service": "events.amazonaws.com"}
+    assert (allowed["Effect"], denied["Effect"]) == ("Allow", "Deny")

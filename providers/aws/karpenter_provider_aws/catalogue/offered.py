@@ -1,4 +1,7 @@
-"""The catalogue as it is now: with the placement group of the NodeClass, and shifted zones."""
+"""The catalogue as it is now: with the placement group of the NodeClass, and shifted zones.
+
+What a catalogue is asked with (`Situation`) is put together here alone.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup, PlacementGroups
     from karpenter_provider_aws.known import Known
     from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
-    from karpenter_provider_aws.zonal_shift import ZonalShifts
+    from karpenter_provider_aws.zonal_shift import ShiftedZones
 
 __all__ = ["OfferedTypes"]
 
@@ -35,9 +38,10 @@ class OfferedTypes:
         clock: Clock,
         *,
         groups: PlacementGroups,
-        shifts: ZonalShifts,
+        shifts: Callable[[], ShiftedZones],
         known: Known,
     ) -> None:
+        """`shifts` is `ZonalShifts.zones`."""
         self._catalogue: Final = catalogue
         self._clock: Final = clock
         self._groups: Final = groups
@@ -86,5 +90,5 @@ class OfferedTypes:
         return Situation(
             now=self._clock.now(),
             group=self.group_of(node_class),
-            shifted_zones=self._shifts.zones().ids,
+            shifted_zones=self._shifts().ids,
         )

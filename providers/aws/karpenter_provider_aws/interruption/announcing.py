@@ -1,7 +1,7 @@
 """All that AWS announces, in one place: what the hooks about interruptions hand over to.
 
 `poll` answers `karpenter_poll_interruptions`, `acknowledge` answers
-`karpenter_acknowledge_interruptions`, and `tasks` are periodic tasks of the provider.
+`karpenter_acknowledge_interruptions`; `status.run` and `blocks.run` are tasks of the provider.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import PeriodicTask
-from karpenter_provider_aws.interruption.blocks import BLOCKS_PERIOD, CapacityBlockPoll
+from karpenter_provider_aws.interruption.blocks import CapacityBlockPoll
 from karpenter_provider_aws.interruption.directory import InstanceDirectory
 from karpenter_provider_aws.interruption.marks import Marks
 from karpenter_provider_aws.interruption.queue import LONGEST_WAIT_SECONDS, InterruptionQueue
-from karpenter_provider_aws.interruption.status import STATUS_PERIOD, InstanceStatusPoll
+from karpenter_provider_aws.interruption.status import InstanceStatusPoll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,10 +31,8 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.sdk import Clients
     from karpenter_provider_aws.settings import AwsSettings
 
-__all__ = ["BLOCKS_TASK", "STATUS_TASK", "Announcing"]
+__all__ = ["Announcing"]
 
-STATUS_TASK: Final = "instance-status"
-BLOCKS_TASK: Final = "capacity-block-expiry"
 _READ_MARGIN: Final = timedelta(seconds=5)
 """Between the end of a long poll and that of the SDK's patience."""
 
@@ -114,13 +111,6 @@ class Announcing:
         self.blocks.announcements.acknowledge(ids)
         if self.queue is not None:
             self.queue.acknowledge(ids)
-
-    def tasks(self) -> tuple[PeriodicTask, ...]:
-        """Return what is to be done now and then."""
-        return (
-            PeriodicTask(name=STATUS_TASK, period=STATUS_PERIOD, run=self.status.run),
-            PeriodicTask(name=BLOCKS_TASK, period=BLOCKS_PERIOD, run=self.blocks.run),
-        )
 
     def standing(self) -> tuple[Interruption, ...]:
         """Return what status checks and blocks announce; never a call."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
@@ -20,14 +20,13 @@ from karpenter_core.errors import (
     LaunchFailedError,
     NodeClassNotReadyError,
 )
-from karpenter_provider_aws.catalogue.catalogue import Situation
 from karpenter_provider_aws.described import owners_of
 from karpenter_provider_aws.launch.launched import Facts, launched_instance
 from karpenter_provider_aws.launch.plans import Ground, claim_ref, plan_launches
 from karpenter_provider_aws.launch.preconditions import refusal
 from karpenter_provider_aws.launch.tags import fleet_batches
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
-from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones
+from karpenter_provider_aws.zonal_shift import no_shifts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,39 +37,19 @@ if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.catalogue.offered import OfferedTypes
     from karpenter_provider_aws.catalogue.offerings import PriceList
     from karpenter_provider_aws.described import DescribedInstance, MachineReader
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup, PlacementGroups
-    from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
     from karpenter_provider_aws.launch.buying import Buyer, FleetCall, Shelves
     from karpenter_provider_aws.launch.plans import Plan
     from karpenter_provider_aws.launch.recent import RecentLaunches
     from karpenter_provider_aws.launch.template_groups import ClusterDetails, LaunchTemplate
+    from karpenter_provider_aws.zonal_shift import ShiftedZones
 
-__all__ = ["Launching", "TypeSource"]
+__all__ = ["Launching"]
 
 _FLEETS_AT_ONCE: Final = 8
 """CreateFleet takes seconds; EC2 takes five of them a second, after a burst of a hundred."""
-
-
-class TypeSource(Protocol):
-    """What is asked of `catalogue.Catalogue`."""
-
-    def instance_types(
-        self, node_class: EC2NodeClass, situation: Situation
-    ) -> tuple[InstanceType, ...]:
-        """Return every type that the region sells."""
-        ...
-
-    def numbers(
-        self, node_class: EC2NodeClass, situation: Situation
-    ) -> Callable[[str], KubeletNumbers]:
-        """Return what tells, by name of a type, what the kubelet of its nodes is told."""
-        ...
-
-
-def _no_shifts() -> ShiftedZones:
-    return NO_SHIFTS
 
 
 @final
@@ -85,11 +64,10 @@ class Launching:
         buyer: Buyer,
         recent: RecentLaunches,
         shelves: Shelves,
-        types: TypeSource,
+        types: OfferedTypes,
         prices: PriceList,
-        groups: PlacementGroups,
         details: Callable[[], ClusterDetails],
-        shifts: Callable[[], ShiftedZones] = _no_shifts,
+        shifts: Callable[[], ShiftedZones] = no_shifts,
     ) -> None:
         """`details` is `ClusterSource.details`, `shifts` is `ZonalShifts.zones`."""
         self._clock: Final = clock
@@ -99,7 +77,6 @@ class Launching:
         self._shelves: Final = shelves
         self._types: Final = types
         self._prices: Final = prices
-        self._groups: Final = groups
         self._details: Final = details
         self._shifts: Final = shifts
         self._log: FilteringBoundLogger = structlog.get_logger("aws.launch")
@@ -177,7 +154,7 @@ class Launching:
         for it in request.instance_types:
             if it.name == name:
                 return it
-        for it in self._types.instance_types(node_class, self._situation(None)):
+        for it in self._types.instance_types(node_class):
             if it.name == name:
                 return it
         raise CloudProviderError(f'instance type "{name}" is not sold any more')
@@ -250,8 +227,7 @@ class Launching:
                 "on-demand is bought though spot would do: more instance types would help",
                 instance_types=len(plan.candidates),
             )
-        ground = plan.ground
-        situation = self._situation(ground.group)
+        group = plan.ground.group
         return templates_for(
             TemplateRequest(
                 node_class=plan.node_class,
@@ -260,17 +236,16 @@ class Launching:
                 capacity_type=plan.capacity_type,
                 tags=self._buyer.tags(plan),
                 tenancy=plan.tenancy,
-                placement_group_id="" if ground.group is None else ground.group.id,
+                placement_group_id="" if group is None else group.id,
                 placement_partition=plan.partition,
             ),
             self._details(),
-            self._types.numbers(plan.node_class, situation),
+            self._types.numbers_of(plan.node_class),
         )
 
     def _ground(self, node_class: EC2NodeClass) -> Ground:
-        selector = node_class.spec.placement_group_selector
-        group = self._groups.found_or_last(selector)
-        if selector is not None and group is None:
+        group = self._types.group_of(node_class)
+        if node_class.spec.placement_group_selector is not None and group is None:
             raise NodeClassNotReadyError(
                 f'EC2NodeClass "{node_class.name}": spec.placementGroupSelector finds no group'
             )
@@ -282,9 +257,6 @@ class Launching:
             prices=self._prices,
             group=group,
         )
-
-    def _situation(self, group: PlacementGroup | None) -> Situation:
-        return Situation(now=self._clock.now(), group=group, shifted_zones=self._shifts().ids)
 
 
 def _run(

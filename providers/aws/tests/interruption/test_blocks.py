@@ -115,8 +115,7 @@ def relabelled(world: World, *, gone=()):
     part = CapacityTypes(
         directory=world.announcing.directory, read_nodes=lambda: world.nodes, nodes=nodes
     )
-    (task,) = part.tasks()
-    asyncio.run(task.run())
+    asyncio.run(part.run())
     return nodes.patches
 
 

@@ -15,13 +15,15 @@ from karpenter_core.provider.contract import LaunchRequest
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
+from karpenter_provider_aws.catalogue.catalogue import Catalogue
+from karpenter_provider_aws.catalogue.offered import OfferedTypes
 from karpenter_provider_aws.described import MachineReader
 from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
 from karpenter_provider_aws.discovery.reservations import Reservations
 from karpenter_provider_aws.discovery.subnets import Subnets
 from karpenter_provider_aws.drift import DriftDetector
 from karpenter_provider_aws.instances import Instances
+from karpenter_provider_aws.known import Known
 from karpenter_provider_aws.labels import LABEL_CLASSES
 from karpenter_provider_aws.launch.buying import Buyer, Shelves
 from karpenter_provider_aws.launch.launching import Launching
@@ -65,6 +67,13 @@ class Process:
             learned=LearnedMemory(Forgetful(), now=clock.now()),
             reserved_left=self.availability.left,
         )
+        self.offered = OfferedTypes(
+            self.catalogue,
+            clock,
+            groups=self.groups,
+            shifts=lambda: self.shifted,
+            known=Known(),
+        )
         self.recent = RecentLaunches(clock)
         self.reader = MachineReader(clients, cluster=cluster)
         shelves = Shelves(
@@ -85,9 +94,8 @@ class Process:
             buyer=self.buyer,
             recent=self.recent,
             shelves=shelves,
-            types=self.catalogue,
+            types=self.offered,
             prices=self.prices,
-            groups=self.groups,
             details=lambda: ClusterDetails(
                 name=cluster,
                 endpoint="https://cluster",
@@ -111,20 +119,11 @@ class Process:
             is_tagged=self.instances.is_tagged,
             shifts=lambda: self.shifted,
         )
-        self.drift = DriftDetector(
-            clock,
-            reader=self.reader,
-            recent=self.recent,
-            types=self.catalogue,
-            groups=self.groups,
-        )
+        self.drift = DriftDetector(reader=self.reader, recent=self.recent, types=self.offered)
 
     def types(self, node_class):
         """Return the types by name, as the core was last told of them."""
-        group = self.groups.find(node_class.spec.placement_group_selector)
-        situation = Situation(now=self.clock.now(), group=group)
-        listed = self.catalogue.instance_types(node_class, situation)
-        return {it.name: it for it in listed}
+        return {it.name: it for it in self.offered.instance_types(node_class)}
 
     def request(self, claim, node_class):
         """Return a launch request as the core makes it."""
