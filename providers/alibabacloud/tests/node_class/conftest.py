@@ -1,0 +1,126 @@
+"""A process's worth of what resolves NodeClasses, over the simulated cloud."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.api.conditions import find
+from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassStatus
+from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
+from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts
+from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
+from karpenter_provider_alibabacloud.node_class.finalization import Finalizer
+from karpenter_provider_alibabacloud.node_class.resolution import Discovery, NodeClassResolver
+from karpenter_provider_alibabacloud.node_class.validation import Validator
+from providers.alibabacloud.tests.discovery.worlds import Readers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_core.provider.contract import NodeClassResolution
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+
+class Trial:
+    """Makes the request of a launch that is tried out, as launches do."""
+
+    def __init__(self, cloud: SimulatedAlibabaCloud) -> None:
+        self._cloud = cloud
+        self.error: Exception | None = None
+
+    def request(self, node_class: ECSNodeClass, user_data: str) -> dict[str, object]:
+        if self.error is not None:
+            raise self.error
+        status = node_class.status
+        return {
+            "RegionId": self._cloud.account.region,
+            "InstanceType": "ecs.g7.large",
+            "ImageId": status.images[-1].id,
+            "VSwitchId": status.v_switches[0].id,
+            "SecurityGroupIds": [group.id for group in status.security_groups],
+            "SystemDisk": {"Category": "cloud_essd", "Size": "20"},
+            "UserData": user_data,
+            "Amount": 1,
+        }
+
+
+class Process:
+    """Resolves NodeClasses, and writes answers into them as the core does."""
+
+    def __init__(
+        self,
+        cloud: SimulatedAlibabaCloud,
+        clients: Clients,
+        *,
+        cluster_type: str = "ACKManaged",
+        dry_runs: bool = False,
+    ) -> None:
+        is_custom = cluster_type == "Custom"
+        self.readers = Readers(cloud, clients, cluster_type=cluster_type)
+        self.clock = self.readers.clock
+        self.clock.passed = cloud.time() - self.clock.now()  # the cloud's tokens end by it
+        scripts = AttachScripts(clients, self.clock, cluster_id=cloud.world.cluster)
+        self.trial = Trial(cloud)
+        self.validator = Validator(
+            clock=self.clock,
+            bootstrapper=Bootstrapper(
+                None if is_custom else scripts, cluster_id=cloud.world.cluster
+            ),
+            dry_runs=DryRuns(clients) if dry_runs else None,
+            launch=self.trial if dry_runs else None,
+            is_custom=is_custom,
+        )
+        self.resolver = NodeClassResolver(
+            Discovery(
+                vswitches=self.readers.vswitches,
+                security_groups=self.readers.security_groups,
+                images=self.readers.images,
+            ),
+            self.validator,
+        )
+        self.finalizer = Finalizer(resolver=self.resolver, validator=self.validator)
+
+    def resolve(self, node_class: ECSNodeClass) -> ECSNodeClass:
+        """Return the NodeClass with what was found."""
+        return written(node_class, self.resolver.resolve(node_class))
+
+    def later(self, **amount: float) -> None:
+        """Let time pass, and with it what is kept of the cloud's answers."""
+        self.clock.forward(**amount)
+
+
+def written(node_class: ECSNodeClass, resolution: NodeClassResolution) -> ECSNodeClass:
+    """Return the NodeClass with an answer in its status, as the core writes it."""
+    generation = node_class.metadata.generation
+    conditions = {c.type: c for c in node_class.status.conditions}
+    for condition in resolution.conditions:
+        observed = condition.model_copy(update={"observed_generation": generation})
+        conditions[condition.type] = observed
+    before = node_class.status.model_dump(mode="json", exclude_none=True)
+    after = {**before, **resolution.status}
+    after["conditions"] = [
+        c.model_dump(mode="json", exclude_none=True) for c in conditions.values()
+    ]
+    status = ECSNodeClassStatus.model_validate(after)
+    return node_class.model_copy(update={"status": status})
+
+
+def said(node_class: ECSNodeClass, condition_type: str) -> tuple[str, str, str]:
+    """Return status, reason and message of a condition."""
+    condition = find(node_class.status.conditions, condition_type)
+    assert condition is not None, condition_type
+    return condition.status, condition.reason, condition.message
+
+
+@pytest.fixture
+def make_process(cloud: SimulatedAlibabaCloud, clients: Clients) -> Callable[..., Process]:
+    return lambda **more: Process(cloud, clients, **more)
+
+
+@pytest.fixture
+def process(make_process: Callable[..., Process]) -> Process:
+    return make_process()

@@ -1,0 +1,159 @@
+"""Validation of NodeClasses (acceptance cases 13 and 69; section 15)."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError, LaunchFailedError
+from karpenter_provider_alibabacloud.codes import ApiError
+from karpenter_provider_alibabacloud.node_class.dry_runs import Verdict, judge
+from providers.alibabacloud.tests.discovery.worlds import node_class_of
+from providers.alibabacloud.tests.node_class.conftest import said
+
+LAUNCHES = "RunInstances"
+
+
+def validation(process, node_class):
+    return said(process.resolve(node_class), "ValidationSucceeded")
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "words"),
+    [
+        ({"userData": "x" * 33 * 1024}, "InvalidUserData", "33,792 bytes"),
+        ({"userData": "x" * (32 * 1024 - 100)}, "InvalidUserData", "with what joins"),
+        ({"userData": "MIME-Version: 1.0\nbroken"}, "InvalidUserData", "spec.userData"),
+        ({"tags": {"karpenter.sh/nodepool": "x"}}, "TagValidationFailed", "karpenter.sh/nodepool"),
+        ({"tags": {"kubernetes.io/cluster/x": ""}}, "TagValidationFailed", "kubernetes.io/cluster"),
+        ({"tags": {f"key-{i}": "" for i in range(14)}}, "TagValidationFailed", "14 tags"),
+    ],
+    ids=["large alone", "large with ours", "no archive", "our tag", "a cluster's tag", "many tags"],
+)
+def test_what_could_never_be_launched_is_said_of_the_node_class(
+    make_process, cloud, spec, reason, words
+):
+    """Cases 13, 16 and 69: whatever let it in; nothing is launched, nor tried out."""
+    process = make_process(dry_runs=True)
+
+    status, why, message = validation(process, node_class_of(cloud, **spec))
+
+    assert (status, why) == ("False", reason)
+    assert words in message
+    assert cloud.calls.count(LAUNCHES) == 0
+
+
+def test_a_script_that_may_not_be_fetched_is_said_of_the_node_class(process, cloud):
+    cloud.deny("DescribeClusterAttachScripts")
+
+    status, reason, message = validation(process, node_class_of(cloud))
+
+    assert (status, reason) == ("False", "StatusForbidden")
+    assert "cs:DescribeClusterAttachScripts" in message
+
+
+def test_nothing_is_tried_out_before_all_is_found(make_process, cloud):
+    process = make_process(dry_runs=True)
+    node_class = node_class_of(cloud, imageSelectorTerms=[{"id": "m-none"}])
+
+    assert validation(process, node_class) == (
+        "False",
+        "DependenciesNotReady",
+        "waiting for ImagesReady",
+    )
+    assert cloud.calls.count(LAUNCHES) == 0
+
+
+def test_the_kubelet_of_another_cluster_is_told_by_nobody(make_process, cloud):
+    """Nodes can be launched all the same, so it is a remark."""
+    process = make_process(cluster_type="Custom")
+    image = cloud.images.add("golden").id
+    node_class = node_class_of(
+        cloud, imageSelectorTerms=[{"id": image}], kubeletConfiguration={"podsPerCore": 4}
+    )
+
+    status, _, message = validation(process, node_class)
+
+    assert status == "True"
+    assert "spec.kubeletConfiguration" in message
+    assert cloud.calls.count("DescribeClusterAttachScripts") == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "verdict", "reason"),
+    [
+        ("DryRunOperation", 400, Verdict.PASSED, ""),
+        ("OperationDenied.NoStock", 403, Verdict.PASSED, ""),
+        ("QuotaExceed.ElasticQuota", 403, Verdict.PASSED, ""),
+        ("Throttling.User", 400, Verdict.RETRY, "CloudUnreachable"),
+        ("InternalError", 500, Verdict.RETRY, "CloudUnreachable"),
+        ("", 0, Verdict.RETRY, "CloudUnreachable"),
+        ("Forbidden.RAM", 403, Verdict.FAILED, "RunInstancesAuthCheckFailed"),
+        ("InvalidRamRole.NotFound", 404, Verdict.REFUSED, "InvalidRamRoleNotFound"),
+        ("InvalidAccountStatus.NotEnoughBalance", 403, Verdict.REFUSED, None),
+        ("SomethingNew", 400, Verdict.REFUSED, "SomethingNew"),
+    ],
+)
+def test_what_a_dry_run_is_answered_with_is_judged(code, status, verdict, reason):
+    outcome = judge(ApiError(code, "m", "R", status, action="ecs:RunInstances"))
+
+    assert outcome.verdict is verdict
+    assert reason is None or outcome.reason == reason
+    assert "(request" not in outcome.message
+
+
+def test_launches_are_tried_out_once_in_half_an_hour(make_process, cloud):
+    """And again at once when the NodeClass changes, or is gone and comes back."""
+    process = make_process(dry_runs=True)
+    node_class = node_class_of(cloud)
+
+    for _ in range(2):
+        assert validation(process, node_class)[0] == "True"
+    (call,) = cloud.calls.of(LAUNCHES)
+    assert call.dry_run
+    assert call.outcome == "DryRunOperation"
+
+    validation(process, node_class_of(cloud, ramRoleName="other"))
+    assert cloud.calls.count(LAUNCHES) == 2
+    process.later(minutes=30)
+    validation(process, node_class)
+    assert cloud.calls.count(LAUNCHES) == 3
+    process.finalizer.finalize(node_class)
+    validation(process, node_class)
+    assert cloud.calls.count(LAUNCHES) == 4
+
+
+def test_a_launch_that_is_not_permitted_is_said_of_the_node_class(make_process, cloud):
+    process = make_process(dry_runs=True)
+    cloud.deny(LAUNCHES)
+
+    status, reason, message = validation(process, node_class_of(cloud))
+
+    assert (status, reason) == ("False", "RunInstancesAuthCheckFailed")
+    assert "ecs:RunInstances" in message
+
+
+def test_a_cloud_that_cannot_be_asked_leaves_the_validation_as_it_was(make_process, cloud):
+    process = make_process(dry_runs=True)
+    resolved = process.resolve(node_class_of(cloud))
+    process.later(minutes=31)
+    cloud.cut_off(LAUNCHES)
+
+    resolution = process.resolver.resolve(resolved)
+
+    assert "ValidationSucceeded" not in {c.type for c in resolution.conditions}
+    assert resolution.retry_after.total_seconds() == 10
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (LaunchFailedError("no type boots m-1"), ("False", "NoInstanceType")),
+        (CloudProviderError("no types yet"), ("Unknown", "CloudUnreachable")),
+    ],
+)
+def test_without_an_instance_type_nothing_is_tried_out(make_process, cloud, error, expected):
+    process = make_process(dry_runs=True)
+    process.trial.error = error
+
+    assert validation(process, node_class_of(cloud))[:2] == expected
+    assert cloud.calls.count(LAUNCHES) == 0
