@@ -25,6 +25,7 @@ from karpenter_provider_aws.labels import (
     INSTANCE_PROFILE_ANNOTATION,
     INSTANCE_TENANCY,
     PLACEMENT_GROUP_PARTITION,
+    RESERVATION_LABELS,
     ZONE_ID,
 )
 from karpenter_provider_aws.zonal_shift import ShiftedZones
@@ -319,6 +320,19 @@ def test_what_is_told_of_an_instance(aws, process, node_class):
     assert CAPACITY_RESERVATION_ID not in outcome.labels
     assert all(outcome.capacity.values())
     assert outcome.allocatable["memory"] < outcome.capacity["memory"]
+
+
+def test_what_is_not_bought_from_a_reservation_has_none_of_its_labels(aws, clients, process):
+    """Case 43: although the type can be had from one."""
+    reservation = aws.reservations.add(instance_type="m5.large", zone="us-east-1a", total=5)
+    node_class = reserved_class(aws, clients, process, reservation)
+
+    outcome = process.launch_one(claim_of("plain", ON_DEMAND, M5, ZONE_A), node_class)
+
+    known = process.types(node_class)["m5.large"].requirements
+    assert all(known.single_value(key) for key in RESERVATION_LABELS)
+    assert not RESERVATION_LABELS & outcome.labels.keys()
+    assert outcome.capacity_type == "on-demand"
 
 
 def test_dedicated_hardware_is_asked_of_the_template(aws, process, node_class):
