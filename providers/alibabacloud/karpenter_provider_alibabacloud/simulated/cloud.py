@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from karpenter_provider_alibabacloud.simulated.application import Handlers
     from karpenter_provider_alibabacloud.simulated.events import Event
     from karpenter_provider_alibabacloud.simulated.instances import Instance
     from karpenter_provider_alibabacloud.simulated.types import TypeFacts
@@ -150,6 +151,11 @@ class SimulatedAlibabaCloud:
     def endpoint(self) -> str:
         """Where it is served: host and port."""
         return self._server.endpoint
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each call, by service and action."""
+        return self._application.handlers
 
     @property
     def metadata_endpoint(self) -> str:

@@ -112,15 +112,23 @@ class Launcher:
         client_token: str = "",
     ) -> Sequence[Instance]:
         """Launch machines for which there is room."""
+        used = {each.address for each in self._instances.living}
+        free = (
+            address
+            for position in range(plan.vswitch.size)
+            if (address := plan.vswitch.address(position)) not in used
+        )
         made = [
-            self._made(plan, source=source, group_id=group_id, client_token=client_token)
+            self._made(plan, next(free), source=source, group_id=group_id, token=client_token)
             for _ in range(number)
         ]
         for instance in made:
             self._instances.add(instance)
         return made
 
-    def _made(self, plan: Plan, *, source: str, group_id: str, client_token: str) -> Instance:
+    def _made(
+        self, plan: Plan, address: str, *, source: str, group_id: str, token: str
+    ) -> Instance:
         own, template = plan.template.own, plan.template
         facts = self._catalogue.facts(plan.pool.instance_type)
         instance_id = self._account.ids.new("i")
@@ -132,7 +140,7 @@ class Launcher:
             architecture=plan.image.architecture,
             vpc_id=plan.vswitch.vpc_id,
             vswitch_id=plan.vswitch.id,
-            address=self._address(plan),
+            address=address,
             addresses=self._addresses(plan),
             security_groups=template.security_groups,
             user_data=template.user_data,
@@ -148,7 +156,7 @@ class Launcher:
             spot_price_limit=plan.price_limit,
             spot_duration=own.integer("SpotDuration", 1),
             group_id=group_id,
-            client_token=client_token,
+            client_token=token,
             name=own.text("InstanceName") or instance_id,
             key_pair=own.text("KeyPairName"),
             password=own.text("Password"),
@@ -161,15 +169,6 @@ class Launcher:
             http_tokens=own.choice("HttpTokens", ("optional", "required"), "optional"),
             http_endpoint=own.choice("HttpEndpoint", ("enabled", "disabled"), "enabled"),
             http_hops=own.integer("HttpPutResponseHopLimit", _HOPS),
-        )
-
-    def _address(self, plan: Plan) -> str:
-        """Return the first address of the vSwitch that nobody has."""
-        used = {each.address for each in self._instances.living}
-        return next(
-            address
-            for number in range(plan.vswitch.size)
-            if (address := plan.vswitch.address(number)) not in used
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_provider_alibabacloud.simulated.account import to_seconds
@@ -60,7 +60,7 @@ class VSwitch:
 
     def address(self, number: int) -> str:
         """Return its nth address, from 0."""
-        return str(IPv4Network(self.cidr)[1 + number])
+        return str(IPv4Address(int(IPv4Network(self.cidr).network_address) + 1 + number))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -120,7 +120,7 @@ def _script(text: str) -> str:
 
 def _attached(script: str) -> KubeletSettings | None:
     """Return what ACK's attach script is called with; None when the script does not call it."""
-    line = next((each for each in script.splitlines() if _ATTACH in each), None)
+    line = next((each for each in script.split("\n") if _ATTACH in each), None)
     if line is None:
         return None
     if "\r" in line:
