@@ -134,6 +134,11 @@ class OpenNodes:
         if self._weights is not None:
             self._worth[columns] = self._weights @ self._free[:, columns]
 
+    def close(self, columns: list[int]) -> None:
+        """Give up claims on which nothing is: nothing fits there any more, nor do they grow."""
+        self._row[columns] = NO_ROW
+        self._measure(columns, np.full(len(self._free), -1, dtype=np.int64))
+
     def take(self, line: int, columns: Columns, amount: int) -> None:
         """Take some of one resource without a pod (a volume that pods share)."""
         self._free[line, columns] -= amount

@@ -151,8 +151,7 @@ class Opener:
             empty = [column for column in columns if not nodes.used[:, column].any()]
             if not self._engine.remaining[opening.pool] or not empty:
                 continue
-            full = np.full(len(opening.limit), -1, dtype=np.int64)
-            nodes.become(empty, int(nodes.signature[empty[0]]), full)
+            nodes.close(empty)
             self.charge(opening, -len(empty))
             has_more = True
         self._opened.clear()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import HOSTNAME, ON_DEMAND, ZONE
+from karpenter_core.api.labels import HOSTNAME, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.records import AffinityTerm, LabelSelector, TopologySpread
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
@@ -12,6 +13,7 @@ from karpenter_core.testing.builders import (
     catalogue,
     instance_type,
     node_pool,
+    offering,
     pod,
     pod_shape,
     problem,
@@ -84,3 +86,32 @@ def test_nodes_grow_within_what_limits_let_them_become():
 
     assert sum(claim.capacity_max["cpu"] for claim in plan.claims) <= 26_000
     assert violations(asked, plan) == []
+
+
+@pytest.mark.parametrize(("limit", "claims"), [("4", 2), ("5", 2), ("6", 3), ("7", 3)])
+def test_a_claim_that_was_given_up_does_not_grow_again(limit, claims):
+    """Its part of the limits has gone to another one by then."""
+    offered = (
+        ("large", "16Gi", "58", "zone-a", 0.05171),
+        ("elsewhere", "15616Mi", "58", "zone-c", 0.02954),
+        ("micro", "1Gi", "8", "zone-a", 0.00331),
+        ("small", "2Gi", "17", "zone-a", 0.00579),
+        ("medium", "4Gi", "35", "zone-a", 0.01176),
+    )
+    asked = problem(
+        [pod(f"p{number}", cpu="1500m", memory="3Gi") for number in range(4)],
+        pools=[node_pool(limits={"cpu": limit})],
+        catalogue=catalogue(
+            *(
+                instance_type(
+                    name, cpu="2", memory=memory, pods=pods, offerings=[offering(zone, SPOT, price)]
+                )
+                for name, memory, pods, zone, price in offered
+            )
+        ),
+    )
+
+    plan = solve(asked)
+
+    assert violations(asked, plan) == []
+    assert (len(plan.claims), len(plan.unschedulable)) == (claims, 4 - claims)
