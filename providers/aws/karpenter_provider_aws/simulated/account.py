@@ -1,45 +1,21 @@
-"""Whose cloud it is, what time it is there, and the ids that it gives out."""
+"""Whose cloud it is, and the ids that it gives out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.simulated.cloud_time import utc_now
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
-__all__ = ["Account", "CloudTime", "Ids", "utc_now"]
+__all__ = ["Account", "Ids"]
 
 _ID_DIGITS: Final = 17  # of ids of EC2 since 2016
-
-
-def utc_now() -> datetime:
-    """Return the time of the machine."""
-    return datetime.now(UTC)
-
-
-@final
-class CloudTime:
-    """The time in the cloud: that of a clock, and what was let pass besides."""
-
-    def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
-        self._clock: Final = clock
-        self._passed = timedelta()
-
-    def __call__(self) -> datetime:
-        """Return the time."""
-        return self._clock() + self._passed
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass at once."""
-        self._passed += timedelta(seconds=seconds)
-
-    def reset(self) -> None:
-        """Go by the clock again."""
-        self._passed = timedelta()
 
 
 @final

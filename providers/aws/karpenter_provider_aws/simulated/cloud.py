@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, final
 
-from karpenter_provider_aws.simulated.account import Account, CloudTime, utc_now
+from karpenter_core.provider.simulated.cloud_time import CloudTime, utc_now
+from karpenter_core.provider.simulated.faults import Fault, FaultKind
+from karpenter_provider_aws.simulated.account import Account
 from karpenter_provider_aws.simulated.behaviour import Behaviour
 from karpenter_provider_aws.simulated.capacity import Pool
-from karpenter_provider_aws.simulated.faults import Fault, FaultKind
 from karpenter_provider_aws.simulated.fleet import OverrideFault
 from karpenter_provider_aws.simulated.moto_state import fresh_backends
 from karpenter_provider_aws.simulated.owner import OwnerClients

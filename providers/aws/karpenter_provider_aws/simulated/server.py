@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from karpenter_provider_aws.simulated.calls import CallLog, LoggedCall
-from karpenter_provider_aws.simulated.faults import FaultKind, Faults, denial
+from karpenter_core.provider.simulated.calls import CallLog, LoggedCall
+from karpenter_core.provider.simulated.faults import FaultKind, Faults
+from karpenter_provider_aws.simulated.denials import denial
 from karpenter_provider_aws.simulated.throttling import Throttling
 from karpenter_provider_aws.simulated.wire import AwsError, Reply, read_call, refuse, reply
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     from werkzeug.serving import BaseWSGIServer
 
+    from karpenter_core.provider.simulated.faults import Fault
     from karpenter_provider_aws.simulated.account import Account
-    from karpenter_provider_aws.simulated.faults import Fault
     from karpenter_provider_aws.simulated.wire import Call
 
 __all__ = ["OWNER_ACCESS_KEY", "Application", "Handlers", "Server", "dry_run_success"]

@@ -6,11 +6,9 @@ calls that read have large buckets, calls that change something small ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from threading import Lock
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_core.provider.simulated.rates import Rate, Rates
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
@@ -19,17 +17,9 @@ if TYPE_CHECKING:
 
     from karpenter_provider_aws.simulated.wire import Call
 
-__all__ = ["AWS_RATES", "Rate", "Throttling"]
+__all__ = ["AWS_RATES", "Throttling"]
 
 _UNAVAILABLE: Final = 503
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """Calls that may come at once, and how many more each second."""
-
-    bucket: float
-    refill: float
 
 
 AWS_RATES: Final[Mapping[str, Rate]] = {
@@ -55,40 +45,20 @@ class Throttling:
     """Token buckets; without rates nothing is throttled."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock: Final = clock
-        self._lock: Final = Lock()
-        self._rates: Mapping[str, Rate] = {}
-        self._tokens: dict[str, tuple[float, datetime]] = {}
+        self._rates: Final = Rates(clock)
 
     def set(self, rates: Mapping[str, Rate]) -> None:
         """Replace the rates; all buckets are full afterwards."""
-        with self._lock:
-            self._rates = dict(rates)
-            self._tokens.clear()
+        self._rates.set(rates)
 
     def refusal(self, call: Call) -> AwsError | None:
         """Take the tokens of a call; the refusal if there are too few."""
         instances = call.parameters.get("InstanceIds")
-        with self._lock:
-            taken = self._take(call.name, call.name, 1)
-            if taken and instances is not None:
-                counted = len(cast("Sequence[str]", instances))
-                taken = self._take(f"{call.name}#instances", "", counted)
+        taken = self._rates.take(call.name)
+        if taken and instances is not None:
+            counted = len(cast("Sequence[str]", instances))
+            taken = self._rates.take(f"{call.name}#instances", counted, by_pattern=False)
         return None if taken else _refusal(call)
-
-    def _take(self, exact: str, name: str, tokens: float) -> bool:
-        found = self._rates.get(exact) or next(
-            (rate for pattern, rate in self._rates.items() if name and fnmatchcase(name, pattern)),
-            None,
-        )
-        if found is None:
-            return True
-        now = self._clock()
-        left, since = self._tokens.get(exact, (found.bucket, now))
-        left = min(found.bucket, left + (now - since).total_seconds() * found.refill)
-        enough = left >= tokens
-        self._tokens[exact] = (left - tokens if enough else left, now)
-        return enough
 
 
 def _refusal(call: Call) -> AwsError:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
+from karpenter_core.provider.simulated.faults import CloudError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,14 +29,8 @@ _REST_SERVICES: Final = frozenset({"eks", "arc-zonal-shift"})
 _SCOPE_PARTS: Final = 5  # access key, date, region, service, "aws4_request"
 
 
-class AwsError(Exception):
+class AwsError(CloudError):
     """A refusal in the words of AWS."""
-
-    def __init__(self, code: str, message: str, *, status: int = 400) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code: Final = code
-        self.message: Final = message
-        self.status: Final = status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +165,7 @@ def reply(call: Call, answer: Mapping[str, object]) -> Reply:
     )
 
 
-def refuse(call: Call, error: AwsError) -> Reply:
+def refuse(call: Call, error: CloudError) -> Reply:
     """Write a refusal as the service of the call does."""
     if call.service == "ec2":
         body = (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
+from karpenter_core.provider.simulated.rates import Rate
 from karpenter_provider_aws.sdk import Clients, Limits
-from karpenter_provider_aws.simulated.throttling import AWS_RATES, Rate
+from karpenter_provider_aws.simulated.throttling import AWS_RATES
 
 
 def test_a_call_is_refused_as_often_as_was_said_and_retries_get_through(aws, clients):

@@ -1,0 +1,35 @@
+"""How each service words that no policy permits a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_provider_aws.simulated.wire import AwsError
+
+if TYPE_CHECKING:
+    from karpenter_provider_aws.simulated.wire import Call
+
+__all__ = ["denial"]
+
+_FORBIDDEN: Final = 403
+
+
+def denial(call: Call, *, because: str = "") -> AwsError:
+    """Return the refusal of a call that no policy permits, as its service words it."""
+    message = (
+        f"User: arn:aws:sts::123456789012:assumed-role/karpenter/session is not authorized to perform:"
+        f" {call.name}{because or ' because no identity-based policy allows the action'}"
+    )
+    match call.service:
+        case "ec2":
+            return AwsError(
+                "UnauthorizedOperation",
+                f"You are not authorized to perform this operation. {message}",
+                status=_FORBIDDEN,
+            )
+        case "iam" | "sts":
+            return AwsError("AccessDenied", message, status=_FORBIDDEN)
+        case "eks" | "arc-zonal-shift":
+            return AwsError("AccessDeniedException", message, status=_FORBIDDEN)
+        case _:
+            return AwsError("AccessDeniedException", message)
