@@ -453,37 +453,61 @@ def launched(aws: SimulatedAws, harness: Harness) -> Launched:
 def test_an_example_gives_a_machine_as_it_asks(west, tmp_path, monkeypatch, example):
     """Admitted, Ready, launched; and planned alike from files."""
     west.reset()
+
+    found, resolved, pod = played(west, example, tmp_path)
+
+    assert example.holds(found)
+    for each in resolved:
+        conditions = {c["type"]: c["status"] for c in each["status"]["conditions"]}
+        assert conditions["Ready"] == "True"
+    (node,) = planned([*resolved, pod], tmp_path, monkeypatch)
+    assert (node["nodePool"], node["pods"]) == ("default", ["default/web"])
+    assert found.name in node["instanceTypes"]
+
+
+def test_the_least_that_works_gives_a_machine_in_china(tmp_path):
+    """Another partition, whose prices are in yuan."""
+    profile = "KarpenterNodeInstanceProfile"
+    example = Example(
+        name="China", requirements=(SPOT,), node_class={"role": None, "instanceProfile": profile}
+    )
+    cloud = SimulatedAws(
+        region="cn-north-1",
+        plan=WorldPlan(cluster=CLUSTER, kubernetes="1.32", zones=("a", "b")),
+        instance_types={"t3a.large", "m5.large"},
+    )
+    with cloud as aws, simulated_environment(aws):
+        found, (node_class, _), _ = played(aws, example, tmp_path)
+
+    assert found.zone.startswith("cn-north-1")
+    assert found.capacity_type == "spot"
+    assert node_class["status"]["instanceProfile"] == profile
+
+
+def played(
+    aws: SimulatedAws, example: Example, folder: Path
+) -> tuple[Launched, list[dict[str, Any]], dict[str, Any]]:
+    """Return the machine, NodeClass and NodePool as they came to be, and the pod."""
     if "instanceProfile" in example.node_class:
         name = example.node_class["instanceProfile"]
-        owners_clients(west).iam.create_instance_profile(InstanceProfileName=name)
-    written = manifests(west, example)
-    resolved: list[dict[str, Any]] = []
-    names: list[str] = []
+        owners_clients(aws).iam.create_instance_profile(InstanceProfileName=name)
+    written = manifests(aws, example)
+    came: list[tuple[Launched, list[dict[str, Any]]]] = []
 
     async def story() -> None:
         arguments = (f"--cluster-name={CLUSTER}", "--eks-control-plane")
-        async with Harness(plugins, folder=tmp_path, arguments=arguments) as harness:
+        async with Harness(plugins, folder=folder, arguments=arguments) as harness:
             harness.start()
             harness.cluster.apply(written)
-            await harness.settle(lambda: len(west.instances.living) == 1)
+            await harness.settle(lambda: len(aws.instances.living) == 1)
             await harness.settle(lambda: "providerID" in harness.claims()[0].get("status", {}))
-
-            found = launched(west, harness)
-            assert example.holds(found)
-            names.append(found.name)
             node_class = harness.cluster.find(EC2_NODE_CLASSES, "default")
             assert node_class is not None
-            resolved.extend((node_class, harness.pool("default")))
-            for each in resolved:
-                conditions = {c["type"]: c["status"] for c in each["status"]["conditions"]}
-                assert conditions["Ready"] == "True"
+            came.append((launched(aws, harness), [node_class, harness.pool("default")]))
 
     run_virtual(story())
-
-    (node,) = planned([*resolved, written[2]], tmp_path, monkeypatch)
-    assert (node["nodePool"], node["pods"]) == ("default", ["default/web"])
-    assert len(names) == 1
-    assert set(names) <= set(node["instanceTypes"])
+    (found, resolved), *_ = came
+    return found, resolved, written[2]
 
 
 def planned(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_aws.simulated.selection import page, selected
@@ -209,10 +210,17 @@ def _all_types() -> Mapping[str, InstanceTypeInfoTypeDef]:
 
 @cache
 def _all_offerings(region: str) -> frozenset[tuple[str, str]]:
+    """Return types and their zones; where moto knows none (China, GovCloud) each is in every zone."""
+    from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
     from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
-    rows = cast("Sequence[Mapping[str, str]]", INSTANCE_TYPE_OFFERINGS["availability-zone"][region])
-    return frozenset((row["InstanceType"], row["Location"]) for row in rows)
+    by_region = cast(
+        "Mapping[str, Sequence[Mapping[str, str]]]", INSTANCE_TYPE_OFFERINGS["availability-zone"]
+    )
+    if region not in by_region:
+        zones = [zone.name for zone in RegionsAndZonesBackend.zones[region]]
+        return frozenset(product(_all_types(), zones))
+    return frozenset((row["InstanceType"], row["Location"]) for row in by_region[region])
 
 
 @cache
