@@ -218,18 +218,19 @@ class PriceReader:
 
     def _take_spot(self, types: TypesByName, answers: Mapping[_Spot, SpotHistory]) -> None:
         now = self._clock.now()
-        for question, history in answers.items():
-            name = question.instance_type
-            self._prices.update_spot(
-                {name: SpotQuote(history.by_zone, now)},
-                currency=history.currency,
-                hours=question.hours,
-            )
-            if history.on_demand is None or self._prices.on_demand_read_at(name) is not None:
-                continue
-            # The list price will do until it is known what the account pays: it is due at once.
-            listed = quote_of(types[name], history.on_demand, now=now - ON_DEMAND_PERIOD)
-            self._prices.update_on_demand({name: listed}, currency=history.currency)
+        listed: dict[str, dict[str, OnDemandQuote]] = {}
+        quotes: dict[tuple[str, int], dict[str, SpotQuote]] = {}
+        for (name, hours), history in answers.items():
+            of = quotes.setdefault((history.currency, hours), {})
+            of[name] = SpotQuote(history.by_zone, now)
+            if history.on_demand is not None and self._prices.on_demand_read_at(name) is None:
+                # The list price will do until it is known what the account pays: it is due at once.
+                quote = quote_of(types[name], history.on_demand, now=now - ON_DEMAND_PERIOD)
+                listed.setdefault(history.currency, {})[name] = quote
+        for (currency, hours), of in sorted(quotes.items()):
+            self._prices.update_spot(of, currency=currency, hours=hours)
+        for currency, of in sorted(listed.items()):
+            self._prices.update_on_demand(of, currency=currency)
 
     def _read_advice(self, work: _Work, most: int) -> int:
         now = self._clock.now()

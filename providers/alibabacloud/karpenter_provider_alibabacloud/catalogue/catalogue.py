@@ -177,7 +177,7 @@ class Catalogue:
         types = tuple(item.instance_type for item in listed.values())
         if answer is not None and _are_same(types, answer.types):
             types = answer.types
-        entry.answer = _Answer(state, listed, types)
+        entry.answer, entry.before = _Answer(state, listed, types), {}
         return types
 
     def max_pods(
