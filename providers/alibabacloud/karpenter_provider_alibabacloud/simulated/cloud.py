@@ -30,6 +30,7 @@ from karpenter_provider_alibabacloud.simulated.images import X86_64
 from karpenter_provider_alibabacloud.simulated.parameters import Parameters
 from karpenter_provider_alibabacloud.simulated.parts import Parts
 from karpenter_provider_alibabacloud.simulated.pools import Pool
+from karpenter_provider_alibabacloud.simulated.remote import PREFIX, Remote
 from karpenter_provider_alibabacloud.simulated.server import Server
 from karpenter_provider_alibabacloud.simulated.signatures import ACCESS_KEY_ID, ACCESS_KEY_SECRET
 from karpenter_provider_alibabacloud.simulated.world import World, WorldPlan, build_world
@@ -83,6 +84,7 @@ class SimulatedAlibabaCloud:
         self.account: Final = Account(region=region, clock=self.time, ids=Ids(region))
         self.behaviour: Final = Behaviour()
         self._application: Final = Application(self.account)
+        self._remote: Final = Remote(self)
         self._server: Final = Server(self._answer, port=port, name="simulated-alibabacloud")
         self.faults: Final = self._application.faults
         self.throttling: Final = self._application.rates
@@ -145,6 +147,8 @@ class SimulatedAlibabaCloud:
     def _answer(self, request: Request) -> Reply | None:
         if self.behaviour.latency_seconds > 0:
             time.sleep(self.behaviour.latency_seconds)
+        if request.path.startswith(PREFIX):
+            return self._remote(request)
         return self._application(request)
 
     @property

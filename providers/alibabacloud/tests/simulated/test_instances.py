@@ -305,3 +305,14 @@ def test_machines_of_other_clusters_are_not_held(cloud, launch):
     assert cloud.held().instances == [mine]
     assert len(cloud.held().groups) == 1
     assert cloud.held("other").instances == [foreign.rpartition(".")[2]]
+
+
+def test_the_largest_user_data_fits_into_a_request(cloud, launch):
+    from base64 import b64encode
+    from random import Random
+
+    data = Random(1).randbytes(32 * 1024)
+
+    (instance_id,) = launch.run(UserData=b64encode(data).decode())
+
+    assert cloud.instance(instance_id).user_data == data
