@@ -1,20 +1,18 @@
 """Capacity reservations: which ones a NodeClass means, and how much of each is left.
 
-EC2 counts what is left, a while behind; between two looks launches and terminations are counted
-here. It is better to reckon with too much (a launch is refused, and the count is zero) than with too
-little (what is paid for stays idle).
+EC2 counts what is left, a while behind; between two looks an `AvailabilityBook` counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.reservation_book import AvailabilityBook
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.api.found import CapacityReservation
 from karpenter_provider_aws.codes import is_not_found
@@ -22,7 +20,7 @@ from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.discovery.queries import Filter, Found, Part, tag_filters, tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
@@ -50,7 +48,6 @@ __all__ = [
 FIELD: Final = "spec.capacityReservationSelectorTerms"
 PAGE_SIZE: Final = 1000
 TTL: Final = timedelta(minutes=1)
-AVAILABILITY_TTL: Final = timedelta(hours=24)
 EXPIRES_BEFORE_END: Final = timedelta(minutes=40)
 """EC2 begins to end the instances of a capacity block half an hour before its end."""
 CAPACITY_BLOCK: Final = "capacity-block"
@@ -180,70 +177,6 @@ def current_reservations(
     """Return each reservation once, by id, without those that have ended."""
     unique = {item.id: item for item in found if item.end_time is None or item.end_time > now}
     return tuple(unique[key] for key in sorted(unique))
-
-
-@dataclass(slots=True)
-class _Count:
-    left: int
-    read_at: datetime
-    expires_at: float
-
-
-@final
-class AvailabilityBook:
-    """How many instances are left of each reservation; callable from any thread."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock: Final = clock
-        self._lock: Final = Lock()
-        self._counts: Final[dict[str, _Count]] = {}
-
-    def record(self, left: Mapping[str, int]) -> None:
-        """Take down what EC2 just said."""
-        now, monotonic = self._clock.now(), self._clock.monotonic()
-        with self._lock:
-            for key, count in left.items():
-                self._counts[key] = _Count(
-                    left=count,
-                    read_at=now,
-                    expires_at=monotonic + AVAILABILITY_TTL.total_seconds(),
-                )
-
-    def left(self, reservation_id: str) -> int:
-        """Return what is left; none of a reservation that is not known."""
-        with self._lock:
-            count = self._count(reservation_id)
-            return 0 if count is None else count.left
-
-    def note_launched(self, reservation_id: str, *, launched_at: datetime | None = None) -> None:
-        """Count one instance less, unless EC2 was asked after the launch and has counted it."""
-        at = launched_at or self._clock.now()
-        with self._lock:
-            count = self._count(reservation_id)
-            if count is not None and count.read_at <= at and count.left > 0:
-                count.left -= 1
-
-    def note_terminated(self, reservation_id: str) -> None:
-        """Count one instance more: one that was launched into the reservation is gone."""
-        with self._lock:
-            count = self._count(reservation_id)
-            if count is not None:
-                count.left += 1
-
-    def note_exhausted(self, *reservation_ids: str) -> None:
-        """Count nothing as left: a launch was refused, or instances are taken away."""
-        with self._lock:
-            for reservation_id in reservation_ids:
-                count = self._count(reservation_id)
-                if count is not None:
-                    count.left = 0
-
-    def _count(self, reservation_id: str) -> _Count | None:
-        count = self._counts.get(reservation_id)
-        if count is None or count.expires_at > self._clock.monotonic():
-            return count
-        del self._counts[reservation_id]
-        return None
 
 
 @final
