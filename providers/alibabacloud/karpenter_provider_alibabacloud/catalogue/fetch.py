@@ -94,13 +94,15 @@ class TypeCatalogue:
         """
         return self._answer.current()
 
-    def refresh(self) -> bool:
+    def refresh(self, *, at_once: bool = False) -> bool:
         """Ask ECS again, unless it was asked lately; True if there are other types now.
+
+        With `at_once` it is asked in any case: launches say that what is known is wrong.
 
         Raises:
             CloudProviderError: it refused or did not answer; what was known stays.
         """
-        return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)
+        return self._answer.refresh(unless_within=timedelta() if at_once else REFRESH_PERIOD / 2)
 
     def _fetch(self) -> TypesByName:
         """Leave out types of architectures that Kubernetes has no word for, and say so once."""

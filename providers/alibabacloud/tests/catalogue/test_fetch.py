@@ -136,6 +136,17 @@ def test_a_refresh_that_fails_leaves_what_is_known(tmp_path: Path):
     assert types.current()[0] is known
 
 
+def test_a_refresh_at_once_asks_however_lately_it_was_asked(tmp_path: Path):
+    clients = cloud(item("ecs.g7.large"))
+    types = catalogue(clients, tmp_path)
+    types.current()
+
+    assert not types.refresh()
+    assert len(clients.calls) == 1
+    assert not types.refresh(at_once=True)
+    assert len(clients.calls) == 2
+
+
 def test_the_period_is_spread_by_a_tenth():
     assert refresh_period(0.5) == REFRESH_PERIOD
     assert refresh_period(0.0) == REFRESH_PERIOD * 0.9
