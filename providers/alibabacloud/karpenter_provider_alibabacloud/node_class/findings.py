@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.node_class_parts import Part
 
 __all__ = [
+    "CAPACITY_RESERVATIONS_READY",
     "IMAGES_READY",
     "NOTHING_FOUND",
     "SECURITY_GROUPS_READY",
@@ -38,6 +39,7 @@ __all__ = [
 VSWITCHES_READY: Final = "VSwitchesReady"
 SECURITY_GROUPS_READY: Final = "SecurityGroupsReady"
 IMAGES_READY: Final = "ImagesReady"
+CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
 VALIDATION_SUCCEEDED: Final = "ValidationSucceeded"
 
 UNAUTHORIZED: Final = "Unauthorized"

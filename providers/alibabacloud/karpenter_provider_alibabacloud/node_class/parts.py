@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.node_class_parts import SOON, absent_text, met, unmet
+from karpenter_core.provider.node_class_parts import SOON, USUAL, absent_text, met, unmet
 from karpenter_provider_alibabacloud.api.nodeclass import SecurityGroup, VSwitch
 from karpenter_provider_alibabacloud.discovery import images, security_groups, vswitches
 from karpenter_provider_alibabacloud.node_class.findings import (
+    CAPACITY_RESERVATIONS_READY,
     IMAGES_READY,
     NOTHING_FOUND,
     SECURITY_GROUPS_READY,
@@ -16,15 +18,19 @@ from karpenter_provider_alibabacloud.node_class.findings import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from datetime import datetime
 
     from karpenter_core.api.base import Model
     from karpenter_core.provider.node_class_parts import Part
     from karpenter_provider_alibabacloud.api.nodeclass import Image
+    from karpenter_provider_alibabacloud.discovery.reservations import FoundReservation
     from karpenter_provider_alibabacloud.discovery.security_groups import FoundSecurityGroup
     from karpenter_provider_alibabacloud.discovery.terms import Found
     from karpenter_provider_alibabacloud.discovery.vswitches import FoundVSwitch
 
-__all__ = ["image_part", "security_group_part", "vpcs", "vswitch_part"]
+__all__ = ["image_part", "reservation_part", "security_group_part", "vpcs", "vswitch_part"]
+
+SHORTEST: Final = timedelta(seconds=1)
 
 
 def vpcs(found: Found[FoundVSwitch]) -> frozenset[str]:
@@ -82,6 +88,21 @@ def image_part(found: Found[Image]) -> Part:
     if not found.items:
         return _nothing(IMAGES_READY, "ImagesNotFound", images.FIELD, found.absent, "images")
     return met(IMAGES_READY, absent_text(found.absent), status={"images": _plain(found.items)})
+
+
+def reservation_part(found: Found[FoundReservation], *, now: datetime) -> Part:
+    """Return the reservations; to find none is fine.
+
+    They are looked at each minute, and when the first of them ends.
+    """
+    ends = (item.end_time - now for item in found.items if item.end_time is not None)
+    is_wanted = bool(found.items or found.absent)
+    return met(
+        CAPACITY_RESERVATIONS_READY,
+        absent_text(found.absent),
+        status={"capacityReservations": _plain([item.status() for item in found.items])},
+        retry_after=max(min([SOON, *ends]), SHORTEST) if is_wanted else USUAL,
+    )
 
 
 def _nothing(

@@ -1,6 +1,6 @@
 """What `karpenter_resolve_node_class` answers: status and conditions of a NodeClass.
 
-vSwitches, security groups and images are asked for at once, and each is looked at whatever became of
+vSwitches, security groups, images and reservations are asked for at once, and each is looked at whatever became of
 the others. What the cloud refuses is said in a condition. What it does not answer keeps what was found
 before, for a while; when it answers nothing at all, there is no answer.
 """
@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.node_class_parts import known_condition, resolution_of
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassStatus
-from karpenter_provider_alibabacloud.discovery import images, security_groups, vswitches
+from karpenter_provider_alibabacloud.discovery import (
+    images,
+    reservations,
+    security_groups,
+    vswitches,
+)
 from karpenter_provider_alibabacloud.discovery.calls import is_refusal
+from karpenter_provider_alibabacloud.discovery.terms import Found
 from karpenter_provider_alibabacloud.node_class import parts
 from karpenter_provider_alibabacloud.node_class.findings import (
+    CAPACITY_RESERVATIONS_READY,
     IMAGES_READY,
     SECURITY_GROUPS_READY,
     VSWITCHES_READY,
@@ -31,16 +38,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from karpenter_core.api.conditions import Condition
+    from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import NodeClassResolution
     from karpenter_core.provider.node_class_parts import Part
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.discovery.images import Images
+    from karpenter_provider_alibabacloud.discovery.reservations import (
+        FoundReservation,
+        Reservations,
+    )
     from karpenter_provider_alibabacloud.discovery.security_groups import SecurityGroups
-    from karpenter_provider_alibabacloud.discovery.terms import Found
     from karpenter_provider_alibabacloud.discovery.vswitches import VSwitches
 
 __all__ = ["Discovery", "NodeClassResolver"]
 
+LAUNCH_NEEDS: Final = (VSWITCHES_READY, SECURITY_GROUPS_READY, IMAGES_READY)
+"""What is always asked, and without which no launch can be tried out."""
 SILENCE_THAT_COUNTS: Final = 3
 """After so many looks without an answer in a row, what was found before does not stand any longer."""
 
@@ -62,6 +75,8 @@ class Discovery:
     vswitches: VSwitches
     security_groups: SecurityGroups
     images: Images
+    reservations: Reservations | None
+    """None when the feature gate ReservedCapacity is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +91,10 @@ class _Search(Generic[T]):
 class NodeClassResolver:
     """Resolves NodeClasses; callable from any thread."""
 
-    def __init__(self, discovery: Discovery, validation: Validation) -> None:
+    def __init__(self, discovery: Discovery, validation: Validation, clock: Clock) -> None:
         self._discovery: Final = discovery
         self._validation: Final = validation
+        self._clock: Final = clock
         self._lock: Final = Lock()
         self._silences: Final[dict[tuple[str, str], int]] = {}
         """How many looks in a row brought no answer, by UID and type of condition."""
@@ -90,12 +106,13 @@ class NodeClassResolver:
             CloudProviderError: the cloud could be asked for nothing.
         """
         found = self._found(node_class)
-        silent = [part for part in found if not part.is_asked]
-        if len(silent) == len(found):
+        needed = [part for part in found if part.condition.type in LAUNCH_NEEDS]
+        silent = [part for part in needed if not part.is_asked]
+        if len(silent) == len(needed):
             raise CloudProviderError("; ".join(part.condition.message for part in silent))
         status = {name: value for part in found for name, value in part.status.items()}
         generation, before = node_class.metadata.generation, node_class.status.conditions
-        needs = [known_condition(part, before, generation=generation)[0] for part in found]
+        needs = [known_condition(part, before, generation=generation)[0] for part in needed]
         validated = self._validation.validate(_with_status(node_class, status), needs)
         return resolution_of(node_class, [*found, validated])
 
@@ -108,7 +125,7 @@ class NodeClassResolver:
     def _found(self, node_class: ECSNodeClass) -> list[Part]:
         """Ask for all at once: a service that is silent holds up no other."""
         spec, finder = node_class.spec, self._discovery
-        with ThreadPoolExecutor(3, thread_name_prefix="alibabacloud-discovery") as pool:
+        with ThreadPoolExecutor(4, thread_name_prefix="alibabacloud-discovery") as pool:
             switches = pool.submit(
                 _search, lambda: finder.vswitches.find(spec.v_switch_selector_terms)
             )
@@ -116,6 +133,7 @@ class NodeClassResolver:
                 _search, lambda: finder.security_groups.find(spec.security_group_selector_terms)
             )
             pictures = pool.submit(_search, lambda: finder.images.find(node_class))
+            pools = pool.submit(_search, lambda: self._reserved(node_class))
         found_switches = switches.result()
         networks = (
             frozenset[str]() if found_switches.found is None else parts.vpcs(found_switches.found)
@@ -131,9 +149,26 @@ class NodeClassResolver:
             _part(IMAGES_READY, images.FIELD, pictures.result(), parts.image_part),
         ]
         nobody_answers = not any(part.is_asked for part, _ in drafts)
+        if finder.reservations is not None:
+            now = self._clock.now()
+            drafts.append(
+                _part(
+                    CAPACITY_RESERVATIONS_READY,
+                    reservations.FIELD,
+                    pools.result(),
+                    lambda found: parts.reservation_part(found, now=now),
+                )
+            )
         return [
             self._counted(node_class, *draft, nobody_answers=nobody_answers) for draft in drafts
         ]
+
+    def _reserved(self, node_class: ECSNodeClass) -> Found[FoundReservation]:
+        finder, terms = (
+            self._discovery.reservations,
+            node_class.spec.capacity_reservation_selector_terms,
+        )
+        return Found(items=()) if finder is None else finder.find(terms)
 
     def _counted(
         self,

@@ -8,6 +8,7 @@ from karpenter_core.api.base import ObjectMeta
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
 from karpenter_provider_alibabacloud.discovery.cluster import Clusters
 from karpenter_provider_alibabacloud.discovery.images import Images
+from karpenter_provider_alibabacloud.discovery.reservations import Reservations
 from karpenter_provider_alibabacloud.discovery.security_groups import SecurityGroups
 from karpenter_provider_alibabacloud.discovery.vswitches import VSwitches
 from providers.alibabacloud.tests.hand_clock import HandClock
@@ -30,6 +31,7 @@ class Readers:
         self.vswitches = VSwitches(clients, self.clock)
         self.security_groups = SecurityGroups(clients, self.clock)
         self.images = Images(clients, self.clock, self.cluster)
+        self.reservations = Reservations(clients, self.clock)
 
 
 def node_class_of(cloud: SimulatedAlibabaCloud, **spec: object) -> ECSNodeClass:

@@ -79,8 +79,10 @@ class Process:
                 vswitches=self.readers.vswitches,
                 security_groups=self.readers.security_groups,
                 images=self.readers.images,
+                reservations=self.readers.reservations,
             ),
             self.validator,
+            self.clock,
         )
         self.finalizer = Finalizer(resolver=self.resolver, validator=self.validator)
 

@@ -18,7 +18,7 @@ def test_all_that_is_found_makes_the_node_class_ready_at_once(process, cloud):
     resolution = process.resolver.resolve(node_class_of(cloud))
 
     assert {c.type: c.status for c in resolution.conditions} == dict.fromkeys(
-        (*READY_PARTS, "ValidationSucceeded", "Ready"), "True"
+        (*READY_PARTS, "CapacityReservationsReady", "ValidationSucceeded", "Ready"), "True"
     )
     assert [set(item) for item in resolution.status["vSwitches"]] == [{"id", "zoneID"}] * 3
     assert resolution.status["securityGroups"] == [
@@ -188,6 +188,31 @@ def test_a_refusal_is_a_condition_that_names_the_action_and_rests(process, cloud
 
     process.later(minutes=2)
     assert process.resolve(resolved) == resolved
+
+
+def test_reservations_are_looked_at_again_when_the_first_ends(process, cloud):
+    """To find none is fine, and one that ends is not in the status any more."""
+    zone = cloud.world.zones[0]
+    made = cloud.reservations.add(
+        "batch",
+        instance_type="ecs.g7.large",
+        zone=zone,
+        total=2,
+        ends_at=process.clock.now() + timedelta(seconds=40),
+    )
+    node_class = node_class_of(cloud, capacityReservationSelectorTerms=[{"name": "batch"}])
+
+    resolution = process.resolver.resolve(node_class)
+    resolved = process.resolve(node_class)
+
+    assert resolution.retry_after <= timedelta(seconds=40)
+    (listed,) = resolution.status["capacityReservations"]
+    assert (listed["id"], listed["zoneID"]) == (made.id, zone)
+    process.later(seconds=41)
+    after = process.resolve(resolved)
+    assert after.status.capacity_reservations == ()
+    assert said(after, "Ready")[0] == "True"
+    assert 'name "batch"' in said(after, "CapacityReservationsReady")[2]
 
 
 def test_the_end_of_a_node_class_may_be_announced_twice(process, cloud):

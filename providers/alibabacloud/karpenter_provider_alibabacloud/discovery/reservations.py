@@ -1,0 +1,176 @@
+"""Capacity reservations (private pools): which ones a NodeClass means, and how much of each is left."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, final
+
+from karpenter_core.provider.reservation_book import AvailabilityBook
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservation
+from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservationTerm
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = ["FoundReservation", "Reservations", "read_reservations", "reservation_query"]
+
+FIELD: Final = "spec.capacityReservationSelectorTerms"
+PAGE_SIZE: Final = 100
+TTL: Final = timedelta(minutes=1)
+ACTIVE: Final = "Active"
+_UNLIMITED: Final = "Unlimited"
+_CRITERIA: Final = frozenset({"Open", "Target"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundReservation:
+    """A reservation as ECS describes it: of one instance type in one zone."""
+
+    id: str
+    name: str
+    zone: str
+    instance_type: str
+    match_criteria: str
+    """`Open`: any matching instance uses it; `Target`: only one that names it."""
+    end_time: datetime | None
+    available_instances: int
+
+    def status(self) -> CapacityReservation:
+        """Return what the status says of it."""
+        return CapacityReservation(
+            id=self.id,
+            name=self.name,
+            zone_id=self.zone,
+            instance_type=self.instance_type,
+            match_criteria=self.match_criteria,
+            end_time=self.end_time,
+        )
+
+
+def reservation_query(index: int, term: CapacityReservationTerm) -> Query | None:
+    """Return what a term asks for, its name left out: ECS does not search by it.
+
+    None for a term that says nothing.
+    """
+    said = described((("id", term.id), ("name", term.name), ("tags", term.tags)))
+    if not said:
+        return None
+    parameters: dict[str, object] = {
+        "Ids": json.dumps([term.id]) if term.id else "",
+        "Tag": tag_parameters(term.tags),
+    }
+    given = tuple(sorted((name, value) for name, value in parameters.items() if value))
+    return Query(given, ((f"{FIELD}[{index}] {said}", term.id),))
+
+
+def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[FoundReservation, ...]:
+    """Read what DescribeCapacityReservations answers, without what nothing can be launched into.
+
+    That is a reservation of a kind that we do not know, of no instance type, or of several.
+    """
+    found: list[FoundReservation] = []
+    for item in items:
+        criteria = item.get("PrivatePoolOptionsMatchCriteria", "")
+        resources: list[Mapping[str, Any]] = (item.get("AllocatedResources") or {}).get(
+            "AllocatedResource"
+        ) or []
+        if criteria not in _CRITERIA or len(resources) != 1 or item.get("Status") != ACTIVE:
+            continue
+        (resource,) = resources
+        found.append(
+            FoundReservation(
+                id=item.get("PrivatePoolOptionsId", ""),
+                name=item.get("PrivatePoolOptionsName", ""),
+                zone=resource.get("zoneId", ""),
+                instance_type=resource.get("InstanceType", ""),
+                match_criteria=criteria,
+                end_time=_end(item),
+                available_instances=_left(resource),
+            )
+        )
+    return tuple(found)
+
+
+def _end(item: Mapping[str, Any]) -> datetime | None:
+    text = item.get("EndTime") or ""
+    if not text or item.get("EndTimeType") == _UNLIMITED:
+        return None
+    end = datetime.fromisoformat(text)
+    return end if end.tzinfo else end.replace(tzinfo=UTC)
+
+
+def _left(resource: Mapping[str, Any]) -> int:
+    """Return the count that ECS gives, or what follows from the others."""
+    available = resource.get("AvailableAmount")
+    if available is not None:
+        return int(available)
+    return max(0, int(resource.get("TotalAmount") or 0) - int(resource.get("UsedAmount") or 0))
+
+
+@final
+class Reservations:
+    """Reads capacity reservations; callable from any thread."""
+
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._cache: Final[
+            TtlCache[tuple[tuple[str, object], ...], tuple[FoundReservation, ...]]
+        ] = TtlCache(clock, TTL)
+        self.availability: Final = AvailabilityBook(clock)
+
+    def find(self, terms: Sequence[CapacityReservationTerm]) -> Found[FoundReservation]:
+        """Return the active reservations that the terms mean, by id.
+
+        Raises:
+            CloudProviderError: ECS refused or did not answer (`discovery.calls`).
+        """
+        now = self._clock.now()
+        unique: dict[str, FoundReservation] = {}
+        absent: list[str] = []
+        for index, term in enumerate(terms):
+            query = reservation_query(index, term)
+            if query is None:
+                continue
+            answer = [
+                each
+                for each in self._answer(query)
+                if (not term.name or each.name == term.name)
+                and (each.end_time is None or each.end_time > now)
+            ]
+            unique |= {each.id: each for each in answer}
+            absent += query.absent(each.id for each in answer)
+        return Found(items=tuple(unique[key] for key in sorted(unique)), absent=tuple(absent))
+
+    def _answer(self, query: Query) -> tuple[FoundReservation, ...]:
+        answer = self._cache.get(query.parameters)
+        if answer is None:
+            answer = self._described(query)
+            self.availability.record({each.id: each.available_instances for each in answer})
+            self._cache.put(query.parameters, answer)
+        return answer
+
+    def _described(self, query: Query) -> tuple[FoundReservation, ...]:
+        asked = query.to_api()
+        ids = asked.pop("Ids", None)
+        with calling():
+            pages = self._clients.ecs.pages(
+                "DescribeCapacityReservations",
+                {
+                    "RegionId": self._clients.region,
+                    "Status": ACTIVE,
+                    "MaxResults": PAGE_SIZE,
+                    "PrivatePoolOptions": None if ids is None else {"Ids": ids},
+                    **asked,
+                },
+                items="CapacityReservationSet.CapacityReservationItem",
+            )
+            return read_reservations(pages)
