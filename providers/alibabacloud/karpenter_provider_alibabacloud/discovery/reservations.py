@@ -79,9 +79,7 @@ def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[FoundReservat
     found: list[FoundReservation] = []
     for item in items:
         criteria = item.get("PrivatePoolOptionsMatchCriteria", "")
-        resources: list[Mapping[str, Any]] = (item.get("AllocatedResources") or {}).get(
-            "AllocatedResource"
-        ) or []
+        resources = _resources(item)
         if criteria not in _CRITERIA or len(resources) != 1 or item.get("Status") != ACTIVE:
             continue
         (resource,) = resources
@@ -97,6 +95,11 @@ def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[FoundReservat
             )
         )
     return tuple(found)
+
+
+def _resources(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    allocated: Mapping[str, Any] = item.get("AllocatedResources") or {}
+    return allocated.get("AllocatedResource") or ()
 
 
 def _end(item: Mapping[str, Any]) -> datetime | None:
