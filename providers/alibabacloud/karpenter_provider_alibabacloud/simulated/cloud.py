@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Held", "SimulatedAlibabaCloud"]
 
-_RECYCLING: Final = "Recycling"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
@@ -266,21 +264,24 @@ class SimulatedAlibabaCloud:
         with self._application.state:
             return list(self.instances.living)
 
-    def reclaim_spot(self, named: str, *, notice_seconds: float | None = None) -> datetime:
-        """Lock a spot instance for recycling, and take it when the notice has passed; returns when."""
+    def reclaim_spot(
+        self, named: str, *, notice_seconds: float | None = None, protected: bool = False
+    ) -> datetime:
+        """Lock a spot instance for recycling, and take it when the notice has passed; returns when.
+
+        A `protected` one is not taken before the hours of its SpotDuration are over; then the lock, too,
+        comes later.
+        """
         instance = self.instance(named)
         notice = self.behaviour.spot_notice_seconds if notice_seconds is None else notice_seconds
         at = self.account.clock() + timedelta(seconds=notice)
+        if protected:
+            at = max(at, instance.launched_at + timedelta(hours=instance.spot_duration))
         with self._application.state:
-            if _RECYCLING not in instance.lock_reasons:
-                instance.lock_reasons.append(_RECYCLING)
+            if instance.recycles_at is None:
+                instance.recycles_at = at - timedelta(seconds=notice)
             self.instances.end(instance, at=at)
         return at
-
-    def protected_until(self, named: str) -> datetime:
-        """Return until when the market does not take a spot instance, by its SpotDuration."""
-        instance = self.instance(named)
-        return instance.launched_at + timedelta(hours=instance.spot_duration)
 
     def terminate(self, named: str) -> None:
         """Delete an instance by somebody else's hand."""

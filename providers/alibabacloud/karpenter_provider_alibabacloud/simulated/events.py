@@ -30,6 +30,7 @@ _TYPE_CODES: Final = {
     "InstanceExpiration.Delete": 8,
     "AccountUnbalanced.Stop": 9,
     "AccountUnbalanced.Delete": 10,
+    "SystemFailure.Redeploy": 11,
 }
 
 
@@ -119,11 +120,13 @@ class Events:
             and (not cycles or each.cycle.name in cycles)
             and (not ids or each.instance_id in ids)
             and (not events or each.id in events)
+            and _is_within(each.not_before, request.within("NotBefore"))
+            and _is_within(each.published_at, request.within("EventPublishTime"))
         ]
         told: dict[str, object]
         if "MaxResults" in request or "NextToken" in request:
             page, token = token_page(
-                found, request, key=lambda each: each.id, default=_PAGE, most=_MOST
+                found, request, key=lambda each: each.id, default=_PAGE, least=_PAGE, most=_MOST
             )
             told = {"NextToken": token, "TotalCount": len(found)}
         else:
@@ -135,6 +138,12 @@ class Events:
             },
             **told,
         }
+
+
+def _is_within(moment: datetime, bounds: Parameters) -> bool:
+    """Whether a time is from `Start` to `End`; both are written alike, so they compare as text."""
+    text = to_seconds(moment)
+    return bounds.text("Start") <= text <= bounds.text("End", "9999")
 
 
 def _described(event: Event) -> Mapping[str, object]:

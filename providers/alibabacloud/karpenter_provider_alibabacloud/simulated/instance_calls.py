@@ -106,7 +106,10 @@ class InstanceCalls:
         return (
             all(request.text(name) in {"", value} for name, value in asked.items())
             and (not group or group in instance.security_groups)
-            and (not lock or lock.lower() in {each.lower() for each in instance.lock_reasons})
+            and (
+                not lock
+                or lock.lower() in {each.lower() for each in self._instances.locks(instance)}
+            )
             and tags_match(instance.tags, request)
         )
 
@@ -177,7 +180,7 @@ class InstanceCalls:
             "OperationLocks": {
                 "LockReason": [
                     {"LockReason": reason, "LockMsg": f"simulated {reason}"}
-                    for reason in each.lock_reasons
+                    for reason in self._instances.locks(each)
                 ]
             },
             "Tags": {

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour
     from karpenter_provider_alibabacloud.simulated.pools import Pool
 
-__all__ = ["Disk", "Instance", "Instances", "State"]
+__all__ = ["RECYCLING", "Disk", "Instance", "Instances", "State"]
 
+RECYCLING: Final = "Recycling"
+"""The reason for which an instance is locked that is reclaimed."""
 _NOT_FOUND: Final = 404
 
 
@@ -99,7 +101,9 @@ class Instance:
     http_endpoint: str = "enabled"
     http_hops: int = 1
     lock_reasons: list[str] = field(default_factory=list[str])
-    """`Recycling`, `financial`, `security`."""
+    """`financial`, `security`: why it is locked, whatever the time."""
+    recycles_at: datetime | None = None
+    """When it is locked for being reclaimed."""
     ends_at: datetime | None = None
     """When its end begins."""
     stops_at: datetime | None = None
@@ -167,6 +171,13 @@ class Instances:
         if now < instance.launched_at + timedelta(seconds=behaviour.pending_seconds):
             return State.PENDING
         return State.STARTING if now < self.running_since(instance) else State.RUNNING
+
+    def locks(self, instance: Instance) -> Sequence[str]:
+        """Return why an instance is locked now; `Recycling` when it is being reclaimed."""
+        recycled = (
+            instance.recycles_at is not None and self._account.clock() >= instance.recycles_at
+        )
+        return [*instance.lock_reasons, *([RECYCLING] if recycled else [])]
 
     def visible(self) -> Sequence[Instance]:
         """Return what Describe calls see: neither what is quite new nor what is gone."""

@@ -8,7 +8,7 @@ from math import floor
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.quantities import format_resources, parse_resources
-from karpenter_provider_alibabacloud.simulated.instances import State
+from karpenter_provider_alibabacloud.simulated.instances import RECYCLING, State
 from karpenter_provider_alibabacloud.simulated.user_data import BootError, read_user_data
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Kubelets:
     def _conditions(self, instance: Instance) -> Mapping[str, object]:
         if not self.reports_expiry:
             return {}
-        expired = "Recycling" in instance.lock_reasons
+        expired = RECYCLING in self._instances.locks(instance)
         return {
             "conditions": [
                 {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_provider_alibabacloud.simulated.account import to_seconds
+from karpenter_provider_alibabacloud.simulated.instances import RECYCLING
 from karpenter_provider_alibabacloud.simulated.wire import Reply
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Metadata:
             case "instance/instance-type" if instance:
                 return instance.pool.instance_type
             case "instance/spot/termination-time" if instance and instance.is_spot:
-                return to_seconds(instance.ends_at) if instance.ends_at else ""
+                locked = RECYCLING in self._instances.locks(instance)
+                return to_seconds(instance.ends_at) if instance.ends_at and locked else ""
             case _:
                 return ""
 

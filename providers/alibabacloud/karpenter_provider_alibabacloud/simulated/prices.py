@@ -73,6 +73,8 @@ class Prices:
         self._catalogue: Final = catalogue
         self._on_demand: dict[str, float] = {}
         self._spot: dict[tuple[str, str], float] = {}
+        self.walk = 0.0
+        """By which part of themselves spot prices go up or down from one hour to the next."""
 
     def set_on_demand(self, instance_type: str, price: float) -> None:
         """Set a price; 0 takes the type off the price list, as it happens."""
@@ -83,9 +85,10 @@ class Prices:
         self._spot[instance_type, zone] = price
 
     def clear(self) -> None:
-        """Forget the prices that were set."""
+        """Forget the prices that were set, and let them be steady."""
         self._on_demand.clear()
         self._spot.clear()
+        self.walk = 0.0
 
     def on_demand(self, instance_type: str) -> float:
         """Return the price of a machine without disks; 0 when there is none."""
@@ -94,15 +97,17 @@ class Prices:
         facts = self._catalogue.facts(instance_type)
         return 0.0 if facts is None else made_up_price(facts)
 
-    def spot(self, instance_type: str, zone: str) -> float:
-        """Return the spot price in a zone; 0 when there is none."""
+    def spot(self, instance_type: str, zone: str, *, at: datetime | None = None) -> float:
+        """Return the spot price in a zone, now by default; 0 when there is none."""
         if (instance_type, zone) in self._spot:
             return self._spot[instance_type, zone]
         pool = Pool(capacity_type=SPOT, instance_type=instance_type, zone=zone)
         if not self._catalogue.is_offered(pool):
             return 0.0
+        hour = (at or self._account.clock()).replace(minute=0, second=0, microsecond=0)
         share = _SPOT_LOW + _SPOT_SPREAD * _fraction(f"{instance_type}/{zone}")
-        return round(self.on_demand(instance_type) * share, 4)
+        step = self.walk * (2 * _fraction(f"{instance_type}/{zone}/{hour}") - 1)
+        return round(self.on_demand(instance_type) * share * (1 + step), 4)
 
     def of(self, pool: Pool) -> float:
         """Return the price of a machine of a pool; 0 when there is none."""
@@ -201,8 +206,7 @@ class Prices:
     def _history(
         self, name: str, zone: str, start: datetime, end: datetime
     ) -> Sequence[Mapping[str, object]]:
-        current = self.spot(name, zone)
-        if current <= 0:
+        if self.spot(name, zone) <= 0:
             return ()
         last = end.replace(minute=0, second=0, microsecond=0)
         count = max(1, int((last - start).total_seconds() // 3600) + 1)
@@ -214,9 +218,7 @@ class Prices:
                 "NetworkType": "vpc",
                 "IoOptimized": "optimized",
                 "Timestamp": to_seconds(moment),
-                "SpotPrice": current
-                if moment == last
-                else round(current * (0.9 + 0.2 * _fraction(f"{name}/{zone}/{moment}")), 4),
+                "SpotPrice": self.spot(name, zone, at=moment),
                 "OriginPrice": self.on_demand(name),
             }
             for moment in moments

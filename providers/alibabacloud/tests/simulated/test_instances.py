@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -280,6 +281,20 @@ def test_a_reclaimed_instance_is_locked_and_goes_when_its_notice_is_over(cloud, 
     assert launch.described() == []
 
 
+def test_a_protected_instance_is_not_taken_in_its_first_hour(cloud, launch):
+    launched = cloud.time()
+    protected, unprotected = (
+        launch.run(SpotStrategy="SpotAsPriceGo", SpotDuration=hours)[0] for hours in (1, 0)
+    )
+
+    assert cloud.reclaim_spot(protected, protected=True) - launched >= timedelta(hours=1)
+    assert launch.described(LockReason="Recycling") == []
+    cloud.time.advance(3400)
+    assert len(launch.described(LockReason="Recycling")) == 1
+    cloud.time.reset()
+    assert cloud.reclaim_spot(unprotected, protected=True) - launched < timedelta(minutes=6)
+
+
 def test_system_events_are_found_by_type_and_by_how_far_they_are(cloud, launch, clients):
     (instance_id,) = launch.run()
     event = cloud.schedule_event(instance_id)
@@ -294,6 +309,9 @@ def test_system_events_are_found_by_type_and_by_how_far_they_are(cloud, launch, 
     scheduled = [("SystemMaintenance.Reboot", "Scheduled")]
     assert found(InstanceEventCycleStatus=["Scheduled", "Executing"]) == scheduled
     assert found(InstanceEventType=["SystemFailure.Reboot"]) == []
+    soon = f"{cloud.time() + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    assert found(NotBefore={"End": soon}) == []
+    assert found(NotBefore={"Start": soon}) == scheduled
     cloud.events.finish(event)
     assert found(InstanceEventCycleStatus=["Scheduled", "Executing"]) == []
 

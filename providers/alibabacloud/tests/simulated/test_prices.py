@@ -101,3 +101,15 @@ def test_advice_is_for_ten_types_at_most_and_tells_discounts(cloud, clients):
             spot = cloud.prices.spot(row["InstanceType"], zone["ZoneId"])
             on_demand = cloud.prices.on_demand(row["InstanceType"])
             assert row["AverageSpotDiscount"] == round(spot / on_demand * 100)
+
+
+def test_spot_prices_go_up_and_down_by_the_hour_when_they_are_told_to(cloud, clients):
+    steady = {row["SpotPrice"] for row in history(clients, "ecs.g7.large", ZoneId="cn-hangzhou-b")}
+    cloud.prices.walk = 0.2
+    before = cloud.prices.spot("ecs.g7.large", "cn-hangzhou-b")
+    cloud.time.advance(3600)
+    rows = history(clients, "ecs.g7.large", ZoneId="cn-hangzhou-b")
+
+    assert len(steady) == 1
+    assert len({row["SpotPrice"] for row in rows}) > 1
+    assert sorted(rows, key=lambda row: row["Timestamp"])[-2]["SpotPrice"] == before
