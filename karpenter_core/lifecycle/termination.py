@@ -39,6 +39,7 @@ __all__ = [
     "finished_step",
     "instance_terminating_step",
     "with_deadline",
+    "with_instance",
 ]
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
@@ -87,6 +88,12 @@ def claim_termination(
     if step.claim.status.provider_id:
         return ClaimTermination(action=TerminationAction.TERMINATE_INSTANCE, step=step)
     return ClaimTermination(action=TerminationAction.FINISH, step=step)
+
+
+def with_instance(claim: NodeClaim, provider_id: str) -> NodeClaim:
+    """Return the claim with the instance that was found for it: it goes before the claim does."""
+    status = claim.status.model_copy(update={"provider_id": provider_id})
+    return claim.model_copy(update={"status": status})
 
 
 def instance_terminating_step(claim: NodeClaim, *, now: datetime) -> Step:

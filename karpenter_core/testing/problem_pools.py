@@ -102,6 +102,7 @@ def random_pool(choices: Choices, name: str) -> NodePool:
 
 
 _LIMITS: Final = (
+    {"cpu": "5"},
     {"cpu": "20"},
     {"cpu": "7", "memory": "40Gi"},
     {"nodes": "2"},

@@ -142,6 +142,35 @@ def test_killed_at_a_write_of_a_launch(tmp_path, write, stage):
     play(tmp_path, story)
 
 
+def test_a_claim_that_an_earlier_process_launched_does_not_end_before_its_instance(tmp_path):
+    """It is too old to be launched again, and names no instance: the provider is asked for one."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        first = None
+
+        async def die():
+            for cable in first._cables:
+                cable.is_cut = True
+            first._task.cancel()
+            raise ApiError("the process is dead", status=0)
+
+        at = At("patch", "NodeClaim", "status", stage="request", act=die)
+        first = scene.start(WITHOUT_ELECTION, faults=at)
+        await scene.settle(lambda: at.struck, seconds=60)
+        await first.kill()
+        assert not scene.claims()[0].get("status", {}).get("providerID")
+        assert len(cloud(scene, tmp_path)["instances"]) == 1
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.cluster.clock.sleep(400)
+
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: not scene.claims(), seconds=50)
+        assert cloud(scene, tmp_path)["instances"] == []
+
+    play(tmp_path, story)
+
+
 @pytest.mark.parametrize("stage", ["request", "reply"])
 @pytest.mark.parametrize(
     "write",

@@ -22,10 +22,13 @@ from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciler import retry_after_seconds
 from karpenter_core.controllers.workqueue import EARLY_SECONDS, Backoff
 from karpenter_core.errors import (
+    AuthError,
     CallPendingError,
     CloudProviderError,
     InsufficientCapacityError,
+    LaunchFailedError,
     NodeClassNotReadyError,
+    ThrottledError,
 )
 from karpenter_core.lifecycle.changes import Step
 from karpenter_core.lifecycle.claim_status import with_metadata
@@ -63,6 +66,16 @@ class _Setback:
     not_before: float
 
 
+_WITHOUT_INSTANCE: Final = (
+    InsufficientCapacityError,
+    NodeClassNotReadyError,
+    ThrottledError,
+    AuthError,
+    LaunchFailedError,
+)
+"""What a launch is answered with that did nothing; after any other error there may be an instance."""
+
+
 @final
 class Launcher:
     """Launches instances; the ledger knows which calls are open and what they brought.
@@ -80,6 +93,8 @@ class Launcher:
         self._well_known = WELL_KNOWN | well_known
         self._orders: dict[tuple[str, tuple[RequirementSpec, ...]], tuple[InstanceType, ...]] = {}
         self._setbacks: dict[str, _Setback] = {}
+        self._barren: set[str] = set()
+        """UIDs of claims whose last launch is known to have brought nothing."""
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
         self._hashes = NodeClassHashes(providers)
         providers.subscribe_late_launches(self._late)
@@ -103,6 +118,7 @@ class Launcher:
         if request is None:
             # Its pool has not been listed since this process began: woken when it has.
             return Step(claim=claim)
+        self._barren.discard(claim.uid)
         self._feed.fold(CallStarted(claim.uid, self._runtime.clock.now()))
         try:
             outcome = _taken_over(request.node_claim, await self._providers.launch(request))
@@ -177,10 +193,20 @@ class Launcher:
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a claim that is launched or gone."""
         self._setbacks.pop(uid, None)
+        self._barren.discard(uid)
+
+    def brought_nothing(self, uid: str) -> bool:
+        """Whether no instance can be there for a claim: it would be named by its token.
+
+        A claim that an earlier process may have launched is not one of these.
+        """
+        return uid in self._barren
 
     def _failed(
         self, claim: NodeClaim, error: CloudProviderError, types: tuple[InstanceType, ...]
     ) -> Step:
+        if isinstance(error, _WITHOUT_INSTANCE):
+            self._barren.add(claim.uid)
         before = self._setbacks.get(claim.uid)
         failures = 1 if before is None else before.failures + 1
         wait = max(BACKOFF.seconds(failures), retry_after_seconds(error))

@@ -122,7 +122,9 @@ class NodeClaimLifecycle:
             hands=hands, providers=providers, runtime=runtime, well_known=well_known
         )
         self._door = Door(hands=hands, runtime=runtime)
-        self._terminator = Terminator(hands=hands, providers=providers, runtime=runtime)
+        self._terminator = Terminator(
+            hands=hands, providers=providers, launcher=self._launcher, runtime=runtime
+        )
         self._node_seen: dict[str, datetime] = {}
         self._pod_events: set[str] = set()
         self._generations: dict[str, int] = {}
@@ -166,7 +168,6 @@ class NodeClaimLifecycle:
             return DONE
         if claim.is_deleting:
             self._node_seen.pop(claim.uid, None)
-            self._launcher.forget(claim.uid)
             return await self._terminator.terminate(claim)
         if (step := finalizer_step(claim)) is not None:
             await self._hands.write_claim(claim, step.claim)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import structlog
 
+from karpenter_core.controllers.nodeclaim.lookup import InstanceLookup
 from karpenter_core.controllers.reconciler import DONE, Outcome
 from karpenter_core.errors import NodeClaimNotFoundError, NotFoundError
 from karpenter_core.lifecycle.termination import (
@@ -13,6 +14,7 @@ from karpenter_core.lifecycle.termination import (
     claim_termination,
     finished_step,
     instance_terminating_step,
+    with_instance,
 )
 from karpenter_core.provider.contract import Termination
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.nodeclaim.launching import Launcher
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.changes import Step
     from karpenter_core.provider.facade import Providers
@@ -32,10 +35,14 @@ __all__ = ["Terminator"]
 class Terminator:
     """Takes deleted claims to their end, one step a look."""
 
-    def __init__(self, *, hands: Hands, providers: Providers, runtime: Runtime) -> None:
+    def __init__(
+        self, *, hands: Hands, providers: Providers, launcher: Launcher, runtime: Runtime
+    ) -> None:
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
+        self._launcher = launcher
+        self._lookup = InstanceLookup(providers)
         self._runtime = runtime
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
 
@@ -48,8 +55,7 @@ class Terminator:
             case TerminationAction.NONE | TerminationAction.AWAIT_LAUNCH:
                 return DONE
             case TerminationAction.FINISH:
-                await self._finish(claim)
-                return DONE
+                return await self._finish_without_instance(claim)
             case TerminationAction.AWAIT_NODES:
                 await self._write(claim, found.step)
                 for node in nodes:
@@ -82,8 +88,19 @@ class Terminator:
             case _:
                 raise outcome
 
+    async def _finish_without_instance(self, claim: NodeClaim) -> Outcome:
+        """End a claim that names no instance, unless one was launched for it all the same."""
+        if not self._launcher.brought_nothing(claim.uid):
+            provider_id = await self._lookup.provider_id(claim)
+            if provider_id:
+                found = with_instance(claim, provider_id)
+                return await self._end_instance(await self._hands.write_claim(claim, found))
+        await self._finish(claim)
+        return DONE
+
     async def _finish(self, claim: NodeClaim) -> None:
         """Take the finalizer off; nothing else of a claim that ends is worth a write."""
+        self._launcher.forget(claim.uid)
         step = finished_step(claim, now=self._runtime.clock.now())
         try:
             await self._hands.write_claim(claim, step.claim)

@@ -1,0 +1,63 @@
+"""The instance of a claim whose launch nobody saw the end of.
+
+A process that dies between a launch and the write that names its instance leaves a claim without a
+provider id. If such a claim is deleted before it is launched again, which would find the instance by
+its token, the instance would be nobody's until garbage collection; and many at once look like a mistake
+to that. So whoever ends such a claim asks the provider first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.errors import CloudProviderError
+
+if TYPE_CHECKING:
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.provider.contract import InstanceListing
+    from karpenter_core.provider.facade import Providers
+
+__all__ = ["InstanceLookup"]
+
+
+@final
+class InstanceLookup:
+    """Finds instances by the UID of their claim; many questions share a listing."""
+
+    def __init__(self, providers: Providers) -> None:
+        self._providers: Final = providers
+        self._locks: Final[dict[str, asyncio.Lock]] = {}
+        self._next: Final[dict[str, asyncio.Task[InstanceListing]]] = {}
+
+    async def provider_id(self, claim: NodeClaim) -> str:
+        """Return the id of the instance that was launched for a claim; empty when there is none.
+
+        Raises:
+            CloudProviderError: the provider could not list all its instances.
+        """
+        name = self._providers.provider_of(claim.spec.node_class_ref)
+        listing = await self._listed(name)
+        found = next((item for item in listing.instances if item.token == claim.uid), None)
+        if found is None and not listing.complete:
+            raise CloudProviderError(
+                f"whether NodeClaim {claim.name} has an instance is not known: {listing.problem}"
+            )
+        return "" if found is None else found.provider_id
+
+    async def _listed(self, provider: str) -> InstanceListing:
+        """Return a listing that begins from now on; whoever asks before it begins shares it."""
+        if provider not in self._next:
+            self._next[provider] = asyncio.create_task(
+                self._list(provider), name=f"list the instances of {provider}"
+            )
+        return await asyncio.shield(self._next[provider])
+
+    async def _list(self, provider: str) -> InstanceListing:
+        try:
+            async with self._locks.setdefault(provider, asyncio.Lock()):
+                del self._next[provider]
+                return await self._providers.list_instances(provider)
+        finally:
+            if self._next.get(provider) is asyncio.current_task():
+                del self._next[provider]
