@@ -53,6 +53,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.disk_cache",
     "karpenter_core.provider.kept_answer",
     "karpenter_core.provider.kept_prices",
+    "karpenter_core.provider.known",
     "karpenter_core.provider.learned_memory",
     "karpenter_core.provider.markers",
     "karpenter_core.provider.node_class_parts",

@@ -16,6 +16,7 @@ from uuid import uuid4
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
 from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.known import Known
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.capacity_types import CAPACITY_TYPES_PERIOD, CapacityTypes
@@ -38,7 +39,6 @@ from karpenter_provider_aws.instances import Instances
 from karpenter_provider_aws.interruption.announcing import Announcing
 from karpenter_provider_aws.interruption.blocks import BLOCKS_PERIOD
 from karpenter_provider_aws.interruption.status import STATUS_PERIOD
-from karpenter_provider_aws.known import Known
 from karpenter_provider_aws.kubelet.expressions import evaluate
 from karpenter_provider_aws.launch.buying import Buyer, Shelves
 from karpenter_provider_aws.launch.launching import Launching
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.provider.contract import ProviderContext
+    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.sdk import Limits
 
@@ -270,7 +271,7 @@ class Running:
         self.clients: Final = Clients(
             version=version(_DISTRIBUTION), limits=limits, observe=self.metrics.sdk.observe
         )
-        self.known: Final = Known()
+        self.known: Final = Known[EC2NodeClass]()
         self.sizes: Final = UserDataSizes(context.metrics)
         self.shifts: Final = ZonalShifts(
             self.clients,

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.known import Known
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.catalogue import Catalogue
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup, PlacementGroups
-    from karpenter_provider_aws.known import Known
     from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 
@@ -39,7 +39,7 @@ class OfferedTypes:
         *,
         groups: PlacementGroups,
         shifts: Callable[[], ShiftedZones],
-        known: Known,
+        known: Known[EC2NodeClass],
     ) -> None:
         """`shifts` is `ZonalShifts.zones`."""
         self._catalogue: Final = catalogue

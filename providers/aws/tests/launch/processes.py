@@ -12,6 +12,7 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
+from karpenter_core.provider.known import Known
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
@@ -23,7 +24,6 @@ from karpenter_provider_aws.discovery.reservations import Reservations
 from karpenter_provider_aws.discovery.subnets import Subnets
 from karpenter_provider_aws.drift import DriftDetector
 from karpenter_provider_aws.instances import Instances
-from karpenter_provider_aws.known import Known
 from karpenter_provider_aws.labels import LABEL_CLASSES
 from karpenter_provider_aws.launch.buying import Buyer, Shelves
 from karpenter_provider_aws.launch.launching import Launching
