@@ -64,6 +64,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.reservation_book",
     "karpenter_core.provider.reserved",
     "karpenter_core.provider.simulated",
+    "karpenter_core.provider.simulation",
     "karpenter_core.provider.token_bucket",
     "karpenter_core.provider.ttl_cache",
     "karpenter_core.provider.unavailable",
