@@ -24,7 +24,7 @@ def test_the_last_one_of_a_name_counts_until_it_is_gone():
 def test_node_pools_are_those_that_refer_to_the_node_class():
     known = Known[WebNodeClass]()
     for name, referred in (("b", "default"), ("a", "default"), ("c", "other")):
-        ref = NodeClassRef(group="web.example", kind="WebNodeClass", name=referred)
+        ref = NodeClassRef(group="web.example.com", kind="WebNodeClass", name=referred)
         known.note(node_class(WebNodeClass, referred), node_pool(name, node_class_ref=ref))
 
     assert [pool.name for pool in known.node_pools(node_class(WebNodeClass))] == ["a", "b"]

@@ -19,6 +19,7 @@ from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.known import Known
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_types import CAPACITY_TYPES_PERIOD, CapacityTypes
 from karpenter_provider_aws.catalogue.catalogue import Catalogue
 from karpenter_provider_aws.catalogue.fetch import REFRESH_PERIOD, RegionCatalogue
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.sdk import Limits
 
