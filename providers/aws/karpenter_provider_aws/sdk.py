@@ -198,10 +198,11 @@ class Clients:
         from botocore.utils import IMDSRegionProvider
 
         with self._lock:
-            configured = self._made_session().region_name
-        # Asking the machine is a call that may wait for its time limit: not under the lock.
-        machine = botocore.session.get_session()
-        found = configured or cast("str | None", IMDSRegionProvider(machine).provide())
+            found = self._made_session().region_name
+        if not found:
+            # Asking the machine is a call that may wait for its time limit: not under the lock.
+            machine = botocore.session.get_session()
+            found = cast("str | None", IMDSRegionProvider(machine).provide())
         if not found:
             raise SettingsError(
                 "the AWS region is not known: set AWS_REGION (the machine's metadata has none)"

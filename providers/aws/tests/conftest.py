@@ -60,6 +60,14 @@ def few_types_aws(few_types_server: SimulatedAws) -> Iterator[SimulatedAws]:
 
 
 @pytest.fixture
+def few_types_clients(few_types_aws: SimulatedAws) -> Iterator[Clients]:
+    """Clients of the simulated AWS with few types."""
+    made = Clients(region=few_types_aws.account.region, limits=Limits(read_seconds=10))
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def clients(aws: SimulatedAws, aws_clients: Clients) -> Clients:
     """Clients of the simulated AWS; each is made when a test first uses it, in its environment."""
     return aws_clients

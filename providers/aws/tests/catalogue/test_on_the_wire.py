@@ -35,7 +35,8 @@ def test_types_and_zones_are_those_of_the_region(clients: Clients, aws: Simulate
     assert aws.calls.count("DescribeInstanceTypeOfferings") > 1
 
 
-def test_prices_are_read_from_both_lists(clients: Clients, aws: SimulatedAws):
+def test_prices_are_read_from_both_lists(few_types_clients: Clients, few_types_aws: SimulatedAws):
+    aws, clients = few_types_aws, few_types_clients
     aws.prices.set_on_demand("m5.large", 1.25)
     aws.prices.set_spot("m5.large", "us-east-1a", 0.5)
     aws.prices.set_spot("m5.large", "us-east-1b", 0)
