@@ -270,6 +270,9 @@ def report(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float)
     if isinstance(error, ApiError) and not isinstance(error, NotFoundError) and error.status == 0:
         log.warning("API server did not answer", error=str(error), retry_seconds=retry_seconds)
         return
+    if isinstance(error, ThrottledError):
+        log.info("waiting for a rate limit", error=str(error), retry_seconds=retry_seconds)
+        return
     log.error(
         "reconcile failed",
         error=str(error) or type(error).__name__,

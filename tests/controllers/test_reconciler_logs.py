@@ -9,7 +9,8 @@ import pytest
 import structlog
 
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.reconciler import DONE, Reconciler, Runtime
+from karpenter_core.controllers.reconciler import DONE, Reconciler, Runtime, report
+from karpenter_core.errors import ThrottledError
 from karpenter_core.operator.clock import SystemClock
 
 
@@ -36,3 +37,14 @@ async def test_the_log_names_the_object_as_a_reader_would(key, shown):
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert seen == [shown]
+
+
+def test_a_rate_limit_is_no_failure():
+    """Neither the cloud's nor one that we keep ourselves: the work is done when its turn comes."""
+    with structlog.testing.capture_logs() as lines:
+        report(
+            structlog.get_logger(), ThrottledError("CreateTags waits its turn"), retry_seconds=1.0
+        )
+    assert [(line["log_level"], line["error"]) for line in lines] == [
+        ("info", "CreateTags waits its turn")
+    ]

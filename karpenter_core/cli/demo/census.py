@@ -8,18 +8,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from karpenter_core.api.labels import (
-    CAPACITY_TYPE,
-    DISRUPTED_TAINT,
-    INSTANCE_TYPE,
-    NODE_POOL,
-    ZONE,
-)
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INSTANCE_TERMINATING
 from karpenter_core.cli.demo.scene import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.cli.demo.scene import Scene
     from karpenter_core.clock import Clock
@@ -74,14 +71,18 @@ class Census:
         self._price_of: Final = price_of
         self._pods: Final = dict[str, _Pod]()
         self._nodes: Final[dict[str, NodeView]] = {}
-        self._claims: Final = set[str]()
+        self._claims: Final = dict[str, bool]()
+        """Whether each is on its way out, by UID."""
         self._node_prices: Final = dict[str, float]()
         self._spent = 0.0
         self._counted_until = clock.monotonic()
         self.node_types: Final = dict[str, int]()
         """How many nodes of each instance type there ever were."""
         self.most_leaving = 0
-        """How many nodes were on their way out at once, at most; may be set back."""
+        """How many machines were on their way out at once, at most; may be set back.
+
+        As for budgets, one whose end the cloud has begun does not count any more.
+        """
 
     @property
     def pods(self) -> int:
@@ -153,10 +154,7 @@ class Census:
             case NodeView() as node if node.labels.get(NODE_POOL) == NAME:
                 self._note_node(node, gone=gone)
             case NodeClaim() as claim if claim.metadata.labels.get(NODE_POOL) == NAME:
-                if gone:
-                    self._claims.discard(claim.uid)
-                else:
-                    self._claims.add(claim.uid)
+                self._note_claim(claim, gone=gone)
             case _:
                 pass
 
@@ -178,8 +176,13 @@ class Census:
             self.node_types[name] = self.node_types.get(name, 0) + 1
             self._node_prices[node.uid] = self._price_of(node)
         self._nodes[node.uid] = node
-        leaving = sum(_is_leaving(each) for each in self._nodes.values())
-        self.most_leaving = max(self.most_leaving, leaving)
+
+    def _note_claim(self, claim: NodeClaim, *, gone: bool) -> None:
+        if gone:
+            self._claims.pop(claim.uid, None)
+            return
+        self._claims[claim.uid] = _is_leaving(claim)
+        self.most_leaving = max(self.most_leaving, sum(self._claims.values()))
 
     def _count_money(self) -> None:
         now = self._clock.monotonic()
@@ -187,7 +190,7 @@ class Census:
         self._counted_until = now
 
 
-def _is_leaving(node: NodeView) -> bool:
-    return node.deletion_timestamp is not None or any(
-        taint.key == DISRUPTED_TAINT for taint in node.taints
-    )
+def _is_leaving(claim: NodeClaim) -> bool:
+    conditions = claim.status.conditions
+    is_disrupted = claim.is_deleting or is_true(conditions, DISRUPTION_REASON)
+    return is_disrupted and not is_true(conditions, INSTANCE_TERMINATING)

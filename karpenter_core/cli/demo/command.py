@@ -145,7 +145,7 @@ async def _play(
         stack.push_async_callback(stage.clear)
         await stage.set_up()
         view.say(f"starting karpenter run --providers={provider}")
-        environment = {} if cloud is None else cloud.environment
+        environment = None if cloud is None else cloud.environment
         log = await stack.enter_async_context(
             controller(kubeconfig, folder, provider=provider, environment=environment)
         )

@@ -42,7 +42,7 @@ async def embedded_cluster(folder: Path) -> AsyncGenerator[Path]:
 
 @asynccontextmanager
 async def controller(
-    kubeconfig: Path, folder: Path, *, provider: str, environment: Mapping[str, str]
+    kubeconfig: Path, folder: Path, *, provider: str, environment: Mapping[str, str] | None
 ) -> AsyncGenerator[Path]:
     """Run the controller in a process of its own; yields its log once it is ready."""
     metrics_port, probe_port = _free_port(), _free_port()
