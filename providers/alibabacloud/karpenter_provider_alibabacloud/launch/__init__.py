@@ -1,0 +1,1 @@
+"""Launching: what is asked of ECS, and what comes of it."""

@@ -1,0 +1,216 @@
+"""Tags: what instances carry, and whose an instance of a group is (case 60)."""
+
+from __future__ import annotations
+
+from random import Random
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from karpenter_provider_alibabacloud.labels import MAX_TAG_LENGTH, MAX_TAGS, NODE_CLAIM_TAG
+from karpenter_provider_alibabacloud.launch.owners import (
+    ClaimRef,
+    ClaimsTooManyError,
+    TaggedInstance,
+    claims_of,
+    deal,
+    group_batches,
+    group_tags,
+    is_owned,
+    owned_tags,
+    owners_of,
+    restricted_tags,
+    to_tag_list,
+)
+
+POOL = "general"
+OWN_TAGS = 4
+
+
+def ref(number: int, pool: str = POOL) -> ClaimRef:
+    """A claim as Kubernetes names it."""
+    uid = UUID(int=Random(number).getrandbits(128), version=4)
+    return ClaimRef(name=f"{pool}-x{number:04d}", uid=str(uid))
+
+
+def tags_of(claims: list[ClaimRef], pool: str = POOL) -> dict[str, str]:
+    """All tags of an instance of a group for these claims."""
+    owned = owned_tags({}, cluster_id="c1", node_class="default", node_pool=pool)
+    return owned | group_tags(claims, node_pool=pool, other_tags=len(owned))
+
+
+def test_system_tags_win_over_the_users():
+    """Case 60: four of ours, and of the user's those that are not ours."""
+    tags = owned_tags(
+        {"team": "web", "karpenter.sh/nodepool": "theirs"},
+        cluster_id="c1",
+        node_class="default",
+        node_pool=POOL,
+    )
+
+    assert tags == {
+        "ecs:ecs-cluster-id": "c1",
+        "karpenter.k8s.alibabacloud/ecsnodeclass": "default",
+        "karpenter.sh/nodepool": POOL,
+        "kubernetes.io/cluster/c1": "owned",
+        "team": "web",
+    }
+    assert [tag["Key"] for tag in to_tag_list(tags)] == sorted(tags)
+
+
+def test_keys_by_which_instances_are_known_are_no_users_business():
+    """They are refused when a NodeClass is launched, too."""
+    keys = ["team", "kubernetes.io/cluster/other", "karpenter.sh/nodeclaim", "ecs:ecs-cluster-id"]
+
+    assert restricted_tags(keys) == (
+        "ecs:ecs-cluster-id",
+        "karpenter.sh/nodeclaim",
+        "kubernetes.io/cluster/other",
+    )
+
+
+@pytest.mark.parametrize(
+    ("missing", "owned"),
+    [("kubernetes.io/cluster/c1", False), ("karpenter.sh/nodepool", True), ("", True)],
+)
+def test_an_instance_is_known_by_its_cluster(missing: str, owned: bool):
+    """NodePool or NodeClass says that it was launched for a claim."""
+    tags = tags_of([ref(1)])
+    tags.pop(missing, None)
+
+    assert is_owned(tags, "c1") is owned
+    assert not is_owned(tags, "c2")
+
+
+def test_nodes_of_acks_own_pools_are_not_ours():
+    """They have the cluster's tag and no NodePool."""
+    assert not is_owned({"kubernetes.io/cluster/c1": "owned", "ecs:ecs-cluster-id": "c1"}, "c1")
+
+
+def test_an_instance_alone_names_its_claim():
+    """As people and other tools read it."""
+    claim = ref(1)
+
+    tags = group_tags([claim], node_pool=POOL, other_tags=OWN_TAGS)
+
+    assert tags[NODE_CLAIM_TAG] == claim.name
+    assert claims_of({"karpenter.sh/nodepool": POOL, **tags}) == (claim,)
+
+
+def test_fifty_claims_share_a_group():
+    """Without tags of the user's, so that a hundred equal claims are two groups (case 67)."""
+    claims = [ref(number) for number in range(100)]
+
+    batches = group_batches(claims, node_pool=POOL, other_tags=OWN_TAGS)
+
+    assert len(batches) == 2
+    assert sorted(claim.uid for batch in batches for claim in batch) == sorted(
+        claim.uid for claim in claims
+    )
+
+
+def test_a_group_is_no_larger_than_its_tags():
+    """What does not fit is refused, not cut."""
+    claims = [ref(number) for number in range(57)]
+
+    with pytest.raises(ClaimsTooManyError, match="57 claims"):
+        group_tags(claims, node_pool=POOL, other_tags=OWN_TAGS)
+
+
+_UIDS = st.one_of(st.uuids().map(str), st.text("abc-123", min_size=1, max_size=20))
+_NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(_UIDS, _NAMES, min_size=1, max_size=80),
+    st.integers(0, 13),
+    st.sampled_from(["", "general", "aliyun"]),
+)
+def test_all_claims_are_read_back(names: dict[str, str], user_tags: int, pool: str):
+    """Whatever their names and UIDs; within what ECS takes."""
+    claims = [ClaimRef(name=name, uid=uid) for uid, name in names.items()]
+    other = OWN_TAGS + user_tags
+
+    read: list[ClaimRef] = []
+    for batch in group_batches(claims, node_pool=pool, other_tags=other):
+        tags = group_tags(batch, node_pool=pool, other_tags=other)
+        assert len(set(tags) - {NODE_CLAIM_TAG}) + other + 2 <= MAX_TAGS
+        for key, value in tags.items():
+            assert len(value) <= MAX_TAG_LENGTH
+            assert key == NODE_CLAIM_TAG or not value.startswith(("aliyun", "acs:"))
+        read += claims_of({"karpenter.sh/nodepool": pool, **tags})
+
+    assert sorted(read, key=lambda claim: claim.uid) == sorted(claims, key=lambda claim: claim.uid)
+
+
+def test_a_name_too_long_stands_in_its_own_tag_alone():
+    """The UID is still there."""
+    claim = ClaimRef(name="n" * 120, uid=ref(1).uid)
+
+    tags = group_tags([claim], node_pool=POOL, other_tags=OWN_TAGS)
+
+    assert claims_of(tags) == (claim,)
+
+
+def test_what_cannot_be_read_is_left_out():
+    """Tags that somebody wrote by hand are nobody's claim."""
+    tags = {"karpenter.k8s.alibabacloud/nodeclaims": "nonsense -x:short :"}
+
+    assert claims_of(tags) == ()
+
+
+def test_instances_are_dealt_by_id_to_claims_by_uid():
+    """Everybody who looks at the tags deals alike, in whatever order instances come."""
+    claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
+    tags = tags_of(claims)
+    instances = [TaggedInstance(id=name, tags=tags) for name in ("i-c", "i-a", "i-b")]
+
+    assert deal(instances) == dict(zip(("i-a", "i-b", "i-c"), claims, strict=True))
+    assert owners_of(instances) == owners_of(reversed(instances))
+
+
+def test_an_instances_own_tag_counts_before_the_order():
+    """A registered instance stays its claim's, whichever of its group went meanwhile."""
+    claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
+    tags = tags_of(claims)
+    own = {**tags, NODE_CLAIM_TAG: claims[2].name}
+
+    dealt = deal([TaggedInstance(id="i-a", tags=own), TaggedInstance(id="i-b", tags=tags)])
+
+    assert dealt == {"i-a": claims[2], "i-b": claims[0]}
+
+
+def test_what_is_remembered_counts_first():
+    """Where ECS does not show all of a group yet."""
+    claims = sorted((ref(number) for number in range(2)), key=lambda claim: claim.uid)
+    instances = [TaggedInstance(id="i-b", tags=tags_of(claims))]
+
+    assert owners_of(instances, {"i-b": claims[1]}) == {"i-b": claims[1]}
+
+
+def test_groups_are_told_apart_by_their_claims():
+    """The second group was for the claims that the first brought nothing."""
+    claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
+    first, second = tags_of(claims), tags_of(claims[1:])
+
+    owners = owners_of(
+        [
+            TaggedInstance(id="i-z", tags=first),
+            TaggedInstance(id="i-a", tags=second),
+            TaggedInstance(id="i-b", tags=second),
+        ]
+    )
+
+    assert owners == {"i-z": claims[0], "i-a": claims[1], "i-b": claims[2]}
+
+
+def test_an_instance_beyond_the_last_claim_is_nobodys():
+    """It is listed, and found to be leaked."""
+    tags = {key: value for key, value in tags_of([ref(1)]).items() if key != NODE_CLAIM_TAG}
+
+    dealt = deal([TaggedInstance(id=name, tags=tags) for name in ("i-a", "i-b")])
+
+    assert dealt == {"i-a": ref(1)}
