@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         TerminateOutcome,
     )
     from karpenter_provider_aws.running import Running
-    from karpenter_provider_aws.sdk import Limits
+    from karpenter_provider_aws.sdk import Limits, SharedClients
 
 __all__ = ["AwsProvider"]
 
@@ -74,9 +74,15 @@ _REPAIRED: Final = (
 class AwsProvider:
     """The plug-in; one object for each process."""
 
-    def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` are those of calls to AWS, where the usual ones take too long."""
+    def __init__(
+        self, *, limits: Limits | None = None, shared: SharedClients | None = None
+    ) -> None:
+        """`limits` are those of calls to AWS, where the usual ones take too long.
+
+        `shared` are clients that other objects of this class use too.
+        """
         self._limits: Final = limits
+        self._shared: Final = shared
         self._running: Running | None = None
 
     @property
@@ -116,7 +122,7 @@ class AwsProvider:
         """Read the settings; no call is made."""
         from karpenter_provider_aws.running import Running
 
-        self._running = Running(context, limits=self._limits)
+        self._running = Running(context, limits=self._limits, shared=self._shared)
 
     @hookimpl
     def karpenter_stop(self) -> None:

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.contract import ProviderContext
     from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
-    from karpenter_provider_aws.sdk import Limits
+    from karpenter_provider_aws.sdk import Limits, SharedClients
 
 __all__ = ["Parts", "Running"]
 
@@ -257,8 +257,14 @@ def _disk(running: Running, name: str) -> DiskCache:
 class Running:
     """One started provider; callable from any thread."""
 
-    def __init__(self, context: ProviderContext, *, limits: Limits | None = None) -> None:
-        """Read the settings.
+    def __init__(
+        self,
+        context: ProviderContext,
+        *,
+        limits: Limits | None = None,
+        shared: SharedClients | None = None,
+    ) -> None:
+        """Read the settings; `limits` and `shared` are for `Clients`.
 
         Raises:
             SettingsError: one of them cannot be used.
@@ -269,7 +275,10 @@ class Running:
             context.metrics, context.clock, with_reserved=self.settings.reserved_capacity
         )
         self.clients: Final = Clients(
-            version=version(_DISTRIBUTION), limits=limits, observe=self.metrics.sdk.observe
+            version=version(_DISTRIBUTION),
+            limits=limits,
+            observe=self.metrics.sdk.observe,
+            shared=shared,
         )
         self.known: Final = Known[EC2NodeClass]()
         self.sizes: Final = UserDataSizes(context.metrics)

@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 from karpenter_core.errors import SettingsError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types_boto3_ssm.client import SSMClient
     from types_boto3_sts.client import STSClient
 
-__all__ = ["Clients", "Limits", "pricing_region"]
+__all__ = ["Clients", "Limits", "SharedClients", "pricing_region"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,10 @@ class Limits:
     """The first one included; waits between them are the SDK's, exponential with jitter."""
     connections: int = 64
     """At least as many as threads that call: a call without a connection waits."""
+
+
+SharedClients: TypeAlias = "dict[tuple[str, int | None], object]"
+"""Clients by service and number of attempts."""
 
 
 class _Session(Protocol):
@@ -68,17 +72,20 @@ class Clients:
         version: str = "",
         limits: Limits | None = None,
         observe: Callable[[BaseClient], None] | None = None,
+        shared: SharedClients | None = None,
     ) -> None:
         """`region` overrides what boto3's chain finds; `version` goes into the user agent.
 
-        `observe` is given each new client before it is used.
+        `observe` is given each new client before it is used. `shared` has the clients that were
+        made for others of the same endpoint, credentials and limits; they stay open.
         """
         self._observe: Final = observe
         self._limits: Final = limits or Limits()
         self._user_agent: Final = f"karpenter.sh-{version}" if version else "karpenter.sh"
         self._lock: Final = Lock()
         self._session: _Session | None = None
-        self._clients: Final[dict[tuple[str, int | None], object]] = {}
+        self._clients: Final[SharedClients] = {} if shared is None else shared
+        self._is_shared: Final = shared is not None
         self._region = region
 
     @property
@@ -143,7 +150,9 @@ class Clients:
         return cast("ARCZonalShiftClient", self._client("arc-zonal-shift"))
 
     def close(self) -> None:
-        """Close the connections; a client that is used afterwards is made anew."""
+        """Close the connections, unless they are shared; a client used afterwards is made anew."""
+        if self._is_shared:
+            return
         with self._lock:
             clients = list(self._clients.values())
             self._clients.clear()

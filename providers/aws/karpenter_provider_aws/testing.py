@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
     from contextlib import AbstractContextManager
 
+    from karpenter_provider_aws.sdk import SharedClients
 
 __all__ = ["few_types", "node_class_for", "simulated_environment", "subject", "subject_on"]
 
@@ -79,17 +80,21 @@ def few_types() -> SimulatedAws:
     return SimulatedAws(instance_types=_INSTANCE_TYPES)
 
 
-def subject_on(aws: SimulatedAws) -> Subject:
-    """Return the provider on a simulated AWS to which boto3 of this process is led."""
-    return _Stage(aws).subject()
+def subject_on(aws: SimulatedAws, *, shared: SharedClients | None = None) -> Subject:
+    """Return the provider on a simulated AWS to which boto3 of this process is led.
+
+    Making clients takes longer than most rules: with `shared` those of one rule serve the next.
+    """
+    return _Stage(aws, shared=shared).subject()
 
 
 @final
 class _Stage:
     """What a simulated AWS can be made to do."""
 
-    def __init__(self, aws: SimulatedAws) -> None:
+    def __init__(self, aws: SimulatedAws, *, shared: SharedClients | None) -> None:
         self._aws: Final = aws
+        self._shared: Final = shared
         self._troubles: Final[Mapping[Trouble, Callable[[], AbstractContextManager[object]]]] = {
             Trouble.STOCK_OUT: self._sold_out,
             Trouble.QUOTA: self._quota,
@@ -109,7 +114,7 @@ class _Stage:
         aws = self._aws
         return Subject(
             name="aws",
-            make=lambda: AwsProvider(limits=_LIMITS),
+            make=lambda: AwsProvider(limits=_LIMITS, shared=self._shared),
             node_class=node_class_for(aws),
             settings={
                 "cluster-endpoint": "https://api.simulated",

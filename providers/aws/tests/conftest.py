@@ -11,6 +11,7 @@ from karpenter_provider_aws.sdk import Clients, Limits
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from karpenter_provider_aws.sdk import SharedClients
     from karpenter_provider_aws.simulated.cloud import SimulatedAws
 
 
@@ -57,6 +58,12 @@ def few_types_aws(few_types_server: SimulatedAws) -> Iterator[SimulatedAws]:
     few_types_server.reset()
     with simulated_environment(few_types_server):
         yield few_types_server
+
+
+@pytest.fixture(scope="session")
+def few_types_shared() -> SharedClients:
+    """The clients of all providers that tests start on the simulated AWS with few types."""
+    return {}
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from karpenter_core.testing.conformance import Subject
 from karpenter_provider_aws.testing import subject_on
 
 if TYPE_CHECKING:
+    from karpenter_provider_aws.sdk import SharedClients
     from karpenter_provider_aws.simulated.cloud import SimulatedAws
 
 
 @pytest.fixture
-def subject(few_types_aws: SimulatedAws) -> Subject:
-    return subject_on(few_types_aws)
+def subject(few_types_aws: SimulatedAws, few_types_shared: SharedClients) -> Subject:
+    return subject_on(few_types_aws, shared=few_types_shared)

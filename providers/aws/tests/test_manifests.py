@@ -8,6 +8,7 @@ the manifest asks; `karpenter plan --offline` says the same of the files.
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64decode
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,6 +33,8 @@ from karpenter_provider_aws.testing import simulated_environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from karpenter_provider_aws.sdk import SharedClients
 
 EC2_NODE_CLASSES = custom(EC2NodeClass.resource)
 CLUSTER = "demo"
@@ -381,8 +384,14 @@ def owners_clients(aws: SimulatedAws) -> Clients:
     return Clients(region=aws.account.region)
 
 
+@cache
+def shared_clients(_endpoint: str) -> SharedClients:
+    """Return the clients of all providers on one simulated AWS."""
+    return {}
+
+
 def plugins() -> dict[str, object]:
-    return {"aws": AwsProvider()}
+    return {"aws": AwsProvider(shared=shared_clients(os.environ["AWS_ENDPOINT_URL"]))}
 
 
 def manifests(aws: SimulatedAws, example: Example) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ offerings and of the condition `CapacityReservationsReady`.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,9 +30,14 @@ def cloud(few_types_aws: SimulatedAws) -> SimulatedAws:
     return few_types_aws
 
 
-def play(cloud, folder, scenario, *, is_on):
+@pytest.fixture
+def play(cloud, few_types_shared, tmp_path):
     """Play a scenario with the provider, started with the gate on or off."""
-    subject = subject_on(cloud)
+    return partial(played, cloud, few_types_shared, tmp_path)
+
+
+def played(cloud, shared, folder, scenario, *, is_on):
+    subject = subject_on(cloud, shared=shared)
 
     async def run():
         async with ProviderWorld(
@@ -52,12 +58,12 @@ def with_reservations(cloud):
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_reservations_are_found_and_offered_only_with_the_gate(cloud, tmp_path, is_on):
+def test_reservations_are_found_and_offered_only_with_the_gate(cloud, play, is_on):
     async def scenario(world):
         found = await world.resolved(with_reservations(cloud))
         return found, await world.catalogue(found)
 
-    found, types = play(cloud, tmp_path, scenario, is_on=is_on)
+    found, types = play(scenario, is_on=is_on)
 
     offered = {it.name for it in types for o in it.offerings if o.capacity_type == RESERVED}
     allowed = {it.name for it in types if it.requirements.get(CAPACITY_TYPE).has(RESERVED)}
@@ -68,32 +74,32 @@ def test_reservations_are_found_and_offered_only_with_the_gate(cloud, tmp_path, 
     assert (cloud.calls.count("DescribeCapacityReservations") > 0) is is_on
 
 
-def test_what_was_found_with_the_gate_is_not_offered_without_it(cloud, tmp_path):
+def test_what_was_found_with_the_gate_is_not_offered_without_it(cloud, play):
     """The status of a NodeClass outlives the process that wrote it."""
 
     async def resolve(world):
         return await world.resolved(with_reservations(cloud))
 
-    found = play(cloud, tmp_path / "on", resolve, is_on=True)
+    found = play(resolve, is_on=True)
     assert found.status.capacity_reservations
 
     async def list_types(world):
         return await world.catalogue(found)
 
-    types = play(cloud, tmp_path / "off", list_types, is_on=False)
+    types = play(list_types, is_on=False)
 
     assert RESERVED not in {o.capacity_type for it in types for o in it.offerings}
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_open_reservations_are_left_alone_with_the_gate_alone(cloud, tmp_path, is_on):
+def test_open_reservations_are_left_alone_with_the_gate_alone(cloud, play, is_on):
     """Case 132: without the gate EC2 does as it always did."""
 
     async def scenario(world):
         request = await world.request("web", node_class_for(cloud))
         return await world.launch(request)
 
-    outcome = play(cloud, tmp_path, scenario, is_on=is_on)
+    outcome = play(scenario, is_on=is_on)
 
     assert isinstance(outcome, LaunchedInstance)
     assert outcome.capacity_type != RESERVED

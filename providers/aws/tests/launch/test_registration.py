@@ -122,9 +122,9 @@ def test_a_node_that_cannot_be_written_is_a_delay(registration):
         registration.hold(claim)
 
 
-def test_the_core_is_answered_by_the_plug_in(few_types_aws, tmp_path):
+def test_the_core_is_answered_by_the_plug_in(few_types_aws, few_types_shared, tmp_path):
     few_types_aws.placement_groups.add("racks", strategy="partition", partitions=3)
-    subject = subject_on(few_types_aws)
+    subject = subject_on(few_types_aws, shared=few_types_shared)
 
     async def scenario():
         async with ProviderWorld(
