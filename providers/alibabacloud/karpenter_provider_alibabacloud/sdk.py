@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -231,9 +231,16 @@ class Clients:
 
     @classmethod
     def from_settings(
-        cls, settings: AlibabaCloudSettings, *, observe: Observer | None = None
+        cls,
+        settings: AlibabaCloudSettings,
+        *,
+        limits: Limits | None = None,
+        observe: Observer | None = None,
     ) -> Clients:
-        """Return the clients that the options of the provider ask for."""
+        """Return the clients that the options of the provider ask for.
+
+        They say how many connections are kept, too; the rest of `limits` has its defaults otherwise.
+        """
         return cls(
             region=settings.region_id,
             network=settings.network,
@@ -242,7 +249,7 @@ class Clients:
             endpoint_cs=settings.endpoint_cs,
             protocol=settings.endpoint_protocol,
             metadata_endpoint=settings.metadata_endpoint or metadata.ENDPOINT,
-            limits=Limits(connections=settings.http_pool),
+            limits=replace(limits or Limits(), connections=settings.http_pool),
             observe=observe,
         )
 

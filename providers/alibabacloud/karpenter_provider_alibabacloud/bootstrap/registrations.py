@@ -1,0 +1,70 @@
+"""Whether machines that were launched join the cluster, which tells if the token in scripts is good."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from karpenter_core.clock import Clock
+
+__all__ = ["JOIN_TIME", "Registrations"]
+
+JOIN_TIME: Final = timedelta(minutes=10)
+"""A machine that ends earlier may still have been booting; the core gives up after a quarter of an hour."""
+_FORGOTTEN_AFTER: Final = timedelta(hours=2)
+
+
+class Scripts(Protocol):
+    """What is told (`AttachScripts`)."""
+
+    def note_registered(self) -> None:
+        """Take down that a machine joined."""
+        ...
+
+    def note_unregistered(self) -> None:
+        """Take down that a machine did not join in time."""
+        ...
+
+
+@final
+class Registrations:
+    """The machines that this process launched and that have not joined yet; callable from any thread."""
+
+    def __init__(self, scripts: Scripts, clock: Clock) -> None:
+        self._scripts: Final = scripts
+        self._clock: Final = clock
+        self._lock: Final = Lock()
+        self._launched_at: Final[dict[str, datetime]] = {}
+        """By provider id."""
+
+    def note_launched(self, provider_ids: Iterable[str]) -> None:
+        """Take down that machines were launched, or were found to have been."""
+        now = self._clock.now()
+        with self._lock:
+            for provider_id in provider_ids:
+                self._launched_at.setdefault(provider_id, now)
+            for old in [
+                id_ for id_, at in self._launched_at.items() if now - at > _FORGOTTEN_AFTER
+            ]:
+                del self._launched_at[old]
+
+    def note_registered(self, provider_id: str) -> None:
+        """Take down that the Node of a machine has registered."""
+        with self._lock:
+            was_awaited = self._launched_at.pop(provider_id, None) is not None
+        if was_awaited:
+            self._scripts.note_registered()
+
+    def note_terminated(self, provider_ids: Iterable[str]) -> None:
+        """Take down that machines are to end; those that had time enough to join did not."""
+        now = self._clock.now()
+        with self._lock:
+            ended = [self._launched_at.pop(provider_id, now) for provider_id in provider_ids]
+        for launched_at in ended:
+            if now - launched_at >= JOIN_TIME:
+                self._scripts.note_unregistered()
