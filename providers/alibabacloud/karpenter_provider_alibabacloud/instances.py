@@ -1,0 +1,331 @@
+"""Instances that are there: fetched, listed, terminated.
+
+ECS does not describe what is gone, nor, for some seconds, what was just launched. So what this process
+launched less than a minute ago and has not seen yet is no news; once it was seen, its absence is its end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
+from karpenter_core.provider.contract import InstanceListing, Termination
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.codes import ErrorClass
+from karpenter_provider_alibabacloud.described import (
+    AT_ONCE,
+    parse_provider_id,
+    to_instance,
+)
+from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
+from karpenter_provider_alibabacloud.launch.owners import TaggedInstance, claims_of, owners_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.contract import FetchOutcome, Instance, TerminateOutcome
+    from karpenter_core.provider.reservation_book import AvailabilityBook
+    from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
+    from karpenter_provider_alibabacloud.launch.owners import ClaimRef
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = ["VISIBLE_WITHIN", "Instances", "Launched", "RecentlyLaunched"]
+
+VISIBLE_WITHIN: Final = timedelta(minutes=1)
+"""By then ECS describes what it has launched."""
+_SEEN_KEPT: Final = timedelta(hours=1)
+_ASKED_KEPT: Final = timedelta(minutes=1)
+"""How long an instance that was asked to go is not asked again."""
+_INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
+_PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})
+"""Refusals of a termination that the next look clears up: gone already, or too early."""
+
+
+class Launched(Protocol):
+    """One of this process's own launches (`launch.recent.Launch`)."""
+
+    @property
+    def instance(self) -> Instance:
+        """What was launched, with the moment of its launch."""
+        ...
+
+
+class RecentlyLaunched(Protocol):
+    """What this process launched a moment ago (`launch.recent.RecentLaunches`)."""
+
+    def get(self, instance_id: str) -> Launched | None:
+        """Return the launch of an instance."""
+        ...
+
+    def all(self) -> Mapping[str, Launched]:
+        """Return the launches by instance id."""
+        ...
+
+    def owners(self) -> Mapping[str, ClaimRef]:
+        """Return whose the instances are, by instance id."""
+        ...
+
+    def forget(self, instance_id: str) -> None:
+        """Drop an instance that is gone."""
+        ...
+
+
+@final
+class Instances:
+    """The instances of one cluster; callable from any thread."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        *,
+        reader: MachineReader,
+        recent: RecentlyLaunched,
+        availability: AvailabilityBook,
+        on_listed: Callable[[Sequence[DescribedInstance]], None] = lambda _listed: None,
+        observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
+    ) -> None:
+        """`on_listed` is told all instances whenever all could be listed.
+
+        Instances that are asked to go are not among them. `observe_batch` is a method of
+        `AlibabaCloudMetrics`.
+        """
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._reader: Final = reader
+        self._recent: Final = recent
+        self._availability: Final = availability
+        self._on_listed: Final = on_listed
+        self._observe_batch: Final = observe_batch
+        self._lock: Final = Lock()
+        self._listed: dict[str, DescribedInstance] = {}
+        """As last listed, by instance id."""
+        self._owners: Mapping[str, ClaimRef] = {}
+        """Whose they are."""
+        self._has_listed = False
+        self._seen: Final[TtlCache[str, bool]] = TtlCache(clock, _SEEN_KEPT)
+        """Instances that ECS has described; kept longer than `recent` remembers launches."""
+        self._asked: Final[TtlCache[str, bool]] = TtlCache(clock, _ASKED_KEPT)
+        self._reserved: Final[dict[str, str]] = {}
+        """Private pools of instances that were asked to go, by instance id."""
+
+    # -- look ------------------------------------------------------------------------------------
+
+    def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:
+        """Return an instance or an error for each id, in their order.
+
+        Raises:
+            CloudProviderError: ECS refused or did not answer.
+        """
+        parsed = [self._parsed(text) for text in provider_ids]
+        asked = [key for key in parsed if isinstance(key, str)]
+        found = self._reader.of_ids(asked) if asked else {}
+        self._note_seen(found.values())
+        owners = self._owners_among(found)
+        outcomes: list[FetchOutcome] = []
+        for key in parsed:
+            if not isinstance(key, str):
+                outcomes.append(key)
+            elif key in found:
+                outcomes.append(self._instance(found[key], owners.get(key)))
+            elif self.is_hidden(key):
+                outcomes.append(_not_shown(key))
+            else:
+                outcomes.append(NodeClaimNotFoundError(f"instance {key} does not exist"))
+        return outcomes
+
+    def list(self) -> InstanceListing:
+        """Return every instance of the cluster, by provider id.
+
+        Raises:
+            CloudProviderError: ECS refused or did not answer.
+        """
+        listing = self._reader.of_cluster()
+        found = {instance.id: instance for instance in listing.instances}
+        self._note_seen(found.values())
+        owners = owners_of(
+            [TaggedInstance(id=each.id, tags=each.tags) for each in found.values()],
+            self._recent.owners(),
+        )
+        shown = [self._instance(each, owners.get(each.id)) for each in found.values()]
+        shown += [
+            launch.instance
+            for name, launch in self._recent.all().items()
+            if name not in found and self.is_hidden(name)
+        ]
+        with self._lock:
+            # What could not be read is as it was.
+            self._listed = {**self._listed, **found} if listing.problem else found
+            self._owners = {**self._owners, **owners} if listing.problem else owners
+            self._has_listed = True
+        if not listing.problem:
+            self._on_listed([e for e in listing.instances if self._asked.get(e.id) is None])
+        instances = sorted(shown, key=lambda instance: instance.provider_id)
+        return InstanceListing(
+            instances=tuple(instances), complete=not listing.problem, problem=listing.problem
+        )
+
+    def last_listed(self) -> Mapping[str, DescribedInstance]:
+        """Return the instances as they were last listed, by id; never a call."""
+        with self._lock:
+            return self._listed
+
+    def is_hidden(self, instance_id: str) -> bool:
+        """Whether ECS may only not show it yet: never a call."""
+        launch = self._recent.get(instance_id)
+        if launch is None or self._seen.get(instance_id) is not None:
+            return False
+        launched_at = launch.instance.created
+        return launched_at is None or self._clock.now() - launched_at < VISIBLE_WITHIN
+
+    def _note_seen(self, described: Iterable[DescribedInstance]) -> None:
+        for instance in described:
+            self._seen.put(instance.id, value=True)
+
+    def _instance(self, described: DescribedInstance, owner: ClaimRef | None) -> Instance:
+        """Return an instance, with the moment of its launch where it is known to the second."""
+        shown = to_instance(described, owner, region=self._reader.region)
+        launch = self._recent.get(described.id)
+        return shown if launch is None else _created(shown, launch.instance.created)
+
+    def _owners_among(self, found: Mapping[str, DescribedInstance]) -> Mapping[str, ClaimRef]:
+        """Return whose some instances are.
+
+        To tell one of a group of several the whole cluster must have been listed.
+        """
+        owners = dict(self._recent.owners())
+        undecided: list[str] = []
+        for name, instance in found.items():
+            claims = claims_of(instance.tags)
+            if name in owners or not claims or not self._reader.is_ours(instance):
+                continue
+            if len(claims) == 1:
+                owners[name] = claims[0]
+            else:
+                undecided.append(name)
+        if not undecided:
+            return owners
+        with self._lock:
+            is_known = self._has_listed and all(name in self._listed for name in undecided)
+        if not is_known:
+            self.list()
+        with self._lock:
+            return {**self._owners, **owners}
+
+    def _parsed(self, text: str) -> str | CloudProviderError:
+        """Return the instance's id; one of another region cannot be told from one that is gone."""
+        try:
+            region, name = parse_provider_id(text)
+        except CloudProviderError as error:
+            return error
+        ours = self._reader.region
+        if region != ours:
+            return CloudProviderError(f'instance {name} is in region "{region}", not in "{ours}"')
+        return name
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
+        """Ask instances to go, or say that they are gone, in the order of the ids.
+
+        One that is still being made cannot be deleted: it counts as started, and is deleted when
+        it is asked for again.
+
+        Raises:
+            CloudProviderError: ECS could not be asked which are there; nothing was done.
+        """
+        outcomes: dict[str, TerminateOutcome] = {}
+        ids: dict[str, str] = {}
+        for text in dict.fromkeys(provider_ids):
+            key = self._parsed(text)
+            if isinstance(key, str):
+                ids[text] = key
+            else:
+                outcomes[text] = key
+        found = self._reader.of_ids(ids.values()) if ids else {}
+        self._note_seen(found.values())
+        results = self._end(found)
+        for text, name in ids.items():
+            if name in results:
+                outcomes[text] = results[name]
+            elif self.is_hidden(name):
+                outcomes[text] = _not_shown(name)
+            else:
+                outcomes[text] = self._gone(name)
+        return [outcomes[text] for text in provider_ids]
+
+    def _end(self, found: Mapping[str, DescribedInstance]) -> dict[str, TerminateOutcome]:
+        outcomes: dict[str, TerminateOutcome] = dict.fromkeys(found, Termination.STARTED)
+        names = sorted(
+            name
+            for name, instance in found.items()
+            if not instance.is_pending and self._asked.get(name) is None
+        )
+        for first in range(0, len(names), AT_ONCE):
+            outcomes |= self._end_batch(names[first : first + AT_ONCE])
+        for name in names:
+            instance = found[name]
+            if not isinstance(outcomes[name], CloudProviderError) and instance.reservation_id:
+                with self._lock:
+                    self._reserved[name] = instance.reservation_id
+        return outcomes
+
+    def _end_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
+        """Delete; one that cannot be deleted fails a call, and the others are tried again."""
+        try:
+            self._delete(names)
+        except CloudProviderError as error:
+            failure = failure_behind(error)
+            if failure is None or failure.error_class not in _PASSING:
+                return dict.fromkeys(names, error)
+            if len(names) == 1:
+                return {names[0]: Termination.STARTED}
+            told = set(_INSTANCE_ID.findall(failure.message))
+            spared = [name for name in names if name in told]
+            if not spared:
+                return {k: v for name in names for k, v in self._end_batch([name]).items()}
+            left = [name for name in names if name not in told]
+            outcomes: dict[str, TerminateOutcome] = dict.fromkeys(spared, Termination.STARTED)
+            return outcomes | (self._end_batch(left) if left else {})
+        for name in names:
+            self._asked.put(name, value=True)
+        return dict.fromkeys(names, Termination.STARTED)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        self._observe_batch("delete_instances", len(names))
+        with calling():
+            self._clients.ecs.call(
+                "DeleteInstances",
+                {
+                    "RegionId": self._clients.region,
+                    "InstanceId": list(names),
+                    # Pods have been moved away: there is nothing to wait for.
+                    "Force": True,
+                    "ForceStop": True,
+                    "TerminateSubscription": True,
+                },
+            )
+
+    def _gone(self, name: str) -> Termination:
+        """Note that an instance is gone: a private pool has room again."""
+        self._recent.forget(name)
+        self._asked.drop(name)
+        with self._lock:
+            reservation = self._reserved.pop(name, "")
+        if reservation:
+            self._availability.note_terminated(reservation)
+        return Termination.GONE
+
+
+def _not_shown(name: str) -> CloudProviderError:
+    return CloudProviderError(f"instance {name} was just launched, and ECS does not show it yet")
+
+
+def _created(instance: Instance, moment: datetime | None) -> Instance:
+    return instance if moment is None else replace(instance, created=moment)

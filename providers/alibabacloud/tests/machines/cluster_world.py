@@ -1,0 +1,206 @@
+"""A cluster's machines in the simulated cloud, as launches leave them, and one process that looks after
+them; its clock is the cloud's."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.records import NodeView
+from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.reservation_book import AvailabilityBook
+from karpenter_provider_alibabacloud.described import MachineReader
+from karpenter_provider_alibabacloud.instances import Instances
+from karpenter_provider_alibabacloud.launch.owners import (
+    ClaimRef,
+    group_tags,
+    owned_tags,
+    to_tag_list,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_provider_alibabacloud.described import DescribedInstance
+    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+TYPE = "ecs.g7.large"
+ZONE_B = "cn-hangzhou-b"
+
+
+@dataclass
+class CloudClock:
+    """The time in the cloud."""
+
+    cloud: SimulatedAlibabaCloud
+
+    def now(self) -> datetime:
+        return self.cloud.time()
+
+    def monotonic(self) -> float:
+        return self.now().timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        self.forward(seconds)
+
+    def forward(self, seconds: float) -> None:
+        self.cloud.time.advance(seconds)
+
+
+@dataclass
+class Remembered:
+    """One launch that the process remembers."""
+
+    instance: Instance
+    owner: ClaimRef
+
+
+@dataclass
+class Memory:
+    """What the process remembers of its launches, as `launch.recent.RecentLaunches` does."""
+
+    launches: dict[str, Remembered] = field(default_factory=dict[str, Remembered])
+
+    def get(self, instance_id: str) -> Remembered | None:
+        return self.launches.get(instance_id)
+
+    def all(self) -> Mapping[str, Remembered]:
+        return dict(self.launches)
+
+    def owners(self) -> Mapping[str, ClaimRef]:
+        return {name: launch.owner for name, launch in self.launches.items()}
+
+    def forget(self, instance_id: str) -> None:
+        self.launches.pop(instance_id, None)
+
+
+class World:
+    """The cloud, and the parts of one process."""
+
+    def __init__(self, cloud: SimulatedAlibabaCloud, clients: Clients) -> None:
+        self.cloud, self.clients = cloud, clients
+        self.clock = CloudClock(cloud)
+        self.nodes: dict[str, NodeView] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew as a process that knows nothing of the last."""
+        self.recent = Memory()
+        self.availability = AvailabilityBook(self.clock)
+        self.batches: list[int] = []
+        self.listings: list[tuple[DescribedInstance, ...]] = []
+        self.reader = MachineReader(self.clients, cluster_id=self.cloud.world.cluster)
+        self.instances = Instances(
+            self.clients,
+            self.clock,
+            reader=self.reader,
+            recent=self.recent,
+            availability=self.availability,
+            on_listed=lambda listed: self.listings.append(tuple(listed)),
+            observe_batch=lambda _name, size: self.batches.append(size),
+        )
+
+    def launch(
+        self,
+        *names: str,
+        user_tags: Mapping[str, str] | None = None,
+        remembered: bool = False,
+        instance_type: str = TYPE,
+        **more: object,
+    ) -> list[str]:
+        """Launch one machine for each claim, all in one group; return their provider ids."""
+        claims = [ClaimRef(name=name, uid=f"uid-of-{name}") for name in names]
+        tags = owned_tags(
+            user_tags or {},
+            cluster_id=self.cloud.world.cluster,
+            node_class="default",
+            node_pool="web",
+        )
+        tags |= group_tags(claims, node_pool="web", other_tags=len(tags))
+        ids = self.run(len(names), tags, instance_type=instance_type, **more)
+        provider_ids = [f"{self.cloud.account.region}.{name}" for name in ids]
+        if remembered:
+            for name, claim, provider_id in zip(
+                sorted(ids), sorted(claims, key=lambda c: c.uid), sorted(provider_ids), strict=True
+            ):
+                instance = Instance(
+                    provider_id=provider_id,
+                    node_claim=claim.name,
+                    token=claim.uid,
+                    instance_type=instance_type,
+                    zone=ZONE_B,
+                    capacity_type="on-demand",
+                    created=self.clock.now(),
+                )
+                self.recent.launches[name] = Remembered(instance, claim)
+        return sorted(provider_ids)
+
+    def run(
+        self, count: int, tags: Mapping[str, str], *, instance_type: str = TYPE, **more: object
+    ) -> list[str]:
+        """Call RunInstances, as often as so many instances need."""
+        image = next(each.id for each in self.cloud.images.all if each.architecture == "x86_64")
+        ids: list[str] = []
+        while count > len(ids):
+            answer: Mapping[str, Any] = self.clients.ecs.call(
+                "RunInstances",
+                {
+                    "RegionId": self.cloud.account.region,
+                    "InstanceType": instance_type,
+                    "ImageId": image,
+                    "VSwitchId": self.cloud.world.vswitches[ZONE_B],
+                    "SecurityGroupIds": [self.cloud.world.security_group_id],
+                    "UserData": b64encode(b"#!/bin/sh\n").decode(),
+                    "Amount": min(100, count - len(ids)),
+                    "Tag": to_tag_list(tags),
+                    **more,
+                },
+            )
+            ids += answer["InstanceIdSets"]["InstanceIdSet"]
+        return ids
+
+    def join(self, provider_id: str, *, spot: bool = False, **fields: object) -> NodeView:
+        """Have a machine's Node registered."""
+        name = f"node-{provider_id.rpartition('.')[2]}"
+        labels = {
+            NODE_POOL: "web",
+            INSTANCE_TYPE: TYPE,
+            ZONE: ZONE_B,
+            CAPACITY_TYPE: "spot" if spot else "on-demand",
+            REGISTERED: "true",
+        }
+        told: dict[str, Any] = {"labels": labels, **fields}
+        self.nodes[name] = NodeView(uid=name, name=name, provider_id=provider_id, **told)
+        return self.nodes[name]
+
+    def read_nodes(self) -> Mapping[str, NodeView]:
+        return MappingProxyType(self.nodes)
+
+    def claim(self, name: str, provider_id: str, **labels: str) -> NodeClaim:
+        """Return a claim as the core completes it after its launch."""
+        instance = self.cloud.instance(provider_id)
+        known = {NODE_POOL: "web", INSTANCE_TYPE: TYPE, CAPACITY_TYPE: "on-demand"}
+        metadata = ObjectMeta(name=name, uid=f"uid-of-{name}", labels={**known, **labels})
+        return NodeClaim.model_validate(
+            {
+                "metadata": metadata.model_dump(mode="json", by_alias=True, exclude_none=True),
+                "spec": {
+                    "nodeClassRef": {
+                        "group": "karpenter.k8s.alibabacloud",
+                        "kind": "ECSNodeClass",
+                        "name": "default",
+                    }
+                },
+                "status": {"providerID": provider_id, "imageID": instance.image_id},
+            }
+        )
+
+
+SPOT: Mapping[str, object] = {"SpotStrategy": "SpotAsPriceGo"}

@@ -1,0 +1,18 @@
+"""Fixtures: a cluster without machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from providers.alibabacloud.tests.machines.cluster_world import World
+
+if TYPE_CHECKING:
+    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+
+@pytest.fixture
+def world(cloud: SimulatedAlibabaCloud, clients: Clients) -> World:
+    return World(cloud, clients)
