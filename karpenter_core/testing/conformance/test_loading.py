@@ -61,6 +61,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.orphans",
     "karpenter_core.provider.ownership",
     "karpenter_core.provider.price_book",
+    "karpenter_core.provider.recent_launches",
     "karpenter_core.provider.reservation_book",
     "karpenter_core.provider.reserved",
     "karpenter_core.provider.simulated",

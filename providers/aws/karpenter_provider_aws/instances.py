@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         Instance,
         TerminateOutcome,
     )
+    from karpenter_core.provider.recent_launches import RecentLaunches
     from karpenter_provider_aws.described import MachineReader
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
-    from karpenter_provider_aws.launch.recent import RecentLaunches
     from karpenter_provider_aws.sdk import Clients
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 

@@ -18,6 +18,7 @@ from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
 from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.known import Known
 from karpenter_core.provider.learned_memory import LearnedMemory
+from karpenter_core.provider.recent_launches import RecentLaunches
 from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_types import CAPACITY_TYPES_PERIOD, CapacityTypes
@@ -43,7 +44,6 @@ from karpenter_provider_aws.interruption.status import STATUS_PERIOD
 from karpenter_provider_aws.kubelet.expressions import evaluate
 from karpenter_provider_aws.launch.buying import Buyer, Shelves
 from karpenter_provider_aws.launch.launching import Launching
-from karpenter_provider_aws.launch.recent import RecentLaunches
 from karpenter_provider_aws.launch.templates import LaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.metrics import AwsMetrics

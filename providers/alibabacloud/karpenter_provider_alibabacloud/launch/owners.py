@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_provider_alibabacloud.labels import (
     CLUSTER_ID_TAG,
     CLUSTER_TAG_PREFIX,
@@ -70,14 +71,6 @@ _PLAIN_UID: Final = "!"
 
 class ClaimsTooManyError(ValueError):
     """The claims of one group do not fit into its tags; `group_batches` makes groups that fit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRef:
-    """A NodeClaim, as tags name it; a name or UID that no tag tells is empty."""
-
-    name: str
-    uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

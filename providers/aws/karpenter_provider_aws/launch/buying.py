@@ -21,6 +21,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.recent_launches import Launch, RecentLaunches, Uncertain
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
@@ -41,7 +42,6 @@ from karpenter_provider_aws.launch.outcome import (
     why_unserved,
 )
 from karpenter_provider_aws.launch.plans import claim_ref
-from karpenter_provider_aws.launch.recent import Launch, RecentLaunches, Uncertain
 from karpenter_provider_aws.launch.tags import (
     FLEET_ID_TAG,
     FleetInstance,

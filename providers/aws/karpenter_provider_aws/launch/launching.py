@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+    from karpenter_core.provider.recent_launches import RecentLaunches
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.offered import OfferedTypes
     from karpenter_provider_aws.catalogue.offerings import PriceList
     from karpenter_provider_aws.described import DescribedInstance, MachineReader
     from karpenter_provider_aws.launch.buying import Buyer, FleetCall, Shelves
     from karpenter_provider_aws.launch.plans import Plan
-    from karpenter_provider_aws.launch.recent import RecentLaunches
     from karpenter_provider_aws.launch.template_groups import ClusterDetails, LaunchTemplate
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_provider_aws.labels import (
     CLUSTER_TAG_PREFIX,
     EKS_CLUSTER_NAME_TAG,
@@ -58,14 +59,6 @@ _CLUSTER_TAG: Final = re.compile(r"kubernetes\.io/cluster/[0-9A-Za-z][A-Za-z0-9\
 
 class ClaimsTooManyError(ValueError):
     """The claims of one fleet do not fit into its tags; `fleet_batches` makes fleets that fit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRef:
-    """A NodeClaim, as tags name it; a name or UID that no tag tells is empty."""
-
-    name: str
-    uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
 from karpenter_core.provider.known import Known
 from karpenter_core.provider.learned_memory import LearnedMemory
+from karpenter_core.provider.recent_launches import RecentLaunches
 from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.catalogue.catalogue import Catalogue
@@ -27,7 +28,6 @@ from karpenter_provider_aws.instances import Instances
 from karpenter_provider_aws.labels import LABEL_CLASSES
 from karpenter_provider_aws.launch.buying import Buyer, Shelves
 from karpenter_provider_aws.launch.launching import Launching
-from karpenter_provider_aws.launch.recent import RecentLaunches
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
 from karpenter_provider_aws.launch.templates import LaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes

@@ -1,6 +1,6 @@
 """What this process has launched a moment ago, and what it does not know whether it has.
 
-EC2 shows a new instance with a delay of seconds, so for a while our own word is better than its
+Clouds show a new instance with a delay of seconds, so for a while our own word is better than their
 silence. And a call whose answer was lost may have been carried out: what it asked for is asked again
 word for word, with its idempotency token, rather than anew. All of this only bridges minutes; what
 is to last is in the tags of the instances.
@@ -15,7 +15,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
 from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_provider_aws.launch.tags import ClaimRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,18 +22,26 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import Instance, LaunchedInstance
 
-__all__ = ["Launch", "RecentLaunches", "Uncertain"]
+__all__ = ["ClaimRef", "Launch", "RecentLaunches", "Uncertain"]
 
 C = TypeVar("C")
 
 VISIBLE_WITHIN: Final = timedelta(minutes=5)
-"""By then EC2 shows what it has launched, and our memory is not needed any more."""
+"""By then a cloud shows what it has launched, and our memory is not needed any more."""
 ATTEMPTS_KEPT: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRef:
+    """A NodeClaim, as tags name it; a name or UID that no tag tells is empty."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """An instance that CreateFleet said it launched."""
+    """An instance that a cloud said it launched."""
 
     instance_id: str
     owner: ClaimRef
@@ -49,6 +56,7 @@ class RecentLaunches:
     def __init__(self, clock: Clock, *, kept: timedelta = VISIBLE_WITHIN) -> None:
         self._by_id: Final[TtlCache[str, Launch]] = TtlCache(clock, kept)
         self._by_uid: Final[TtlCache[str, Launch]] = TtlCache(clock, kept)
+        self._ended: Final[TtlCache[str, str]] = TtlCache(clock, max(kept, ATTEMPTS_KEPT))
 
     def add(self, launch: Launch) -> None:
         """Remember a launch."""
@@ -69,6 +77,11 @@ class RecentLaunches:
         if launch is not None:
             self._by_id.drop(instance_id)
             self._by_uid.drop(launch.owner.uid)
+            self._ended.put(launch.owner.uid, instance_id)
+
+    def ended(self, uid: str) -> str:
+        """Return the instance of a claim that was dropped of late; empty for none."""
+        return self._ended.get(uid) or ""
 
     def owners(self) -> Mapping[str, ClaimRef]:
         """Return whose the instances are, by instance id."""
