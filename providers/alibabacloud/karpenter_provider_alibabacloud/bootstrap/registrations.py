@@ -35,7 +35,8 @@ class Scripts(Protocol):
 class Registrations:
     """The machines that this process launched and that have not joined yet; callable from any thread."""
 
-    def __init__(self, scripts: Scripts, clock: Clock) -> None:
+    def __init__(self, scripts: Scripts | None, clock: Clock) -> None:
+        """Without `scripts`, in a cluster that is none of ACK's, nothing follows from it."""
         self._scripts: Final = scripts
         self._clock: Final = clock
         self._lock: Final = Lock()
@@ -57,7 +58,7 @@ class Registrations:
         """Take down that the Node of a machine has registered."""
         with self._lock:
             was_awaited = self._launched_at.pop(provider_id, None) is not None
-        if was_awaited:
+        if was_awaited and self._scripts is not None:
             self._scripts.note_registered()
 
     def note_terminated(self, provider_ids: Iterable[str]) -> None:
@@ -66,5 +67,5 @@ class Registrations:
         with self._lock:
             ended = [self._launched_at.pop(provider_id, now) for provider_id in provider_ids]
         for launched_at in ended:
-            if now - launched_at >= JOIN_TIME:
+            if self._scripts is not None and now - launched_at >= JOIN_TIME:
                 self._scripts.note_unregistered()

@@ -30,6 +30,9 @@ class Behaviour:
     addresses_per_machine: int | None = 1
     """How many addresses of its vSwitch an instance takes; None for one for each pod too, as under
     Terway when all addresses of a machine are in use."""
+    instances_per_page: int = 100
+    """The most that one page of DescribeInstances has, whatever is asked for; 0 makes every page empty,
+    with a token of the next."""
     latency_seconds: float = 0
     """How long every call takes, in real time."""
 

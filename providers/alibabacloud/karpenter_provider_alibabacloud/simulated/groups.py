@@ -87,11 +87,18 @@ class Groups:
         self._capacity: Final = capacity
         self._tokens: Final = ClientTokens(account)
         self._faults: list[ConfigFault] = []
+        self._results: list[Sequence[Mapping[str, object]]] = []
 
     def clear(self) -> None:
         """Forget tokens and faults."""
         self._tokens.clear()
         self._faults.clear()
+        self._results.clear()
+
+    @property
+    def results(self) -> Sequence[Sequence[Mapping[str, object]]]:
+        """What came of each group that was made, as it was answered, oldest first."""
+        return list(self._results)
 
     def fault(self, fault: ConfigFault) -> ConfigFault:
         """Put an error into the results of groups."""
@@ -127,10 +134,7 @@ class Groups:
             )
         )
         if least and self._obtainable(choices, targets, request) < least:
-            return {
-                "AutoProvisioningGroupId": group_id,
-                "LaunchResults": {"LaunchResult": self._shortfall(choices, targets, request)},
-            }
+            return self._answer(group_id, self._shortfall(choices, targets, request))
         rows: list[Mapping[str, object]] = []
         for capacity_type, target in targets.items():
             results = _Results()
@@ -141,6 +145,10 @@ class Groups:
                     continue
                 self._launch(choice, target, results, request, group_id)
             rows.extend(results.rows())
+        return self._answer(group_id, rows)
+
+    def _answer(self, group_id: str, rows: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+        self._results.append(rows)
         return {"AutoProvisioningGroupId": group_id, "LaunchResults": {"LaunchResult": rows}}
 
     # What is asked for.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_provider_alibabacloud.simulated.account import Account
+    from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour
     from karpenter_provider_alibabacloud.simulated.catalogue import Catalogue
     from karpenter_provider_alibabacloud.simulated.instances import Instance, Instances
     from karpenter_provider_alibabacloud.simulated.parameters import Parameters
@@ -43,11 +44,13 @@ class InstanceCalls:
         account: Account,
         instances: Instances,
         *,
+        behaviour: Behaviour,
         catalogue: Catalogue,
         reservations: Reservations,
     ) -> None:
         self._account: Final = account
         self._instances: Final = instances
+        self._behaviour: Final = behaviour
         self._catalogue: Final = catalogue
         self._reservations: Final = reservations
         self._deletions: Final = ClientTokens(account)
@@ -80,7 +83,7 @@ class InstanceCalls:
                 key=lambda each: each.id,
                 default=_DEFAULT_PAGE,
                 least=_DEFAULT_PAGE,
-                most=_LARGEST_PAGE,
+                most=min(_LARGEST_PAGE, self._behaviour.instances_per_page),
             )
             told = {"NextToken": token, "TotalCount": len(found)}
         else:

@@ -59,7 +59,7 @@ def token_page(
         left = [position[each] for each in seen.last if each in position]
         start = left[-1] + 1 if left else max(0, seen.shown - len(seen.last))
     page = items[start : start + size]
-    if not page or start + size >= len(items):
+    if start + size >= len(items):
         return page, ""
     following = _Seen(digest=digest, last=[key(item) for item in page], shown=start + len(page))
     return page, urlsafe_b64encode(json.dumps(asdict(following)).encode()).decode()

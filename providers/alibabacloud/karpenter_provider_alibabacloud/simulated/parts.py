@@ -111,6 +111,7 @@ class Parts:
         self._calls: Final = InstanceCalls(
             account,
             self.instances,
+            behaviour=behaviour,
             catalogue=self.catalogue,
             reservations=self.reservations,
         )

@@ -334,3 +334,17 @@ def test_the_largest_user_data_fits_into_a_request(cloud, launch):
     (instance_id,) = launch.run(UserData=b64encode(data).decode())
 
     assert cloud.instance(instance_id).user_data == data
+
+
+def test_pages_can_be_smaller_than_asked_for_or_empty(cloud, launch, clients):
+    launch.run(Amount=3)
+    asked = {**REGION, "MaxResults": 100}
+
+    cloud.behaviour.instances_per_page = 2
+    assert len([*clients.ecs.pages("DescribeInstances", asked, items="Instances.Instance")]) == 3
+    assert cloud.calls.count("DescribeInstances") == 2
+
+    cloud.behaviour.instances_per_page = 0
+    answer = clients.ecs.call("DescribeInstances", asked)
+    assert answer["Instances"]["Instance"] == []
+    assert answer["NextToken"]
