@@ -1,0 +1,148 @@
+"""Spot instances that are about to be taken back: about five minutes before, ECS locks them.
+
+All locked instances of the region are asked for by one call, however many there are of others. A node
+on which ACK's node problem detector runs tells by itself, in the condition `InstanceExpired`; what both
+tell has one id.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_provider_alibabacloud.described import (
+    RECYCLING,
+    parse_provider_id,
+    provider_id,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_provider_alibabacloud.described import MachineReader
+    from karpenter_provider_alibabacloud.interruption.standing import Announcements
+
+__all__ = ["NOTICE", "RECLAIMED_MARK_LIFE", "ReclaimMarks", "SpotPoll", "read_node"]
+
+SOURCE: Final = "reclaim"
+NOTICE: Final = timedelta(minutes=5)
+"""From the lock of a spot instance to its end."""
+RECLAIMED_MARK_LIFE: Final = timedelta(minutes=15)
+"""How long a type is not bought as spot in a zone where it was taken back: stock is really gone."""
+EXPIRED_CONDITION: Final = "InstanceExpired"
+"""Of Nodes, set by ACK's node problem detector."""
+
+
+def read_node(node: NodeView) -> tuple[Interruption, ...]:
+    """Return what a Node's own conditions announce; on-demand nodes announce nothing in this way."""
+    if node.labels.get(CAPACITY_TYPE) != SPOT:
+        return ()
+    expired = next((c for c in node.conditions if c.type == EXPIRED_CONDITION), None)
+    if expired is None or expired.status != "True":
+        return ()
+    try:
+        _, name = parse_provider_id(node.provider_id)
+    except CloudProviderError:
+        return ()
+    since = expired.last_transition_time
+    return (
+        _announcement(
+            name,
+            node.provider_id,
+            deadline=None if since is None else since + NOTICE,
+            announced_at=since,
+        ),
+    )
+
+
+@final
+class ReclaimMarks:
+    """Marks what was taken back as sold out, once for each instance; callable from any thread."""
+
+    def __init__(self, clock: Clock, offerings: UnavailableOfferings) -> None:
+        self._clock: Final = clock
+        self._offerings: Final = offerings
+        self._noted: Final[TtlCache[str, bool]] = TtlCache(clock, RECLAIMED_MARK_LIFE)
+
+    def note(self, instance_id: str, *, instance_type: str, zone: str) -> None:
+        """Take note that an instance is taken back; where it is not known what it is, of nothing."""
+        if not instance_type or not zone or self._noted.get(instance_id) is not None:
+            return
+        self._noted.put(instance_id, value=True)
+        mark = OfferingMark(instance_type, zone, SPOT)
+        self._offerings.mark(mark, now=self._clock.now(), life=RECLAIMED_MARK_LIFE)
+
+    def note_node(self, node: NodeView, said: Sequence[Interruption]) -> None:
+        """Take note of what a Node has announced."""
+        for each in said:
+            self.note(
+                each.provider_id,
+                instance_type=node.labels.get(INSTANCE_TYPE, ""),
+                zone=node.labels.get(ZONE, ""),
+            )
+
+
+@final
+class SpotPoll:
+    """Asks which instances are locked for being taken back; callable from any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        reader: MachineReader,
+        announcements: Announcements,
+        marks: ReclaimMarks,
+        period: timedelta,
+    ) -> None:
+        """`period` is how often this runs: a lock may be so old when it is seen first."""
+        self._clock: Final = clock
+        self._reader: Final = reader
+        self._announcements: Final = announcements
+        self._marks: Final = marks
+        self._period: Final = period
+
+    def run(self) -> None:
+        """Look once.
+
+        Raises:
+            CloudProviderError: ECS refused or did not answer (`discovery.calls`).
+        """
+        locked = self._reader.locked(RECYCLING)
+        now = self._clock.now()
+        deadline = now + max(NOTICE - self._period, timedelta())
+        region = self._reader.region
+        self._announcements.replace(
+            SOURCE,
+            {
+                each.id: _announcement(
+                    each.id, provider_id(region, each.id), deadline=deadline, announced_at=now
+                )
+                for each in locked
+            },
+        )
+        for each in locked:
+            self._marks.note(
+                provider_id(region, each.id), instance_type=each.instance_type, zone=each.zone
+            )
+
+
+def _announcement(
+    name: str, whole: str, *, deadline: datetime | None, announced_at: datetime | None
+) -> Interruption:
+    return Interruption(
+        id=f"{SOURCE}/{name}",
+        kind=InterruptionKind.SPOT_RECLAIM,
+        provider_id=whole,
+        deadline=deadline,
+        announced_at=announced_at,
+    )

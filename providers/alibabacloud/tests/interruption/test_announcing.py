@@ -1,0 +1,304 @@
+"""What is announced of instances: acceptance cases 85 and 94 to 97, rules PC-060 to PC-063."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from karpenter_core.api.records import NodeConditionView
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_provider_alibabacloud.interruption.standing import Announcements
+from karpenter_provider_alibabacloud.interruption.system_events import (
+    EVENT_TYPES,
+    SystemEvent,
+    announcement_of,
+    is_due,
+)
+from karpenter_provider_alibabacloud.simulated.events import Cycle
+from providers.alibabacloud.tests.machines.cluster_world import SPOT
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def expired(world, provider_id, *, spot=True, status="True"):
+    """Return a Node whose node problem detector has seen that it is taken back."""
+    said = NodeConditionView(type="InstanceExpired", status=status, last_transition_time=NOON)
+    return world.join(provider_id, spot=spot, conditions=(said,))
+
+
+def kinds(said):
+    return [(each.kind, each.provider_id) for each in said]
+
+
+# -- spot ------------------------------------------------------------------------------------------
+
+
+def test_a_spot_instance_that_is_taken_back_is_announced_until_it_is_acknowledged(world):
+    """Case 94, PC-060 to PC-062."""
+    taken, _ = world.launch("web-one", "web-two", **SPOT)
+    end = world.cloud.reclaim_spot(taken)
+
+    first = world.poll()
+    world.clock.forward(20)
+    again = world.poll()
+
+    assert kinds(first) == [(InterruptionKind.SPOT_RECLAIM, taken)]
+    assert again == first
+    assert end - timedelta(seconds=25) <= first[0].deadline <= end
+    world.acknowledge(*first)
+    world.acknowledge(*first, Interruption(id="of/nobody", kind=InterruptionKind.REBALANCE))
+    assert world.poll() == ()
+
+
+def test_its_type_is_not_bought_as_spot_in_that_zone_for_a_quarter_of_an_hour(world):
+    """Case 94."""
+    (taken,) = world.launch("web-one", **SPOT)
+    world.cloud.reclaim_spot(taken)
+
+    world.poll()
+    world.clock.forward(60)
+    world.poll()  # it is the same reclaim: the mark does not begin anew
+
+    assert world.is_marked("spot", after=timedelta(minutes=13))
+    assert not world.is_marked("spot", after=timedelta(minutes=14, seconds=1))
+    assert not world.is_marked("on-demand")
+
+
+def test_however_many_instances_there_are_a_look_for_locks_is_one_call(world):
+    world.launch(*(f"web-{n}" for n in range(20)), **SPOT)
+    world.cloud.calls.clear()
+
+    world.announcing.spot.run()
+
+    assert world.cloud.calls.count("DescribeInstances") == 1
+
+
+def test_instances_of_others_and_other_locks_announce_nothing(world):
+    world.cloud.reclaim_spot(world.cloud.launch_foreign())
+    (mine,) = world.launch("mine")
+    world.cloud.instance(mine).lock_reasons.append("financial")
+
+    assert world.poll() == ()
+
+
+def test_a_node_that_tells_by_itself_has_the_same_effect(world):
+    """Case 95."""
+    (taken,) = world.launch("web-one", **SPOT)
+    node = expired(world, taken)
+
+    (said,) = world.announcing.read(node)
+
+    assert (said.kind, said.provider_id) == (InterruptionKind.SPOT_RECLAIM, taken)
+    assert said.deadline == NOON + timedelta(minutes=5)
+    assert world.is_marked("spot", after=timedelta(minutes=14))
+
+
+def test_nodes_on_demand_and_those_that_are_well_tell_nothing(world):
+    """Case 95."""
+    (one,) = world.launch("web-one")
+
+    assert world.announcing.read(expired(world, one, spot=False)) == ()
+    assert world.announcing.read(expired(world, one, status="False")) == ()
+    assert world.announcing.read(world.join(one, spot=True)) == ()
+    assert world.announcing.read(expired(world, "aws:///us-east-1a/i-1")) == ()
+    assert not world.is_marked()
+
+
+def test_both_sources_make_one_announcement(world):
+    """Case 96: what the core has handled under an id it does not handle again."""
+    (taken,) = world.launch("web-one", **SPOT)
+    world.cloud.reclaim_spot(taken)
+    node = expired(world, taken)
+
+    (polled,) = world.poll()
+    (read,) = world.announcing.read(node)
+
+    assert polled.id == read.id
+
+
+def test_when_the_instance_then_stops_nothing_is_announced_again(world):
+    """Case 94: once only."""
+    world.cloud.behaviour.releasing_seconds = 600
+    (taken,) = world.launch("web-one", **SPOT)
+    world.cloud.reclaim_spot(taken)
+    world.acknowledge(*world.poll())
+
+    world.clock.forward(301)
+
+    assert world.instances.list().instances[0].terminating
+    assert world.poll() == ()
+
+
+# -- system events ---------------------------------------------------------------------------------
+
+
+def test_maintenance_that_comes_later_is_not_announced_but_known(world):
+    """Case 97: drift replaces the node."""
+    one, _ = world.launch("web-one", "web-two")
+    world.cloud.schedule_event(one, "SystemMaintenance.Reboot")
+
+    assert world.poll() == ()
+    assert world.announcing.events.scheduled() == {
+        one.rpartition(".")[2]: "SystemMaintenance.Reboot"
+    }
+
+
+def test_maintenance_that_is_near_or_under_way_is_announced(world):
+    """Case 97."""
+    one, two = world.launch("web-one", "web-two")
+    soon = world.clock.now() + timedelta(minutes=10)
+    near = world.cloud.schedule_event(one, "SystemMaintenance.Redeploy", not_before=soon)
+    world.cloud.schedule_event(two, cycle=Cycle.Executing)
+
+    said = {each.provider_id: each for each in world.poll()}
+
+    assert {each.kind for each in said.values()} == {InterruptionKind.SCHEDULED_MAINTENANCE}
+    assert said[one].deadline == soon.replace(microsecond=0)
+    assert said[two].deadline is not None
+    assert world.announcing.events.scheduled() == {}
+    world.cloud.events.finish(near, Cycle.Canceled)
+    assert [each.provider_id for each in world.poll()] == [two]
+
+
+def test_what_begins_after_it_was_announced_is_announced_as_more_urgent(world):
+    (one,) = world.launch("web-one")
+    event = world.cloud.schedule_event(one, not_before=world.clock.now() + timedelta(minutes=10))
+    world.acknowledge(*world.poll())
+    assert world.poll() == ()
+
+    event.cycle = Cycle.Executing
+    (said,) = world.poll()
+
+    assert said.deadline <= world.clock.now()
+
+
+def test_events_of_others_are_not_announced_and_looked_up_once(world):
+    foreign = world.cloud.launch_foreign()
+    world.cloud.schedule_event(foreign, cycle=Cycle.Executing)
+    world.announcing.events.run()
+    world.cloud.calls.clear()
+
+    world.announcing.events.run()
+
+    assert world.announcing.poll() == ()
+    assert world.cloud.calls.count("DescribeInstances") == 0
+
+
+def test_an_event_of_an_instance_that_was_not_listed_yet_is_announced(world):
+    (one,) = world.launch("web-one")
+    world.cloud.schedule_event(one, cycle=Cycle.Executing)
+
+    world.announcing.events.run()
+
+    assert kinds(world.announcing.poll()) == [(InterruptionKind.SCHEDULED_MAINTENANCE, one)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("SystemMaintenance.Reboot", InterruptionKind.SCHEDULED_MAINTENANCE),
+        ("SystemFailure.Redeploy", InterruptionKind.INSTANCE_UNHEALTHY),
+        ("InstanceFailure.Reboot", InterruptionKind.INSTANCE_UNHEALTHY),
+        ("SystemFailure.Delete", InterruptionKind.INSTANCE_TERMINATED),
+        ("AccountUnbalanced.Stop", InterruptionKind.INSTANCE_STOPPED),
+    ],
+)
+def test_what_is_under_way_is_called_by_what_it_is(kind, expected):
+    assert kind in EVENT_TYPES
+    event = SystemEvent(id="e-1", instance_id="i-1", kind=kind, cycle="Executing", not_before=NOON)
+
+    said = announcement_of(event, "cn-hangzhou.i-1", NOON)
+
+    assert (said.kind, said.deadline) == (expected, NOON)
+
+
+def test_what_has_no_date_is_not_due_until_it_is_under_way():
+    asked = SystemEvent(id="e-1", instance_id="i-1", kind=EVENT_TYPES[0], cycle="Inquiring")
+
+    assert not is_due(asked, NOON)
+    assert is_due(replace(asked, cycle="Executing"), NOON)
+    assert is_due(replace(asked, not_before=NOON + timedelta(minutes=15)), NOON)
+    assert not is_due(replace(asked, not_before=NOON + timedelta(minutes=16)), NOON)
+
+
+# -- instances that stop, and all of it ------------------------------------------------------------
+
+
+def test_an_instance_that_somebody_stops_is_announced_and_one_that_we_end_is_not(world):
+    """Case 85."""
+    world.cloud.behaviour.releasing_seconds = 60
+    stopped, ended = world.launch("web-one", "web-two")
+    world.cloud.stop_instance(stopped)
+    world.instances.terminate([ended])
+
+    assert kinds(world.poll()) == [(InterruptionKind.INSTANCE_STOPPED, stopped)]
+
+
+def test_an_instance_that_was_started_again_and_stops_again_is_news(world):
+    (one,) = world.launch("web-one")
+    world.cloud.stop_instance(one)
+    world.acknowledge(*world.poll())
+    world.cloud.instance(one).stops_at = None
+    assert world.poll() == ()
+
+    world.cloud.stop_instance(one)
+
+    assert kinds(world.poll()) == [(InterruptionKind.INSTANCE_STOPPED, one)]
+
+
+def test_a_look_that_fails_leaves_what_was_found(world):
+    (taken,) = world.launch("web-one", **SPOT)
+    world.cloud.reclaim_spot(taken)
+    said = world.poll()
+
+    with world.cloud.cut_off(), pytest.raises(CloudProviderError):
+        world.announcing.spot.run()
+
+    assert world.announcing.poll() == said
+
+
+def test_when_it_is_switched_off_nothing_is_asked_or_announced(world):
+    world.restart(interruption=False)
+    (taken,) = world.launch("web-one", **SPOT)
+    world.cloud.stop_instance(taken)
+
+    assert world.announcing.tasks() == ()
+    assert world.poll() == ()
+    assert world.announcing.read(expired(world, taken)) == ()
+
+
+def test_spot_instances_are_looked_at_as_often_as_is_asked_for(world):
+    """Case 94: with the core's five seconds that is 25 at most."""
+    assert {t.name: t.period.total_seconds() for t in world.announcing.tasks()} == {
+        "spot-reclaims": 20,
+        "system-events": 60,
+    }
+
+
+def test_the_earliest_end_of_an_instance_is_announced():
+    """One queue for all sources (case 96)."""
+
+    def said(source, minutes):
+        deadline = None if minutes is None else NOON + timedelta(minutes=minutes)
+        kind = InterruptionKind.SCHEDULED_MAINTENANCE
+        return {"i-1": Interruption(id=f"{source}/i-1", kind=kind, deadline=deadline)}
+
+    queue = Announcements()
+    queue.replace("a", said("a", None))
+    queue.replace("b", said("b", 10))
+    queue.replace("c", said("c", 15))
+
+    assert [each.id for each in queue.waiting()] == ["b/i-1"]
+    queue.acknowledge(["b/i-1"])
+    assert queue.waiting() == ()
+    queue.replace("c", {})
+    queue.replace("d", said("d", 5))
+    assert [each.id for each in queue.waiting()] == ["d/i-1"]
+    queue.acknowledge(["d/i-1"])
+    for source in "abd":
+        queue.replace(source, {})
+    queue.replace("a", said("a", None))
+    assert [each.id for each in queue.waiting()] == ["a/i-1"]
