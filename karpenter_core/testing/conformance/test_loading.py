@@ -54,6 +54,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kept_answer",
     "karpenter_core.provider.kept_prices",
     "karpenter_core.provider.known",
+    "karpenter_core.provider.launch_candidates",
     "karpenter_core.provider.learned_memory",
     "karpenter_core.provider.markers",
     "karpenter_core.provider.node_class_parts",

@@ -1,0 +1,215 @@
+"""What a claim may be launched as: types that it allows, in offerings that can be had.
+
+Pure functions of values, for providers that choose among many offerings themselves. What is worked out
+for a claim's requirements serves all claims that have them, whatever they request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT
+from karpenter_core.errors import OfferingKey
+from karpenter_core.provider.catalogue import Overhead, compatible_offerings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from karpenter_core.api.records import Resources
+    from karpenter_core.provider.catalogue import InstanceType, Offering, Requirements
+
+__all__ = [
+    "Candidate",
+    "CompatibleType",
+    "Machine",
+    "allocatable_in",
+    "allows",
+    "candidates_of",
+    "compatible_types",
+    "missing_values",
+    "narrowed",
+    "offering_keys",
+    "offerings_in",
+    "without_dear_spot",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A type that a launch may become, and the offerings that it may be bought in."""
+
+    instance_type: InstanceType
+    offerings: tuple[Offering, ...]
+
+    @property
+    def price(self) -> float:
+        """What it costs at least, per hour."""
+        return min(offering.price.amount for offering in self.offerings)
+
+    def to_instance_type(self) -> InstanceType:
+        """Return the type as if nothing else of it could be bought."""
+        return replace(self.instance_type, offerings=self.offerings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Machine:
+    """The offerings of a type that give the same machine, and what pods may use of it."""
+
+    allocatable: Resources
+    offerings: tuple[Offering, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompatibleType:
+    """A type that a claim's requirements allow, with what can be had of it."""
+
+    instance_type: InstanceType
+    machines: tuple[Machine, ...]
+
+
+def compatible_types(
+    instance_types: Iterable[InstanceType],
+    requirements: Requirements,
+    *,
+    is_open: Callable[[InstanceType, Offering], bool],
+    well_known: Collection[str],
+) -> tuple[CompatibleType, ...]:
+    """Return the types that meet the requirements and can be bought now.
+
+    `is_open` knows what has been sold out since the catalogue was listed; `well_known` are the
+    labels that a type may leave undefined.
+    """
+    found: list[CompatibleType] = []
+    for it in instance_types:
+        if not it.requirements.intersects(requirements):
+            continue
+        offerings = tuple(
+            offering
+            for offering in compatible_offerings(it, requirements, well_known=well_known)
+            if is_open(it, offering)
+        )
+        if offerings:
+            found.append(CompatibleType(instance_type=it, machines=_machines(it, offerings)))
+    return tuple(found)
+
+
+def candidates_of(types: Iterable[CompatibleType], requests: Resources) -> tuple[Candidate, ...]:
+    """Return the types that hold the requests, in the machines that do."""
+    found: list[Candidate] = []
+    for compatible in types:
+        offerings = tuple(
+            offering
+            for machine in compatible.machines
+            if _fits(requests, machine.allocatable)
+            for offering in machine.offerings
+        )
+        if offerings:
+            found.append(Candidate(instance_type=compatible.instance_type, offerings=offerings))
+    return tuple(found)
+
+
+def without_dear_spot(
+    candidates: Sequence[Candidate], requirements: Requirements
+) -> tuple[Candidate, ...]:
+    """Leave out spot offerings dearer than the cheapest on-demand one, where both may be had.
+
+    Not where `minValues` asks for variety.
+    """
+    if requirements.has_min_values or not (
+        allows(requirements, SPOT) and allows(requirements, ON_DEMAND)
+    ):
+        return tuple(candidates)
+    on_demand = [offering.price.amount for offering in offerings_in(candidates, ON_DEMAND)]
+    if not on_demand or not any(offerings_in(candidates, SPOT)):
+        return tuple(candidates)
+    limit = min(on_demand)
+    return narrowed(
+        candidates,
+        lambda offering: offering.capacity_type != SPOT or offering.price.amount <= limit,
+    )
+
+
+def narrowed(
+    candidates: Iterable[Candidate], keep: Callable[[Offering], bool]
+) -> tuple[Candidate, ...]:
+    """Return the candidates in the offerings that `keep` tells; those without any are left out."""
+    narrowed = (replace(c, offerings=tuple(filter(keep, c.offerings))) for c in candidates)
+    return tuple(candidate for candidate in narrowed if candidate.offerings)
+
+
+def offerings_in(candidates: Iterable[Candidate], capacity_type: str) -> list[Offering]:
+    """Return the offerings of one capacity type, in the order of the candidates."""
+    return [
+        offering
+        for candidate in candidates
+        for offering in candidate.offerings
+        if offering.capacity_type == capacity_type
+    ]
+
+
+def allows(requirements: Requirements, capacity_type: str) -> bool:
+    """Whether requirements allow a capacity type."""
+    return requirements.get(CAPACITY_TYPE).has(capacity_type)
+
+
+def missing_values(candidates: Sequence[Candidate], requirements: Requirements) -> tuple[str, ...]:
+    """Return the labels for which the types offer fewer values than `minValues` asks for."""
+    missing: list[str] = []
+    for key, requirement in requirements.items():
+        if requirement.min_values is None:
+            continue
+        seen: set[str] = set()
+        for candidate in candidates:
+            values = candidate.instance_type.requirements.get(key)
+            seen.update(() if values.complement else values.values)
+        if len(seen) < requirement.min_values:
+            missing.append(f"{key} ({len(seen)} of {requirement.min_values})")
+    return tuple(sorted(missing))
+
+
+def offering_keys(candidates: Iterable[Candidate]) -> tuple[OfferingKey, ...]:
+    """Return what the candidates could be bought as."""
+    return tuple(
+        OfferingKey(
+            instance_type=candidate.instance_type.name,
+            zone=offering.zone,
+            capacity_type=offering.capacity_type,
+        )
+        for candidate in candidates
+        for offering in candidate.offerings
+    )
+
+
+def allocatable_in(it: InstanceType, offering: Offering) -> dict[str, int]:
+    """Return what pods may use of a type that is bought in an offering."""
+    if not offering.capacity_override and not offering.overhead_override:
+        return it.allocatable()
+    overhead = {**it.overhead.total(), **(offering.overhead_override or {})}
+    return replace(
+        it,
+        capacity={**it.capacity, **(offering.capacity_override or {})},
+        overhead=Overhead(system_reserved=overhead),
+    ).allocatable()
+
+
+def _machines(it: InstanceType, offerings: Iterable[Offering]) -> tuple[Machine, ...]:
+    """Group offerings by the machine that they give; most types have one."""
+    groups: dict[tuple[tuple[tuple[str, int], ...], ...], list[Offering]] = {}
+    for offering in offerings:
+        key = (_sorted(offering.capacity_override), _sorted(offering.overhead_override))
+        groups.setdefault(key, []).append(offering)
+    return tuple(
+        Machine(allocatable=allocatable_in(it, group[0]), offerings=tuple(group))
+        for group in groups.values()
+    )
+
+
+def _sorted(amounts: Resources | None) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((amounts or {}).items()))
+
+
+def _fits(requests: Resources, allocatable: Resources) -> bool:
+    return all(amount >= 0 for amount in allocatable.values()) and all(
+        amount <= allocatable.get(name, 0) for name, amount in requests.items()
+    )

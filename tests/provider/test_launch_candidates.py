@@ -1,0 +1,97 @@
+"""What a claim may be launched as."""
+
+from __future__ import annotations
+
+from karpenter_core.api.labels import CAPACITY_TYPE, WELL_KNOWN, ZONE
+from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.errors import OfferingKey
+from karpenter_core.provider.catalogue import Requirements
+from karpenter_core.provider.launch_candidates import (
+    candidates_of,
+    compatible_types,
+    missing_values,
+    narrowed,
+    offering_keys,
+    without_dear_spot,
+)
+from karpenter_core.testing.builders import instance_type, offering
+
+ANY = Requirements.from_specs(())
+
+
+def wish(key, *values, least=None):
+    spec = RequirementSpec(key=key, operator="In", values=values, min_values=least)
+    return Requirements.from_specs([spec])
+
+
+def candidates(*types, requirements=ANY, requests=None):
+    compatible = compatible_types(
+        types, requirements, is_open=lambda *_: True, well_known=WELL_KNOWN
+    )
+    return candidates_of(compatible, requests or {})
+
+
+SMALL = instance_type(
+    "small",
+    cpu="2",
+    offerings=[
+        offering(zone="zone-a", capacity_type="spot", price=1.0),
+        offering(zone="zone-b", capacity_type="on-demand", price=2.0),
+    ],
+)
+LARGE = instance_type(
+    "large",
+    cpu="8",
+    offerings=[offering(zone="zone-a", capacity_type="spot", price=3.0)],
+)
+
+
+def test_a_type_comes_in_the_offerings_that_the_claim_allows():
+    """And not at all where there is none."""
+    found = candidates(SMALL, LARGE, requirements=wish(ZONE, "zone-b"))
+
+    assert offering_keys(found) == (
+        OfferingKey(instance_type="small", zone="zone-b", capacity_type="on-demand"),
+    )
+
+
+def test_a_type_too_small_for_the_requests_is_left_out():
+    """However cheap it is."""
+    assert [c.instance_type.name for c in candidates(SMALL, LARGE, requests={"cpu": 4000})] == [
+        "large"
+    ]
+
+
+def test_what_is_closed_is_no_candidate():
+    """Known to be sold out since it was listed."""
+    compatible = compatible_types(
+        [LARGE], ANY, is_open=lambda it, offered: offered.zone != "zone-a", well_known=WELL_KNOWN
+    )
+
+    assert compatible == ()
+
+
+def test_spot_dearer_than_on_demand_is_left_out_where_both_may_be_had():
+    """Where on-demand is not allowed there is nothing to compare it with."""
+    both = without_dear_spot(candidates(SMALL, LARGE), ANY)
+    spot_alone = wish(CAPACITY_TYPE, "spot")
+
+    assert [c.instance_type.name for c in both] == ["small"]
+    kept = without_dear_spot(candidates(LARGE, requirements=spot_alone), spot_alone)
+    assert [c.instance_type.name for c in kept] == ["large"]
+
+
+def test_candidates_are_narrowed_to_some_offerings():
+    """The cheapest of what is left is their price."""
+    kept = narrowed(candidates(SMALL, LARGE), lambda offered: offered.capacity_type == "on-demand")
+
+    assert [(c.instance_type.name, c.price) for c in kept] == [("small", 2.0)]
+
+
+def test_variety_that_is_missing_is_named():
+    """Counted over all types."""
+    wanted = wish("node.kubernetes.io/instance-type", "small", "large", "huge", least=3)
+
+    assert missing_values(candidates(SMALL, LARGE), wanted) == (
+        "node.kubernetes.io/instance-type (2 of 3)",
+    )
