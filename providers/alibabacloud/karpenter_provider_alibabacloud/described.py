@@ -22,7 +22,7 @@ from karpenter_provider_alibabacloud.launch.owners import cluster_tag, is_owned
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from karpenter_provider_alibabacloud.launch.owners import ClaimRef
+    from karpenter_core.provider.recent_launches import ClaimRef
     from karpenter_provider_alibabacloud.sdk import Clients
 
 __all__ = [

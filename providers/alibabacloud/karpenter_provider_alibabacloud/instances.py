@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import InstanceListing, Termination
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import FetchOutcome, Instance, TerminateOutcome
+    from karpenter_core.provider.recent_launches import ClaimRef, RecentLaunches
     from karpenter_core.provider.reservation_book import AvailabilityBook
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
-    from karpenter_provider_alibabacloud.launch.owners import ClaimRef
     from karpenter_provider_alibabacloud.sdk import Clients
 
-__all__ = ["VISIBLE_WITHIN", "Instances", "Launched", "RecentlyLaunched"]
+__all__ = ["VISIBLE_WITHIN", "Instances"]
 
 VISIBLE_WITHIN: Final = timedelta(minutes=1)
 """By then ECS describes what it has launched."""
@@ -45,35 +45,6 @@ _ASKED_KEPT: Final = timedelta(minutes=1)
 _INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
 _PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})
 """Refusals of a termination that the next look clears up: gone already, or too early."""
-
-
-class Launched(Protocol):
-    """One of this process's own launches (`launch.recent.Launch`)."""
-
-    @property
-    def instance(self) -> Instance:
-        """What was launched, with the moment of its launch."""
-        ...
-
-
-class RecentlyLaunched(Protocol):
-    """What this process launched a moment ago (`launch.recent.RecentLaunches`)."""
-
-    def get(self, instance_id: str) -> Launched | None:
-        """Return the launch of an instance."""
-        ...
-
-    def all(self) -> Mapping[str, Launched]:
-        """Return the launches by instance id."""
-        ...
-
-    def owners(self) -> Mapping[str, ClaimRef]:
-        """Return whose the instances are, by instance id."""
-        ...
-
-    def forget(self, instance_id: str) -> None:
-        """Drop an instance that is gone."""
-        ...
 
 
 @final
@@ -86,7 +57,7 @@ class Instances:
         clock: Clock,
         *,
         reader: MachineReader,
-        recent: RecentlyLaunched,
+        recent: RecentLaunches,
         availability: AvailabilityBook,
         on_listed: Callable[[Sequence[DescribedInstance]], None] = lambda _listed: None,
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
@@ -109,8 +80,9 @@ class Instances:
         self._owners: Mapping[str, ClaimRef] = {}
         """Whose they are."""
         self._has_listed = False
-        self._seen: Final[TtlCache[str, bool]] = TtlCache(clock, _SEEN_KEPT)
-        """Instances that ECS has described; kept longer than `recent` remembers launches."""
+        self._seen: Final[TtlCache[str, float]] = TtlCache(clock, _SEEN_KEPT)
+        """When ECS described an instance first, by the monotonic clock; kept longer than `recent`
+        remembers launches."""
         self._asked: Final[TtlCache[str, bool]] = TtlCache(clock, _ASKED_KEPT)
         self._reserved: Final[dict[str, str]] = {}
         """Private pools of instances that were asked to go, by instance id."""
@@ -125,6 +97,7 @@ class Instances:
         """
         parsed = [self._parsed(text) for text in provider_ids]
         asked = [key for key in parsed if isinstance(key, str)]
+        asked_at = self._clock.monotonic()
         found = self._reader.of_ids(asked) if asked else {}
         self._note_seen(found.values())
         owners = self._owners_among(found)
@@ -134,9 +107,10 @@ class Instances:
                 outcomes.append(key)
             elif key in found:
                 outcomes.append(self._instance(found[key], owners.get(key)))
-            elif self.is_hidden(key):
+            elif self.is_hidden(key, asked_at=asked_at):
                 outcomes.append(_not_shown(key))
             else:
+                self._recent.forget(key)
                 outcomes.append(NodeClaimNotFoundError(f"instance {key} does not exist"))
         return outcomes
 
@@ -146,6 +120,7 @@ class Instances:
         Raises:
             CloudProviderError: ECS refused or did not answer.
         """
+        asked_at = self._clock.monotonic()
         listing = self._reader.of_cluster()
         found = {instance.id: instance for instance in listing.instances}
         self._note_seen(found.values())
@@ -154,11 +129,13 @@ class Instances:
             self._recent.owners(),
         )
         shown = [self._instance(each, owners.get(each.id)) for each in found.values()]
-        shown += [
-            launch.instance
-            for name, launch in self._recent.all().items()
-            if name not in found and self.is_hidden(name)
-        ]
+        for name, launch in self._recent.all().items():
+            if name in found:
+                continue
+            if self.is_hidden(name, asked_at=asked_at):
+                shown.append(launch.instance)
+            elif not listing.problem:
+                self._recent.forget(name)
         with self._lock:
             # What could not be read is as it was.
             self._listed = {**self._listed, **found} if listing.problem else found
@@ -176,17 +153,25 @@ class Instances:
         with self._lock:
             return self._listed
 
-    def is_hidden(self, instance_id: str) -> bool:
-        """Whether ECS may only not show it yet: never a call."""
+    def is_hidden(self, instance_id: str, *, asked_at: float) -> bool:
+        """Whether ECS, asked at a time of the monotonic clock, may only not have shown it yet.
+
+        Never a call.
+        """
         launch = self._recent.get(instance_id)
-        if launch is None or self._seen.get(instance_id) is not None:
+        if launch is None:
             return False
+        seen_at = self._seen.get(instance_id)
+        if seen_at is not None:
+            return seen_at > asked_at
         launched_at = launch.instance.created
         return launched_at is None or self._clock.now() - launched_at < VISIBLE_WITHIN
 
     def _note_seen(self, described: Iterable[DescribedInstance]) -> None:
+        now = self._clock.monotonic()
         for instance in described:
-            self._seen.put(instance.id, value=True)
+            if self._seen.get(instance.id) is None:
+                self._seen.put(instance.id, now)
 
     def _instance(self, described: DescribedInstance, owner: ClaimRef | None) -> Instance:
         """Return an instance, with the moment of its launch where it is known to the second."""
@@ -248,13 +233,14 @@ class Instances:
                 ids[text] = key
             else:
                 outcomes[text] = key
+        asked_at = self._clock.monotonic()
         found = self._reader.of_ids(ids.values()) if ids else {}
         self._note_seen(found.values())
         results = self._end(found)
         for text, name in ids.items():
             if name in results:
                 outcomes[text] = results[name]
-            elif self.is_hidden(name):
+            elif self.is_hidden(name, asked_at=asked_at):
                 outcomes[text] = _not_shown(name)
             else:
                 outcomes[text] = self._gone(name)

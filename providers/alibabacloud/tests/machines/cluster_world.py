@@ -4,7 +4,7 @@ them; its clock is the cloud's."""
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,12 @@ from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
-from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.contract import Instance, LaunchedInstance
+from karpenter_core.provider.recent_launches import ClaimRef, Launch, RecentLaunches
 from karpenter_core.provider.reservation_book import AvailabilityBook
 from karpenter_provider_alibabacloud.described import MachineReader
 from karpenter_provider_alibabacloud.instances import Instances
 from karpenter_provider_alibabacloud.launch.owners import (
-    ClaimRef,
     group_tags,
     owned_tags,
     to_tag_list,
@@ -54,33 +54,6 @@ class CloudClock:
         self.cloud.time.advance(seconds)
 
 
-@dataclass
-class Remembered:
-    """One launch that the process remembers."""
-
-    instance: Instance
-    owner: ClaimRef
-
-
-@dataclass
-class Memory:
-    """What the process remembers of its launches, as `launch.recent.RecentLaunches` does."""
-
-    launches: dict[str, Remembered] = field(default_factory=dict[str, Remembered])
-
-    def get(self, instance_id: str) -> Remembered | None:
-        return self.launches.get(instance_id)
-
-    def all(self) -> Mapping[str, Remembered]:
-        return dict(self.launches)
-
-    def owners(self) -> Mapping[str, ClaimRef]:
-        return {name: launch.owner for name, launch in self.launches.items()}
-
-    def forget(self, instance_id: str) -> None:
-        self.launches.pop(instance_id, None)
-
-
 class World:
     """The cloud, and the parts of one process."""
 
@@ -92,7 +65,7 @@ class World:
 
     def restart(self) -> None:
         """Begin anew as a process that knows nothing of the last."""
-        self.recent = Memory()
+        self.recent = RecentLaunches(self.clock)
         self.availability = AvailabilityBook(self.clock)
         self.batches: list[int] = []
         self.listings: list[tuple[DescribedInstance, ...]] = []
@@ -139,7 +112,17 @@ class World:
                     capacity_type="on-demand",
                     created=self.clock.now(),
                 )
-                self.recent.launches[name] = Remembered(instance, claim)
+                outcome = LaunchedInstance(
+                    provider_id=provider_id,
+                    instance_type=instance_type,
+                    zone=ZONE_B,
+                    capacity_type="on-demand",
+                    capacity={},
+                    allocatable={},
+                )
+                self.recent.add(
+                    Launch(instance_id=name, owner=claim, instance=instance, outcome=outcome)
+                )
         return sorted(provider_ids)
 
     def run(

@@ -22,6 +22,14 @@ def listed(world):
     return {instance.provider_id: instance for instance in listing.instances}
 
 
+class Delayed:
+    """A reader that lists in a way of its own."""
+
+    def __init__(self, reader, of_cluster):
+        self.of_ids, self.is_ours, self.region = reader.of_ids, reader.is_ours, reader.region
+        self.of_cluster = of_cluster
+
+
 def test_provider_ids_are_read_from_the_last_dot_on():
     """Case 88."""
     assert parse_provider_id("cn-hangzhou.i-abc") == ("cn-hangzhou", "i-abc")
@@ -161,7 +169,36 @@ def test_what_was_seen_once_is_gone_when_it_is_not_seen_again(world):
     world.cloud.terminate(found)
 
     assert isinstance(world.instances.fetch([found])[0], NodeClaimNotFoundError)
+    assert world.recent.ended("uid-of-short")
     assert world.instances.terminate([found]) == [Termination.GONE]
+
+
+def test_a_claim_whose_instance_is_listed_no_more_is_remembered_as_ended(world):
+    """PC-033."""
+    (found,) = world.launch("short", remembered=True)
+    world.instances.list()
+    world.cloud.terminate(found)
+
+    world.instances.list()
+
+    assert found.endswith(world.recent.ended("uid-of-short"))
+    assert world.recent.get(found) is None
+
+
+def test_what_was_launched_and_seen_while_a_listing_went_on_is_not_gone(world, monkeypatch):
+    asked, launched = world.reader.of_cluster, []
+
+    def slow():
+        listing = asked()
+        launched.extend(world.launch("meanwhile", remembered=True))
+        world.clock.forward(1)
+        world.instances.fetch(launched)
+        return listing
+
+    monkeypatch.setattr(world.instances, "_reader", Delayed(world.reader, slow))
+
+    assert list(listed(world)) == launched
+    assert not world.recent.ended("uid-of-meanwhile")
 
 
 def test_fetching_tells_what_is_there_and_what_is_not(world):
