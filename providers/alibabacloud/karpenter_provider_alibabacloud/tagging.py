@@ -1,0 +1,273 @@
+"""The tags of instances that run: what could not be known at launch, and what users have changed since.
+
+Node and claim are known once the node has registered; those tags are added where they are missing, and
+nothing there is overwritten. The tags of the NodeClass are brought in line: they are no reason to replace
+a node. ECS tags fifty instances at once where all get the same tags, so those that wait and lack the
+same go together. There is one change a second at most, and who comes too early is told when to come again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import CloudProviderError, ThrottledError
+from karpenter_core.provider.token_bucket import TokenBucket
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.codes import ErrorClass
+from karpenter_provider_alibabacloud.described import AT_ONCE, parse_provider_id
+from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
+from karpenter_provider_alibabacloud.labels import (
+    CLUSTER_ID_TAG,
+    MAX_TAGS,
+    NAME_TAG,
+    NODE_CLAIM_TAG,
+)
+from karpenter_provider_alibabacloud.launch.owners import restricted_tags, to_tag_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+    from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = ["TagChange", "TagWish", "Tagging", "tag_change"]
+
+TAGGED_AT_ONCE: Final = 50
+"""Resources of one TagResources call (API reference)."""
+_CHANGES_PER_SECOND: Final = 1
+_READ_KEPT: Final = timedelta(minutes=5)
+"""How long what we read or wrote counts more than the last listing, which may be older."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagWish:
+    """What the tags of an instance are to be."""
+
+    added: Mapping[str, str]
+    """Added where the key is missing; the first are the most important."""
+    set: Mapping[str, str]
+    """Set, whatever is there: the tags of the NodeClass."""
+    obsolete: frozenset[tuple[str, str]] = frozenset()
+    """Keys and values that the NodeClass once had, and has no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagChange:
+    """What is to be done to the tags of an instance."""
+
+    put: tuple[tuple[str, str], ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.removed)
+
+    def applied(self, tags: Mapping[str, str]) -> dict[str, str]:
+        """Return tags as they are afterwards."""
+        return {k: v for k, v in {**tags, **dict(self.put)}.items() if k not in self.removed}
+
+
+def tag_change(tags: Mapping[str, str], wish: TagWish) -> TagChange:
+    """Return what makes tags what they are to be, as far as an instance has room for them."""
+    wanted = {**wish.added, **wish.set}
+    removed = {key for key, value in wish.obsolete if tags.get(key) == value and key not in wanted}
+    put: dict[str, str] = {}
+    for key, value in wanted.items():
+        is_there = key in tags
+        if is_there and (tags[key] == value or key not in wish.set):
+            continue
+        if not is_there and len((tags.keys() | put.keys()) - removed) >= MAX_TAGS:
+            continue
+        put[key] = value
+    return TagChange(put=tuple(sorted(put.items())), removed=tuple(sorted(removed)))
+
+
+@final
+class Tagging:
+    """Tags instances; callable from any thread."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        *,
+        cluster_id: str,
+        reader: MachineReader,
+        last_listed: Callable[[], Mapping[str, DescribedInstance]],
+        node_class: Callable[[str], ECSNodeClass | None],
+    ) -> None:
+        """`last_listed` is `Instances.last_listed`, `node_class` is `Known.node_class`.
+
+        A new process is asked for every instance, and what was listed is not asked for again.
+        """
+        self._clients: Final = clients
+        self._cluster_id: Final = cluster_id
+        self._reader: Final = reader
+        self._last_listed: Final = last_listed
+        self._node_class: Final = node_class
+        self._bucket: Final = TokenBucket(
+            rate_per_second=_CHANGES_PER_SECOND, burst=1, monotonic=clock.monotonic
+        )
+        self._lock: Final = Lock()
+        self._waiting: Final[dict[str, TagWish]] = {}
+        """By instance id, in the order in which they came."""
+        self._busy: Final[set[str]] = set()
+        self._read: Final[TtlCache[str, Mapping[str, str]]] = TtlCache(clock, _READ_KEPT)
+        self._wishes: Final[dict[str, tuple[Mapping[str, str], frozenset[tuple[str, str]]]]] = {}
+        """By NodeClass: its tags, and those that it had and has no more."""
+        self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.tagging")
+
+    def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Bring the tags of an instance in line.
+
+        Raises:
+            ThrottledError: it is not its turn yet.
+            CloudProviderError: ECS refused or did not answer.
+        """
+        if node_claim.is_deleting or not node.name or not node_claim.status.provider_id:
+            return
+        try:
+            _, name = parse_provider_id(node_claim.status.provider_id)
+        except CloudProviderError as error:
+            self._log.error("instance cannot be tagged", error=str(error))
+            return
+        wish = self._wish(node_claim, node)
+        tags = self._tags_of(name)
+        if tags is not None and not tag_change(tags, wish):
+            with self._lock:
+                self._waiting.pop(name, None)
+            return
+        with self._lock:
+            self._waiting[name] = wish
+        if self._bucket.try_take():
+            self._change_some()
+        with self._lock:
+            position = next((n for n, each in enumerate(self._waiting) if each == name), None)
+        if position is not None:
+            raise ThrottledError(
+                f"ecs:TagResources: {name} waits for its turn",
+                retry_after=timedelta(seconds=(position + 1) / _CHANGES_PER_SECOND),
+            )
+
+    def _wish(self, node_claim: NodeClaim, node: NodeView) -> TagWish:
+        own = {
+            NODE_CLAIM_TAG: node_claim.name,
+            NAME_TAG: node.name,
+            CLUSTER_ID_TAG: self._cluster_id,
+        }
+        node_class = self._node_class(node_claim.spec.node_class_ref.name)
+        if node_class is None:
+            return TagWish(added=own, set={})
+        theirs, obsolete = self._of_class(node_class)
+        return TagWish(added=own, set=theirs, obsolete=obsolete)
+
+    def _of_class(
+        self, node_class: ECSNodeClass
+    ) -> tuple[Mapping[str, str], frozenset[tuple[str, str]]]:
+        """Return the tags of a NodeClass, and those it had and has no more.
+
+        Only what was seen in this process's life is known to be the NodeClass's, and taken away.
+        """
+        given = node_class.spec.tags
+        barred = set(restricted_tags(given))
+        tags = {key: given[key] for key in sorted(given) if key not in barred}
+        with self._lock:
+            before, obsolete = self._wishes.get(node_class.name, ({}, frozenset()))
+            obsolete = (obsolete | frozenset(before.items())) - frozenset(tags.items())
+            self._wishes[node_class.name] = (tags, obsolete)
+            return tags, obsolete
+
+    def _tags_of(self, name: str) -> Mapping[str, str] | None:
+        """Return the tags of an instance; None when they are to be read."""
+        known = self._read.get(name)
+        if known is not None:
+            return known
+        listed = self._last_listed().get(name)
+        return None if listed is None else listed.tags
+
+    def _change_some(self) -> None:
+        """Change the tags of who has waited longest, and of all that need the same change."""
+        self._read_some()
+        with self._lock:
+            wishes = {k: v for k, v in self._waiting.items() if k not in self._busy}
+        changes = {
+            name: tag_change(tags, wish)
+            for name, wish in wishes.items()
+            if (tags := self._read.get(name)) is not None
+        }
+        self._done(name for name, change in changes.items() if not change)
+        first = next((change for change in changes.values() if change), None)
+        if first is None:
+            return
+        alike = [name for name, change in changes.items() if change == first][:TAGGED_AT_ONCE]
+        with self._lock:
+            self._busy.update(alike)
+        try:
+            self._make(first, alike)
+        finally:
+            with self._lock:
+                self._busy.difference_update(alike)
+
+    def _read_some(self) -> None:
+        """Read the tags of those that wait, once: a listing may be older than somebody's tag.
+
+        What is gone needs none.
+        """
+        with self._lock:
+            waiting = list(self._waiting)
+        unread = [name for name in waiting if self._read.get(name) is None][:AT_ONCE]
+        found = self._reader.of_ids(unread) if unread else {}
+        self._done(name for name in unread if name not in found or found[name].is_leaving)
+        for name, instance in found.items():
+            self._read.put(name, instance.tags)
+
+    def _make(self, change: TagChange, names: Sequence[str]) -> None:
+        where = {
+            "RegionId": self._clients.region,
+            "ResourceType": "instance",
+            "ResourceId": list(names),
+        }
+        before = {name: self._read.get(name) or {} for name in names}
+        try:
+            with calling():
+                # First what goes, to have room for what comes.
+                if change.removed:
+                    self._clients.ecs.call(
+                        "UntagResources", {**where, "TagKey": list(change.removed)}
+                    )
+                if change.put:
+                    self._clients.ecs.call(
+                        "TagResources", {**where, "Tag": to_tag_list(dict(change.put))}
+                    )
+        except CloudProviderError as error:
+            failure = failure_behind(error)
+            if failure is None or failure.error_class is not ErrorClass.NOT_FOUND:
+                raise
+            # One of them is gone: they are looked at anew, and the others come again.
+            self._look_again(names)
+            return
+        for name in names:
+            self._read.put(name, change.applied(before[name]))
+        self._done(names)
+
+    def _look_again(self, names: Sequence[str]) -> None:
+        found = self._reader.of_ids(names)
+        self._done(name for name in names if name not in found)
+        for name, instance in found.items():
+            self._read.put(name, instance.tags)
+
+    def _done(self, names: Iterable[str]) -> None:
+        names = list(names)
+        with self._lock:
+            for name in names:
+                self._waiting.pop(name, None)
