@@ -20,6 +20,7 @@ from karpenter_core.errors import (
     ConflictError,
     FencedError,
     KarpenterError,
+    NodeClassNotReadyError,
     NotFoundError,
     ThrottledError,
     TooManyRequestsError,
@@ -272,6 +273,9 @@ def report(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float)
         return
     if isinstance(error, ThrottledError):
         log.info("waiting for a rate limit", error=str(error), retry_seconds=retry_seconds)
+        return
+    if isinstance(error, NodeClassNotReadyError):  # its conditions say what is to be mended
+        log.info("waiting for a NodeClass", error=str(error), retry_seconds=retry_seconds)
         return
     log.error(
         "reconcile failed",

@@ -10,7 +10,7 @@ import structlog
 
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.reconciler import DONE, Reconciler, Runtime, report
-from karpenter_core.errors import ThrottledError
+from karpenter_core.errors import NodeClassNotReadyError, ThrottledError
 from karpenter_core.operator.clock import SystemClock
 
 
@@ -39,12 +39,12 @@ async def test_the_log_names_the_object_as_a_reader_would(key, shown):
     assert seen == [shown]
 
 
-def test_a_rate_limit_is_no_failure():
-    """Neither the cloud's nor one that we keep ourselves: the work is done when its turn comes."""
+@pytest.mark.parametrize(
+    "error",
+    [ThrottledError("CreateTags waits its turn"), NodeClassNotReadyError("web has no subnets")],
+    ids=["a rate limit", "a NodeClass that is to be mended"],
+)
+def test_what_only_has_to_be_waited_for_is_no_failure(error):
     with structlog.testing.capture_logs() as lines:
-        report(
-            structlog.get_logger(), ThrottledError("CreateTags waits its turn"), retry_seconds=1.0
-        )
-    assert [(line["log_level"], line["error"]) for line in lines] == [
-        ("info", "CreateTags waits its turn")
-    ]
+        report(structlog.get_logger(), error, retry_seconds=1.0)
+    assert [(line["log_level"], line["error"]) for line in lines] == [("info", str(error))]
