@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
-from karpenter_provider_aws.offering_series import OfferingSeries
+from karpenter_core.provider.batch_sizes import BatchSizes
+from karpenter_core.provider.offering_series import OfferingSeries
+from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_aws.sdk_metrics import SdkMetrics
 
 if TYPE_CHECKING:
@@ -21,11 +23,6 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
 
 __all__ = ["AwsMetrics"]
-
-_SIZE_BUCKETS: Final = (
-    1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 225, 250, 275,
-    300, 350, 400, 450, 500, 550, 600, 700, 800, 900, 1000,
-)  # fmt: skip  # upstream's
 
 
 @final
@@ -49,20 +46,20 @@ class AwsMetrics:
             ("zone", "zone_id"),
             registry=registry,
         )
-        self._batch_sizes: Final = Histogram(
-            "karpenter_cloudprovider_batcher_batch_size",
-            "Items that one call to EC2 was made for.",
-            ("batcher",),
-            buckets=_SIZE_BUCKETS,
-            registry=registry,
-        )
+        self._batch_sizes: Final = BatchSizes(registry)
         self._unhealthy: Final = Counter(
             "karpenter_interruption_instance_status_unhealthy_total",
             "Instances newly found unhealthy by status checks or scheduled events.",
             ("category",),
             registry=registry,
         )
-        self.offerings: Final = OfferingSeries(registry, clock, with_reserved=with_reserved)
+        self.offerings: Final = OfferingSeries(
+            registry,
+            clock,
+            cpu_label=INSTANCE_CPU,
+            memory_label=INSTANCE_MEMORY,
+            with_reserved=with_reserved,
+        )
         self.sdk: Final = SdkMetrics(registry, clock)
 
     def count_launch_failure(
@@ -77,7 +74,7 @@ class AwsMetrics:
 
     def observe_batch(self, batcher: str, size: int) -> None:
         """Note for how many items a call was made: `create_fleet`, `terminate_instances` …."""
-        self._batch_sizes.labels(batcher).observe(size)
+        self._batch_sizes.observe(batcher, size)
 
     def count_unhealthy(self, category: str) -> None:
         """Count an instance that is newly found unhealthy."""
@@ -88,10 +85,10 @@ class AwsMetrics:
         own: tuple[Collector, ...] = (
             self._launch_failures,
             self._termination_failures,
-            self._batch_sizes,
             self._unhealthy,
-            self.offerings,
             *self.sdk.collectors,
         )
+        self._batch_sizes.close()
+        self.offerings.close()
         for collector in own:
             self._registry.unregister(collector)

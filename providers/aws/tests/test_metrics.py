@@ -17,10 +17,10 @@ from karpenter_core.provider.catalogue import (
     Requirement,
     Requirements,
 )
+from karpenter_core.provider.offering_series import LISTING_LIFE
 from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.metrics import AwsMetrics
-from karpenter_provider_aws.offering_series import LISTING_LIFE
 from karpenter_provider_aws.sdk import Clients, Limits
 from providers.aws.tests.discovery.moto_world import HandClock
 

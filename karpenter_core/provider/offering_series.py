@@ -2,7 +2,7 @@
 
 NodePools see the same offerings, or some of them; one that could not be listed leaves the series of
 the others as they are. Tens of thousands of series are made when they are scraped, out of the last
-listings, and not kept.
+listings, and not kept. The providers of one process share the gauges.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from karpenter_core.api.labels import CPU, MEMORY, RESERVED
-from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
+from karpenter_core.provider.shared_metrics import hold_metric, release_metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,18 +30,35 @@ __all__ = ["LISTING_LIFE", "OfferingSeries"]
 LISTING_LIFE: Final = timedelta(minutes=30)
 """As long as the core goes by a listing that it cannot renew; a NodePool that is gone has none."""
 _MIB: Final = 2**20
+_NAME: Final = "karpenter_cloudprovider_instance_type_offering"
 
 
 @final
-class OfferingSeries(Collector):
-    """The gauges of offerings and instance types; callable from any thread."""
+class OfferingSeries:
+    """What one provider offers; callable from any thread."""
 
-    def __init__(self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        clock: Clock,
+        *,
+        cpu_label: str,
+        memory_label: str,
+        with_reserved: bool = False,
+    ) -> None:
+        """`cpu_label` and `memory_label` tell vCPUs and MiB of a type, as the cloud says them.
+
+        With `with_reserved`, every type and zone has a series of capacity type reserved, too.
+        """
+        self._registry: Final = registry
         self._clock: Final = clock
         self._with_reserved: Final = with_reserved
+        self._cpu_label: Final = cpu_label
+        self._memory_label: Final = memory_label
         self._lock: Final = Lock()
         self._listings: Final[dict[str, tuple[float, Sequence[InstanceType]]]] = {}
-        registry.register(self)
+        self._gauges: Final = hold_metric(registry, _NAME, lambda: _Gauges(registry))
+        self._gauges.add(self)
 
     def record(self, node_pool: str, instance_types: Sequence[InstanceType]) -> None:
         """Take what was just listed for a NodePool."""
@@ -49,13 +66,14 @@ class OfferingSeries(Collector):
         with self._lock:
             self._listings[node_pool] = (ends, instance_types)
 
-    def describe(self) -> Iterable[Metric]:
-        """Name the gauges without their series."""
-        return _families()
+    def close(self) -> None:
+        """Tell nothing more."""
+        self._gauges.remove(self)
+        release_metric(self._registry, _NAME)
 
-    def collect(self) -> Iterable[Metric]:
-        """Return the gauges as they are now."""
-        available, prices, cpus, memories = _families()
+    def write(self, families: Sequence[GaugeMetricFamily]) -> None:
+        """Add the series as they are now, to the families in the order of `_families`."""
+        available, prices, cpus, memories = families
         offered: dict[tuple[str, str, str], bool] = {}
         priced: dict[tuple[str, str, str], float] = {}
         types: dict[str, InstanceType] = {}
@@ -75,9 +93,8 @@ class OfferingSeries(Collector):
             available.add_metric(key, float(offered[key]))
             prices.add_metric(key, priced[key])
         for name in sorted(types):
-            cpus.add_metric((name,), _cores(types[name]))
-            memories.add_metric((name,), _memory_bytes(types[name]))
-        return (available, prices, cpus, memories)
+            cpus.add_metric((name,), self._cores(types[name]))
+            memories.add_metric((name,), self._memory_bytes(types[name]))
 
     def _current(self) -> list[Sequence[InstanceType]]:
         now = self._clock.monotonic()
@@ -85,6 +102,49 @@ class OfferingSeries(Collector):
             for name in [name for name, (ends, _) in self._listings.items() if ends <= now]:
                 del self._listings[name]
             return [self._listings[name][1] for name in sorted(self._listings)]
+
+    def _cores(self, instance_type: InstanceType) -> float:
+        """Return the vCPUs, as the label has them."""
+        value = instance_type.requirements.single_value(self._cpu_label)
+        return float(value) if value else instance_type.capacity.get(CPU, 0) / 1000
+
+    def _memory_bytes(self, instance_type: InstanceType) -> float:
+        """Return the memory that the cloud says, which is more than nodes will have."""
+        value = instance_type.requirements.single_value(self._memory_label)
+        return float(value) * _MIB if value else float(instance_type.capacity.get(MEMORY, 0))
+
+
+@final
+class _Gauges(Collector):
+    """The gauges of all providers."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lock: Final = Lock()
+        self._series: Final[list[OfferingSeries]] = []
+        registry.register(self)
+
+    def add(self, series: OfferingSeries) -> None:
+        """Tell these series, too."""
+        with self._lock:
+            self._series.append(series)
+
+    def remove(self, series: OfferingSeries) -> None:
+        """Tell these no more."""
+        with self._lock:
+            self._series.remove(series)
+
+    def describe(self) -> Iterable[Metric]:
+        """Name the gauges without their series."""
+        return _families()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauges as they are now."""
+        families = _families()
+        with self._lock:
+            told = tuple(self._series)
+        for series in told:
+            series.write(families)
+        return families
 
 
 def _families() -> tuple[GaugeMetricFamily, ...]:
@@ -106,15 +166,3 @@ def _families() -> tuple[GaugeMetricFamily, ...]:
             f"{prefix}memory_bytes", "Memory of the instance type.", labels=("instance_type",)
         ),
     )
-
-
-def _cores(instance_type: InstanceType) -> float:
-    """Return the vCPUs, as the label has them."""
-    value = instance_type.requirements.single_value(INSTANCE_CPU)
-    return float(value) if value else instance_type.capacity.get(CPU, 0) / 1000
-
-
-def _memory_bytes(instance_type: InstanceType) -> float:
-    """Return the memory that EC2 says, which is more than nodes will have."""
-    value = instance_type.requirements.single_value(INSTANCE_MEMORY)
-    return float(value) * _MIB if value else float(instance_type.capacity.get(MEMORY, 0))

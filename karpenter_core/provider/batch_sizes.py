@@ -1,0 +1,47 @@
+"""How many items calls to clouds were made for, as a metric that the providers of a process share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from prometheus_client import Histogram
+
+from karpenter_core.provider.shared_metrics import hold_metric, release_metric
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["BatchSizes"]
+
+_NAME: Final = "karpenter_cloudprovider_batcher_batch_size"
+_BUCKETS: Final = (
+    1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 225, 250, 275,
+    300, 350, 400, 450, 500, 550, 600, 700, 800, 900, 1000,
+)  # fmt: skip  # upstream's
+
+
+@final
+class BatchSizes:
+    """The sizes of one provider's batches; callable from any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry: Final = registry
+        self._sizes: Final = hold_metric(
+            registry,
+            _NAME,
+            lambda: Histogram(
+                _NAME,
+                "Items that one call to a cloud was made for.",
+                ("batcher",),
+                buckets=_BUCKETS,
+                registry=registry,
+            ),
+        )
+
+    def observe(self, batcher: str, size: int) -> None:
+        """Note for how many items a call was made: `create_fleet`, `delete_instances` …."""
+        self._sizes.labels(batcher).observe(size)
+
+    def close(self) -> None:
+        """Observe nothing more."""
+        release_metric(self._registry, _NAME)
