@@ -18,7 +18,7 @@ from karpenter_provider_alibabacloud.discovery.cluster import Cni
 from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
@@ -109,8 +109,16 @@ def least_addresses(
 class VSwitches:
     """Reads vSwitches and keeps count of their addresses; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        *,
+        observe: Callable[[Sequence[FoundVSwitch]], None] = lambda _found: None,
+    ) -> None:
+        """`observe` is told what was read (`AlibabaCloudMetrics.observe_vswitches`)."""
         self._clients: Final = clients
+        self._observe: Final = observe
         self._cache: Final[TtlCache[tuple[Query, ...], Found[FoundVSwitch]]] = TtlCache(clock, TTL)
         self._book: Final = AddressBook(clock, COUNT_TTL)
 
@@ -133,6 +141,7 @@ class VSwitches:
                 ),
             )
             self._book.record({vswitch.id: vswitch.free_addresses for vswitch in found.items})
+            self._observe(found.items)
             self._cache.put(queries, found)
         return found
 
