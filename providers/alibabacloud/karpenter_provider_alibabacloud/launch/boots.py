@@ -1,0 +1,76 @@
+"""What the machines of a plan boot: image and user data, by instance type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from karpenter_core.api.labels import ARCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+    from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
+
+__all__ = ["Boots", "TypeNumbers"]
+
+
+class TypeNumbers(Protocol):
+    """What is asked of `OfferedTypes`."""
+
+    def image_for(self, node_class: ECSNodeClass) -> Callable[[str], str]:
+        """Return what tells which image a type's nodes boot; empty for none."""
+        ...
+
+    def max_pods(self, node_class: ECSNodeClass) -> Callable[[str], int | None]:
+        """Return what tells how many pods a type's kubelet is told."""
+        ...
+
+
+@final
+class Boots:
+    """Images and user data for claims that are alike; callable from any thread."""
+
+    def __init__(
+        self,
+        node_class: ECSNodeClass,
+        node_claim: NodeClaim,
+        *,
+        capacity_type: str,
+        types: TypeNumbers,
+        bootstrapper: Bootstrapper,
+    ) -> None:
+        """Look up what the NodeClass says; `node_claim` stands for all of its kind.
+
+        Raises:
+            CloudProviderError: nothing is known of instance types.
+        """
+        self._node_class: Final = node_class
+        self._node_claim: Final = node_claim
+        self._capacity_type: Final = capacity_type
+        self._bootstrapper: Final = bootstrapper
+        self._max_pods: Final = types.max_pods(node_class)
+        self._texts: Final[dict[tuple[str, int | None], str]] = {}
+        self.image_of: Final = types.image_for(node_class)
+        """Tells the image of a type by its name; empty for none."""
+
+    def user_data(self, instance_type: InstanceType) -> str:
+        """Return the user data of a type's machines, in base64.
+
+        Raises:
+            BadInputError, CloudProviderError: as `Bootstrapper.user_data`.
+        """
+        architecture = instance_type.requirements.single_value(ARCH)
+        key = (architecture, self._max_pods(instance_type.name))
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = self._bootstrapper.user_data(
+                self._node_class,
+                self._node_claim,
+                capacity_type=self._capacity_type,
+                architecture=architecture,
+                max_pods=key[1],
+            )
+        return text

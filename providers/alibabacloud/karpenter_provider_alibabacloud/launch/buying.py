@@ -1,0 +1,305 @@
+"""One call at a time: make it, read the answer, take note of what was learned.
+
+A call whose answer does not come may have been carried out. It is remembered, and asked again word for
+word when one of its claims comes back: ECS answers the same token with the same instances.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.api.labels import RESERVED
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    LaunchFailedError,
+)
+from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.recent_launches import Launch, Uncertain
+from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_provider_alibabacloud.codes import (
+    SHORTAGES,
+    ApiError,
+    ErrorClass,
+    core_error,
+    launch_failure,
+)
+from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
+from karpenter_provider_alibabacloud.launch.outcome import (
+    Answer,
+    as_outcome,
+    marks_of,
+    read_group,
+    read_run,
+    refused,
+    why_unserved,
+)
+from karpenter_provider_alibabacloud.launch.owners import TaggedInstance, deal
+from karpenter_provider_alibabacloud.launch.requests import RUN_INSTANCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+    from karpenter_core.provider.recent_launches import ClaimRef, RecentLaunches
+    from karpenter_core.provider.token_bucket import TokenBucket
+    from karpenter_provider_alibabacloud.launch.boots import Boots
+    from karpenter_provider_alibabacloud.launch.calls import Call, CallMaker, Shelves, Trial
+    from karpenter_provider_alibabacloud.launch.outcome import Bought
+    from karpenter_provider_alibabacloud.launch.pairs import Pair
+    from karpenter_provider_alibabacloud.launch.plans import Plan
+    from karpenter_provider_alibabacloud.sdk import Clients
+
+__all__ = ["Buyer"]
+
+_ROUNDS: Final = 5
+"""How often a launch goes on to what was not tried yet, within one call of the core."""
+_QUOTA_LIFE: Final = timedelta(minutes=10)
+"""How long nothing is launched of a capacity type whose quota is used up."""
+_ADDRESSES_LIFE: Final = timedelta(minutes=5)
+"""How long a vSwitch is left alone in which no address was free."""
+_ELSEWHERE: Final = SHORTAGES | {ErrorClass.UNKNOWN}
+"""Refusals after which something else may be had; of those nobody knows, one more try."""
+
+
+@final
+class Buyer:
+    """Asks for instances; callable from any thread."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        *,
+        calls: CallMaker,
+        shelves: Shelves,
+        recent: RecentLaunches,
+        bucket: TokenBucket,
+        sleep: Callable[[float], None] = time.sleep,
+        observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
+        observe_pairs: Callable[[int], None] = lambda _pairs: None,
+    ) -> None:
+        """`bucket` holds calls back.
+
+        `observe_batch` is told how many claims share a call, `observe_pairs` what there is to choose
+        from in it.
+        """
+        self._clients: Final = clients
+        self._clock: Final = clock
+        self._calls: Final = calls
+        self._shelves: Final = shelves
+        self._recent: Final = recent
+        self._bucket: Final = bucket
+        self._sleep: Final = sleep
+        self._observe_batch: Final = observe_batch
+        self._observe_pairs: Final = observe_pairs
+        self._uncertain: Final[Uncertain[Call]] = Uncertain(clock)
+        self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.launch")
+
+    def unanswered(self, uid: str) -> Call | None:
+        """Return the call for a claim of which nobody knows whether it was carried out."""
+        return self._uncertain.call_for(uid)
+
+    def buy(
+        self,
+        plan: Plan,
+        boots: Boots,
+        requests: Sequence[LaunchRequest],
+        *,
+        zones: Sequence[str] = (),
+    ) -> dict[str, LaunchOutcome]:
+        """Launch an instance for each of these requests of a plan; return the outcomes by token.
+
+        What could not be had is asked for elsewhere: in other pairs of the plan, other vSwitches,
+        with other images. `zones` are in the order to try them; without any, prices decide.
+        """
+        outcomes: dict[str, LaunchOutcome] = {}
+        answers: list[Answer] = []
+        pairs: list[Pair] = []
+        tried: set[Trial] = set()
+        left = list(requests)
+        has_failed_oddly = False
+        call: Call | None = None
+        for _ in range(_ROUNDS):
+            tokens = [request.token for request in left]
+            try:
+                call = self._calls.make(
+                    plan,
+                    boots,
+                    left,
+                    zones=zones,
+                    tried=tried,
+                    attempts=self._uncertain.attempts(tokens),
+                )
+                if call is None:
+                    break
+                answer = self._made(call)
+            except (CloudProviderError, BadInputError) as error:
+                return outcomes | dict.fromkeys(tokens, as_outcome(error))
+            except ApiError as error:
+                if call is not None and self._is_about_images(call, error):
+                    self._calls.use_one_image_a_call()
+                    continue
+                return outcomes | dict.fromkeys(tokens, _outcome_of(error))
+            outcomes |= self._dealt(call, answer)
+            left = [request for request in left if request.token not in outcomes]
+            answers.append(answer)
+            pairs += call.pairs
+            tried |= call.trials
+            is_odd = any(not failure.is_shortage for failure in answer.failures)
+            if not left or (is_odd and has_failed_oddly):
+                break
+            has_failed_oddly = has_failed_oddly or is_odd
+        if left:
+            outcomes |= dict.fromkeys((r.token for r in left), self._error(answers, pairs))
+        return outcomes
+
+    def repeat(self, call: Call) -> dict[str, LaunchOutcome]:
+        """Make a call again that was not answered; return the outcomes of all its claims by token."""
+        try:
+            answer = self._made(call)
+        except CloudProviderError as error:
+            return dict.fromkeys(call.requests, error)
+        except ApiError as error:
+            return dict.fromkeys(call.requests, _outcome_of(error))
+        outcomes = self._dealt(call, answer)
+        missing = [token for token in call.requests if token not in outcomes]
+        if missing:
+            outcomes |= dict.fromkeys(missing, self._error([answer], call.pairs))
+        return outcomes
+
+    def _made(self, call: Call) -> Answer:
+        """Make a call, and take note of what was learned.
+
+        Raises:
+            ApiError: nothing came of it that another choice would change.
+            CloudProviderError: the answer tells of what was not asked for.
+        """
+        wait_seconds = self._bucket.reserve()
+        if wait_seconds > 0:
+            self._sleep(wait_seconds)
+        self._observe_batch(call.action, len(call.requests))
+        self._observe_pairs(len(call.pairs))
+        try:
+            body = self._clients.ecs.call(call.action, call.parameters)
+        except ApiError as error:
+            if error.error_class is ErrorClass.TRANSIENT:
+                # Who knows; the addresses stay reserved until vSwitches are read again.
+                self._uncertain.note_unanswered(call.requests, call)
+                raise
+            if error.error_class not in _ELSEWHERE:
+                self._shelves.vswitches.restore(call.hold)
+                self._uncertain.note_answered(call.requests, failed=())
+                raise
+            answer = refused(error, call.pairs)
+        else:
+            is_run = call.action == RUN_INSTANCES
+            answer = read_run(body, call.pairs[0]) if is_run else read_group(body, call.pairs)
+        self._take_note(call, answer)
+        return answer
+
+    def _dealt(self, call: Call, answer: Answer) -> dict[str, LaunchOutcome]:
+        """Give each claim its instance, as everybody will who looks at the tags."""
+        tags = call.wanted.tags
+        bought = [TaggedInstance(id=item.id, tags=tags) for item in answer.bought]
+        owners = deal(bought)
+        outcomes: dict[str, LaunchOutcome] = {}
+        for item in answer.bought:
+            owner = owners.get(item.id)
+            if owner is not None and owner.uid in call.requests:
+                outcomes[owner.uid] = self._launched(call, item, owner)
+        failed = [token for token in call.requests if token not in outcomes]
+        self._uncertain.note_answered(call.requests, failed=failed)
+        if failed:
+            self._log.info(
+                "launch brought too little",
+                action=call.action,
+                request=answer.request_id,
+                missing=len(failed),
+                codes=sorted({failure.code for failure in answer.failures}),
+            )
+        return outcomes
+
+    def _launched(self, call: Call, item: Bought, owner: ClaimRef) -> LaunchOutcome:
+        request, pair = call.requests[owner.uid], item.pair
+        name = pair.instance_type.name
+        instance_type = next(it for it in request.instance_types if it.name == name)
+        facts = Facts(
+            region=self._clients.region,
+            instance_id=item.id,
+            zone=pair.zone,
+            capacity_type=call.plan.capacity_type,
+            image_id=pair.image_id,
+            reservation_id=pair.reservation_id,
+        )
+        outcome = launched_instance(facts, instance_type, request.node_claim)
+        instance = Instance(
+            provider_id=outcome.provider_id,
+            node_claim=owner.name,
+            token=owner.uid,
+            instance_type=outcome.instance_type,
+            zone=outcome.zone,
+            capacity_type=outcome.capacity_type,
+            image_id=outcome.image_id,
+            created=self._clock.now(),
+        )
+        self._recent.add(
+            Launch(instance_id=item.id, owner=owner, instance=instance, outcome=outcome)
+        )
+        return outcome
+
+    def _take_note(self, call: Call, answer: Answer) -> None:
+        """Write down what was bought and what was found exhausted."""
+        now, shelves, capacity_type = self._clock.now(), self._shelves, call.plan.capacity_type
+        shelves.vswitches.note_launched(call.hold, answer.by_vswitch())
+        for pair in {id(item.pair): item.pair for item in answer.bought}.values():
+            mark = OfferingMark(pair.instance_type.name, pair.zone, capacity_type)
+            shelves.unavailable.delete(mark, now=now)
+        if capacity_type == RESERVED:
+            for item in answer.bought:
+                shelves.availability.note_launched(item.pair.reservation_id, launched_at=now)
+        marks = marks_of(answer.failures, capacity_type=capacity_type, categories=call.categories)
+        if marks.offerings:
+            shelves.unavailable.mark(*marks.offerings, now=now)
+        if marks.is_beyond_quota:
+            shelves.unavailable.mark_capacity_type(capacity_type, now=now, life=_QUOTA_LIFE)
+        for vswitch_id in marks.vswitches:
+            shelves.unavailable.mark_subnet(vswitch_id, now=now, life=_ADDRESSES_LIFE)
+            shelves.vswitches.note_exhausted(vswitch_id)
+        shelves.disks.mark(*marks.disks)
+        shelves.availability.note_exhausted(*marks.reservations)
+
+    def _error(self, answers: Sequence[Answer], pairs: Sequence[Pair]) -> CloudProviderError:
+        if not answers:
+            return LaunchFailedError("none of the offerings is where the NodeClass has a vSwitch")
+        return why_unserved(answers, pairs)
+
+    @staticmethod
+    def _is_about_images(call: Call, error: ApiError) -> bool:
+        """Whether ECS does not take what we send for machines of two architectures."""
+        said = f"{error.code} {error.message}"
+        return (
+            call.has_images
+            and error.error_class is ErrorClass.CONFIGURATION
+            and "LaunchTemplateConfig" in said
+            and "ImageId" in said
+        )
+
+
+def _outcome_of(error: ApiError) -> CloudProviderError:
+    """Return the outcome of a call that was refused, or not answered."""
+    translated = core_error(error)
+    if error.error_class in {ErrorClass.THROTTLED, ErrorClass.AUTH, ErrorClass.TRANSIENT}:
+        outcome = translated
+    else:
+        failure = launch_failure(error.code, error.message, status=error.status)
+        outcome = LaunchFailedError(str(error), reason=failure.reason)
+    outcome.__cause__ = error
+    return outcome

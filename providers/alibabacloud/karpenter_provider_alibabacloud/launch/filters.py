@@ -1,0 +1,245 @@
+"""Which of a claim's instance types a launch asks for, and in which offerings.
+
+Pure functions of values, applied in a fixed order by `filtered`, but for what it asks of system disks:
+each type is a call, so types are asked about in the order of their price, until there are enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import CAPACITY_TYPES, ON_DEMAND, RESERVED, SPOT
+from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.provider.launch_candidates import (
+    Candidate,
+    allows,
+    missing_values,
+    narrowed,
+    offering_keys,
+    offerings_in,
+    without_dear_spot,
+)
+from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
+from karpenter_provider_alibabacloud.labels import (
+    AMD_GPU,
+    CAPACITY_RESERVATION_ID,
+    INSTANCE_CATEGORY,
+    INSTANCE_SIZE,
+    NVIDIA_GPU,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from karpenter_core.provider.catalogue import InstanceType, Offering, Requirements
+    from karpenter_provider_alibabacloud.catalogue.system_disks import DisksByZone
+
+__all__ = [
+    "FEW_TYPES",
+    "MAX_INSTANCE_TYPES",
+    "bootable",
+    "capacity_type_of",
+    "filtered",
+    "is_inflexible",
+    "reservation_of",
+    "with_disks",
+    "without_exotic",
+    "without_shared_pools",
+]
+
+MAX_INSTANCE_TYPES: Final = 20
+"""So many types a launch asks for: a provisioning group takes no more choices (API reference)."""
+FEW_TYPES: Final = 5
+"""Fewer types than this are few to choose spot capacity from."""
+
+_GPUS: Final = (NVIDIA_GPU, AMD_GPU)
+_BARE_METAL: Final = ("ebm", "scc")
+"""How categories begin whose machines have no hypervisor."""
+
+
+def filtered(
+    candidates: Sequence[Candidate],
+    requirements: Requirements,
+    *,
+    disks: Callable[[Sequence[str]], Mapping[str, DisksByZone | None]] | None = None,
+    categories: Sequence[str] = (),
+) -> tuple[Candidate, ...]:
+    """Return what a launch asks for: at most 20 types of one capacity type, the cheapest first.
+
+    `disks` tells which system disks types boot from, of which one in `categories` must be; None
+    where any will do.
+
+    Raises:
+        InsufficientCapacityError: nothing can be had, or too little variety for `minValues`; names
+            the offerings that would have been asked for.
+    """
+    kept = tuple(candidates)
+    for keep in (without_shared_pools, without_exotic, _without_dear_spot):
+        before, kept = kept, keep(kept, requirements)
+        if not kept:
+            raise InsufficientCapacityError(
+                "all requested instance types were unavailable during launch",
+                offerings=offering_keys(before),
+            )
+    capacity_type = capacity_type_of(kept)
+    ordered = _by_price(narrowed(kept, lambda offering: offering.capacity_type == capacity_type))
+    if disks is None:
+        return _truncated(ordered, requirements)
+    kept = with_disks(ordered, requirements, disks=disks, categories=categories)
+    if not kept:
+        raise InsufficientCapacityError(
+            "none of the instance types can boot from a system disk of the categories "
+            f"{', '.join(categories)}",
+            offerings=offering_keys(ordered),
+        )
+    return _truncated(kept, requirements)
+
+
+def without_shared_pools(
+    candidates: Sequence[Candidate], requirements: Requirements
+) -> tuple[Candidate, ...]:
+    """Keep one private pool of a type in each zone, the one with most left, and nothing public.
+
+    A result names type and zone, by which the pool is known then. Where none may be had, all is kept.
+    """
+    if not allows(requirements, RESERVED):
+        return tuple(candidates)
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        fullest: dict[str, Offering] = {}
+        for offering in sorted(offerings_in((candidate,), RESERVED), key=reservation_of):
+            best = fullest.get(offering.zone)
+            if best is None or offering.reservation_capacity > best.reservation_capacity:
+                fullest[offering.zone] = offering
+        if fullest:
+            offerings = tuple(fullest[zone] for zone in sorted(fullest))
+            kept.append(replace(candidate, offerings=offerings))
+    return tuple(kept) or tuple(candidates)
+
+
+def without_exotic(
+    candidates: Sequence[Candidate], requirements: Requirements
+) -> tuple[Candidate, ...]:
+    """Leave out bare metal and GPUs as long as something else is there.
+
+    Not where `minValues` asks for variety.
+    """
+    if requirements.has_min_values:
+        return tuple(candidates)
+    generic = tuple(c for c in candidates if not _is_exotic(c.instance_type))
+    return generic or tuple(candidates)
+
+
+def with_disks(
+    ordered: Sequence[Candidate],
+    requirements: Requirements,
+    *,
+    disks: Callable[[Sequence[str]], Mapping[str, DisksByZone | None]],
+    categories: Sequence[str],
+) -> tuple[Candidate, ...]:
+    """Return the candidates in the zones where they can boot from a disk of these categories.
+
+    Only as many as a launch asks for are looked at, in the order given.
+    """
+    kept: list[Candidate] = []
+    for first in range(0, len(ordered), MAX_INSTANCE_TYPES):
+        part = ordered[first : first + MAX_INSTANCE_TYPES]
+        kept += bootable(part, disks([c.instance_type.name for c in part]), categories)
+        if len(kept) >= MAX_INSTANCE_TYPES and not missing_values(kept, requirements):
+            break
+    return tuple(kept)
+
+
+def bootable(
+    candidates: Iterable[Candidate],
+    disks: Mapping[str, DisksByZone | None],
+    categories: Sequence[str],
+) -> tuple[Candidate, ...]:
+    """Return the candidates in the zones that have a disk of these categories for them."""
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        there = disks.get(candidate.instance_type.name)
+        offerings = tuple(
+            offering
+            for offering in candidate.offerings
+            if usable_categories(there, offering.zone, categories)
+        )
+        if offerings:
+            kept.append(replace(candidate, offerings=offerings))
+    return tuple(kept)
+
+
+def capacity_type_of(candidates: Iterable[Candidate]) -> str:
+    """Return what is bought: the first of reserved, spot and on-demand that can be had."""
+    offered = {offering.capacity_type for c in candidates for offering in c.offerings}
+    return next((name for name in CAPACITY_TYPES if name in offered), ON_DEMAND)
+
+
+def is_inflexible(
+    candidates: Sequence[Candidate], capacity_type: str, requirements: Requirements
+) -> bool:
+    """Whether on-demand is bought although spot would do, and spot had few types to choose from."""
+    return capacity_type == ON_DEMAND and allows(requirements, SPOT) and len(candidates) < FEW_TYPES
+
+
+def reservation_of(offering: Offering) -> str:
+    """Return the private pool of an offering; empty for none."""
+    return offering.requirements.single_value(CAPACITY_RESERVATION_ID)
+
+
+def _without_dear_spot(
+    candidates: Sequence[Candidate], requirements: Requirements
+) -> tuple[Candidate, ...]:
+    return without_dear_spot(candidates, requirements)
+
+
+def _by_price(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    return tuple(sorted(candidates, key=lambda c: (c.price, c.instance_type.name)))
+
+
+def _truncated(ordered: Sequence[Candidate], requirements: Requirements) -> tuple[Candidate, ...]:
+    """Return the first 20, or others among them where `minValues` asks for more variety."""
+    needed = _for_variety(ordered, requirements)
+    cheapest = [c for c in ordered if c not in needed]
+    chosen = [*needed, *cheapest[: max(0, MAX_INSTANCE_TYPES - len(needed))]]
+    kept = _by_price(chosen[:MAX_INSTANCE_TYPES])
+    missing = missing_values(kept, requirements)
+    if missing:
+        raise InsufficientCapacityError(
+            f"minValues is not met for {', '.join(missing)} by {len(kept)} of {len(ordered)} "
+            "instance types",
+            offerings=offering_keys(kept),
+        )
+    return kept
+
+
+def _for_variety(ordered: Sequence[Candidate], requirements: Requirements) -> list[Candidate]:
+    """Return the cheapest types that bring values of which `minValues` asks for more."""
+    least = {
+        key: requirement.min_values
+        for key, requirement in requirements.items()
+        if requirement.min_values is not None
+    }
+    seen: dict[str, set[str]] = {key: set() for key in least}
+    chosen: list[Candidate] = []
+    for candidate in ordered:
+        is_needed = False
+        for key, number in least.items():
+            values = candidate.instance_type.requirements.get(key)
+            is_new = not values.complement and not seen[key].issuperset(values.values)
+            is_needed = is_needed or (is_new and len(seen[key]) < number)
+        if is_needed:
+            chosen.append(candidate)
+            for key in least:
+                values = candidate.instance_type.requirements.get(key)
+                seen[key].update(() if values.complement else values.values)
+    return chosen
+
+
+def _is_exotic(it: InstanceType) -> bool:
+    if any(it.capacity.get(name, 0) for name in _GPUS):
+        return True
+    if it.requirements.single_value(INSTANCE_CATEGORY).startswith(_BARE_METAL):
+        return True
+    return "metal" in it.requirements.single_value(INSTANCE_SIZE)

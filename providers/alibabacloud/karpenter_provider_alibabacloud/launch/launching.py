@@ -1,0 +1,309 @@
+"""What `karpenter_launch_instances` answers.
+
+A claim is handed over again after a crash, and there must never be two instances for it. Tags can be
+searched by whole values only, so the cluster's instances are read where another process may have launched
+for a claim: when this one launches for the first time, and for claims that have been there for a while.
+Then calls that were not answered are repeated; what is left is launched, claims that ask for the same by
+one call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.api.labels import NODE_POOL, ZONE
+from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
+from karpenter_provider_alibabacloud.launch.boots import Boots
+from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
+from karpenter_provider_alibabacloud.launch.outcome import as_outcome
+from karpenter_provider_alibabacloud.launch.owners import (
+    TaggedInstance,
+    group_batches,
+    owners_of,
+)
+from karpenter_provider_alibabacloud.launch.pairs import BALANCED, ranked, spread, zones_of
+from karpenter_provider_alibabacloud.launch.plans import claim_ref, plan_launches
+from karpenter_provider_alibabacloud.launch.preconditions import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+    from karpenter_core.provider.recent_launches import RecentLaunches
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+    from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
+    from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes
+    from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
+    from karpenter_provider_alibabacloud.launch.buying import Buyer
+    from karpenter_provider_alibabacloud.launch.calls import Call, CallMaker
+    from karpenter_provider_alibabacloud.launch.plans import Plan
+
+__all__ = ["Launching"]
+
+_CALLS_AT_ONCE: Final = 8
+_FRESH: Final = timedelta(seconds=30)
+"""Nobody but this process can have launched for a claim that is so young."""
+_VISIBLE_WITHIN: Final = timedelta(minutes=1)
+"""By then ECS describes what it has launched."""
+
+
+@final
+class Launching:
+    """Launches instances; callable from any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        reader: MachineReader,
+        buyer: Buyer,
+        calls: CallMaker,
+        recent: RecentLaunches,
+        types: OfferedTypes,
+        bootstrapper: Bootstrapper,
+        nodes: Callable[[], Mapping[str, NodeView]],
+    ) -> None:
+        """`nodes` is `ProviderContext.read_nodes`."""
+        self._clock: Final = clock
+        self._reader: Final = reader
+        self._buyer: Final = buyer
+        self._calls: Final = calls
+        self._recent: Final = recent
+        self._types: Final = types
+        self._bootstrapper: Final = bootstrapper
+        self._nodes: Final = nodes
+        self._has_read = False
+        self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.launch")
+
+    def launch(self, requests: Sequence[LaunchRequest]) -> list[LaunchOutcome]:
+        """Launch one instance for each request and say, in the same order, what came of it.
+
+        Raises:
+            CloudProviderError: ECS could not be asked what there is already; nothing was sent.
+        """
+        wanted = {request.token: request for request in requests}
+        outcomes = self._existing(wanted)
+        for call in self._unanswered(r for t, r in wanted.items() if t not in outcomes):
+            brought = self._buyer.repeat(call)
+            outcomes |= {token: it for token, it in brought.items() if token in wanted}
+        new = [request for token, request in wanted.items() if token not in outcomes]
+        by_class: dict[tuple[str, str], list[LaunchRequest]] = {}
+        for request in new:
+            metadata = request.node_class.metadata
+            by_class.setdefault((metadata.name, metadata.resource_version), []).append(request)
+        for members in by_class.values():
+            outcomes |= self._launch_new(members)
+        return [outcomes[request.token] for request in requests]
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    def _existing(self, wanted: Mapping[str, LaunchRequest]) -> dict[str, LaunchOutcome]:
+        """Return the outcomes of claims for which something was launched before, by token."""
+        outcomes: dict[str, LaunchOutcome] = {}
+        doubtful: dict[str, LaunchRequest] = {}
+        for token, request in wanted.items():
+            known = self._remembered(token)
+            if known is not None:
+                outcomes[token] = known
+            elif self._may_have_instance(request):
+                doubtful[token] = request
+        return outcomes | self._looked_up(doubtful) if doubtful else outcomes
+
+    def _remembered(self, token: str) -> LaunchOutcome | None:
+        """Return what this process itself brought a claim, as far as that is still sure."""
+        ended = self._recent.ended(token)
+        if ended:
+            return _gone(ended)
+        recent = self._recent.of_claim(token)
+        if recent is None:
+            return None
+        launched_at = recent.instance.created
+        is_sure = launched_at is None or self._clock.now() - launched_at < _VISIBLE_WITHIN
+        return recent.outcome if is_sure else None  # for so long ECS may not show it
+
+    def _may_have_instance(self, request: LaunchRequest) -> bool:
+        """Whether something may have been launched for a claim, by another process or long ago."""
+        if not self._has_read or self._recent.of_claim(request.token) is not None:
+            return True
+        created = request.node_claim.metadata.creation_timestamp
+        return created is None or self._clock.now() - created > _FRESH
+
+    def _looked_up(self, doubtful: Mapping[str, LaunchRequest]) -> dict[str, LaunchOutcome]:
+        described = self._described()
+        owners = owners_of(
+            (TaggedInstance(id=it.id, tags=it.tags) for it in described), self._recent.owners()
+        )
+        mine: dict[str, list[DescribedInstance]] = {}
+        for instance in described:
+            owner = owners.get(instance.id)
+            if owner is not None and owner.uid in doubtful:
+                mine.setdefault(owner.uid, []).append(instance)
+        outcomes: dict[str, LaunchOutcome] = {}
+        for token, request in doubtful.items():
+            recent = self._recent.of_claim(token)
+            if token in mine:
+                outcomes[token] = self._found(request, mine[token])
+            elif recent is not None:
+                outcomes[token] = _gone(recent.instance_id)
+        return outcomes
+
+    def _described(self) -> tuple[DescribedInstance, ...]:
+        listing = self._reader.of_cluster()
+        if listing.problem:
+            raise CloudProviderError(f"the cluster's instances cannot be read: {listing.problem}")
+        self._has_read = True
+        return listing.instances
+
+    def _found(
+        self, request: LaunchRequest, instances: Sequence[DescribedInstance]
+    ) -> LaunchOutcome:
+        there = [instance for instance in instances if not instance.is_leaving]
+        if not there:
+            return _gone(", ".join(instance.id for instance in instances))
+        instance = there[0]
+        try:
+            instance_type = self._type_of(instance.instance_type, request)
+        except (CloudProviderError, BadInputError) as error:
+            return as_outcome(error)
+        facts = Facts(
+            region=self._reader.region,
+            instance_id=instance.id,
+            zone=instance.zone,
+            capacity_type=instance.capacity_type,
+            image_id=instance.image_id,
+            reservation_id=instance.reservation_id,
+        )
+        return launched_instance(facts, instance_type, request.node_claim)
+
+    def _type_of(self, name: str, request: LaunchRequest) -> InstanceType:
+        """Return a type, which the claim may no longer be offered."""
+        for it in (*request.instance_types, *self._types.instance_types(_class_of(request))):
+            if it.name == name:
+                return it
+        raise CloudProviderError(f'the instance type "{name}" of an instance is not known')
+
+    # -- what nobody knows -----------------------------------------------------------------------
+
+    def _unanswered(self, requests: Iterable[LaunchRequest]) -> list[Call]:
+        calls: dict[int, Call] = {}
+        for request in requests:
+            call = self._buyer.unanswered(request.token)
+            if call is not None:
+                calls[id(call)] = call
+        return list(calls.values())
+
+    # -- what is launched ------------------------------------------------------------------------
+
+    def _launch_new(self, requests: Sequence[LaunchRequest]) -> dict[str, LaunchOutcome]:
+        """Launch for claims of one NodeClass; return the outcomes by token."""
+        tokens = [request.token for request in requests]
+        try:
+            node_class = _class_of(requests[0])
+            refused = refusal(node_class)
+            if refused is not None:
+                return dict.fromkeys(tokens, refused)
+            plans, unplanned = plan_launches(requests, self._calls.ground(node_class))
+        except (CloudProviderError, BadInputError) as error:
+            return dict.fromkeys(tokens, as_outcome(error))
+        outcomes: dict[str, LaunchOutcome] = dict(unplanned)
+        jobs: list[Callable[[], dict[str, LaunchOutcome]]] = []
+        for plan in plans:
+            try:
+                boots = self._boots(plan)
+            except (CloudProviderError, BadInputError) as error:
+                outcomes |= {request.token: as_outcome(error) for request in plan.requests}
+                continue
+            jobs += [
+                partial(self._buyer.buy, plan, boots, part, zones=zones)
+                for part, zones in self._parts(plan)
+            ]
+        for brought in _run(jobs):
+            outcomes |= brought
+        return outcomes
+
+    def _boots(self, plan: Plan) -> Boots:
+        if plan.is_inflexible:
+            self._log.info(
+                "on-demand is bought though spot would do: more instance types would help",
+                instance_types=len(plan.candidates),
+            )
+        return Boots(
+            plan.node_class,
+            plan.requests[0].node_claim,
+            capacity_type=plan.capacity_type,
+            types=self._types,
+            bootstrapper=self._bootstrapper,
+        )
+
+    def _parts(self, plan: Plan) -> list[tuple[list[LaunchRequest], tuple[str, ...]]]:
+        """Cut a plan into calls: as many claims as the tags of one can name.
+
+        With the policy `balanced` each is for a zone, and the others come after that.
+        """
+        if plan.node_class.spec.v_switch_selection_policy != BALANCED:
+            return [(part, ()) for part in self._batches(plan, plan.requests)]
+        zones = zones_of(plan.candidates)
+        nodes, free = self._nodes_by_zone(plan), self._calls.free_addresses(plan.node_class)
+        order = ranked(zones, nodes=nodes, free=free)
+        return [
+            (part, (zone, *(other for other in order if other != zone)))
+            for zone, members in spread(plan.requests, zones, nodes=nodes, free=free).items()
+            for part in self._batches(plan, members)
+        ]
+
+    def _batches(self, plan: Plan, requests: Sequence[LaunchRequest]) -> list[list[LaunchRequest]]:
+        by_uid = {request.token: request for request in requests}
+        batches = group_batches(
+            (claim_ref(request) for request in requests),
+            node_pool=plan.node_pool,
+            other_tags=len(self._calls.tags(plan)),
+        )
+        return [[by_uid[claim.uid] for claim in batch] for batch in batches]
+
+    def _nodes_by_zone(self, plan: Plan) -> Counter[str]:
+        """Count the machines of the plan's NodePool: its nodes, and what is to become one."""
+        pool = plan.node_pool
+        nodes = [it for it in self._nodes().values() if it.labels.get(NODE_POOL) == pool]
+        there = {node.provider_id for node in nodes}
+        counts = Counter(node.labels.get(ZONE, "") for node in nodes)
+        counts.update(
+            launch.outcome.zone
+            for launch in self._recent.all().values()
+            if launch.outcome.labels.get(NODE_POOL) == pool
+            and launch.outcome.provider_id not in there
+        )
+        return counts
+
+
+def _run(
+    jobs: Sequence[Callable[[], dict[str, LaunchOutcome]]],
+) -> list[dict[str, LaunchOutcome]]:
+    if len(jobs) <= 1:
+        return [job() for job in jobs]
+    with ThreadPoolExecutor(min(len(jobs), _CALLS_AT_ONCE), "alibabacloud-launches") as pool:
+        return [future.result() for future in [pool.submit(job) for job in jobs]]
+
+
+def _class_of(request: LaunchRequest) -> ECSNodeClass:
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+
+    if not isinstance(request.node_class, ECSNodeClass):
+        raise BadInputError(f'"{request.node_class.name}" is not an ECSNodeClass')
+    return request.node_class
+
+
+def _gone(instances: str) -> LaunchFailedError:
+    return LaunchFailedError(
+        f"the instance of this NodeClaim was terminated: {instances}", reason="InstanceTerminated"
+    )
