@@ -1,0 +1,116 @@
+"""The launch that is tried out for a NodeClass: of a machine that its NodePools may really get."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from karpenter_core.api.labels import ON_DEMAND
+from karpenter_core.errors import LaunchFailedError
+from karpenter_provider_alibabacloud.catalogue.offered import launchable
+from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
+from karpenter_provider_alibabacloud.launch.configuration import run_parameters
+from karpenter_provider_alibabacloud.launch.owners import owned_tags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.known import Known
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+    from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes
+    from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
+
+__all__ = ["Choice", "TrialLaunches", "trial_choice"]
+
+
+class Choice(NamedTuple):
+    """A machine to try."""
+
+    instance_type: str
+    zone: str
+    image_id: str
+
+
+def trial_choice(
+    instance_types: Sequence[InstanceType],
+    node_pools: Iterable[NodePool],
+    image_for: Callable[[str], str],
+) -> Choice | None:
+    """Return what to try; None when none of the images is for any type.
+
+    Of the types that some NodePool may launch (all, where there is none) it is the cheapest that can be
+    had on demand now, if any can be: the same each time.
+    """
+    wanted = {name for pool in node_pools for name in launchable(instance_types, pool)}
+    best: tuple[tuple[bool, float, str, str], Choice] | None = None
+    for it in instance_types:
+        image = image_for(it.name)
+        if not image or (wanted and it.name not in wanted):
+            continue
+        for offering in it.offerings:
+            if offering.capacity_type != ON_DEMAND:
+                continue
+            price = offering.price.amount if offering.available else inf
+            rank = (not offering.available, price, it.name, offering.zone)
+            if best is None or rank < best[0]:
+                best = (rank, Choice(it.name, offering.zone, image))
+    return None if best is None else best[1]
+
+
+@final
+class TrialLaunches:
+    """Makes requests of RunInstances; callable from any thread."""
+
+    def __init__(
+        self,
+        region: str,
+        *,
+        cluster_id: str,
+        types: OfferedTypes,
+        system_disks: SystemDisks,
+        known: Known[ECSNodeClass],
+    ) -> None:
+        self._region: Final = region
+        self._cluster_id: Final = cluster_id
+        self._types: Final = types
+        self._system_disks: Final = system_disks
+        self._known: Final = known
+
+    def request(self, node_class: ECSNodeClass, user_data: str) -> Mapping[str, object]:
+        """Return the parameters of RunInstances for one usual instance, with `user_data`.
+
+        Raises:
+            LaunchFailedError: no instance type boots any of the images.
+            CloudProviderError: no instance types are known yet.
+        """
+        choice = trial_choice(
+            self._types.instance_types(node_class),
+            self._known.node_pools(node_class),
+            self._types.image_for(node_class),
+        )
+        if choice is None:
+            raise LaunchFailedError(
+                f'ECSNodeClass "{node_class.name}": no instance type that is sold in a zone of its '
+                "vSwitches boots any of its images"
+            )
+        name, zone, image = choice
+        spec, status = node_class.spec, node_class.status
+        disks = self._system_disks.of([name])[name]
+        wanted = spec.system_disk_categories
+        return {
+            "RegionId": self._region,
+            "InstanceType": name,
+            "ImageId": image,
+            "VSwitchId": next(each.id for each in status.v_switches if each.zone_id == zone),
+            "InstanceChargeType": "PostPaid",
+            "Amount": 1,
+            **run_parameters(
+                node_class,
+                category=(*usable_categories(disks, zone, wanted), *wanted)[0],
+                user_data=user_data,
+                tags=owned_tags(spec.tags, cluster_id=self._cluster_id, node_class=node_class.name),
+                capacity_type=ON_DEMAND,
+            ),
+        }
