@@ -37,6 +37,8 @@ class NodePool:
     runtime: str = "containerd"
     runtime_version: str = "1.6.39"
     taints: Sequence[Mapping[str, str]] = ()
+    auto_scaling: bool = False
+    """Whether ACK adds and removes nodes of it by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +189,7 @@ class Clusters:
                 "serving_nodes": pool.healthy_nodes,
                 "failed_nodes": 0,
             },
-            "auto_scaling": {"enable": False, "min_instances": 0, "max_instances": 0},
+            "auto_scaling": {"enable": pool.auto_scaling, "min_instances": 0, "max_instances": 0},
         }
 
     def describe_attach_scripts(self, request: Parameters) -> str:
