@@ -21,12 +21,13 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import Finding, Severity
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind, is_refusal
+from karpenter_provider_alibabacloud.discovery.images import MANAGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_provider_alibabacloud.discovery.cluster import Clusters
-    from karpenter_provider_alibabacloud.sdk import Clients, Service
+    from karpenter_provider_alibabacloud.sdk import Clients
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
 __all__ = ["Doctor"]
@@ -34,8 +35,8 @@ __all__ = ["Doctor"]
 _AT_ONCE: Final = 8
 _PROBED_TYPE: Final = "ecs.g7.large"
 """Asked about; whether the region sells it does not matter."""
-_ANY_IMAGE_VERSION: Final = "1.32.1-aliyun.1"
-"""Where the cluster's own version is not known."""
+_ANY_VERSION: Final = "1.32.1-aliyun.1"
+"""Of Kubernetes; that ACK may not know it any more does not matter."""
 _NOT_PERMITTED: Final = ("Forbidden", "NoPermission", "StatusForbidden")
 """Beginnings of the codes that say who asks is known, and may not."""
 _POLICY: Final = (
@@ -185,26 +186,26 @@ class Doctor:
             f"ecs:{action}": partial(self._clients.ecs.call, action, parameters)
             for action, parameters in asked.items()
         }
-        tries["vpc:DescribeVSwitches"] = partial(
-            self._clients.vpc.call, "DescribeVSwitches", {**region, "PageSize": 1}
+        tries["vpc:DescribeVSwitches"] = lambda: self._clients.vpc.call(
+            "DescribeVSwitches", {**region, "PageSize": 1}
         )
         return tries if self._cluster.is_custom else {**tries, **self._tries_of_ack()}
 
     def _tries_of_ack(self) -> Mapping[str, Callable[[], object]]:
-        ack: Service = self._clients.ack
+        ack = self._clients.ack
         cluster = {"ClusterId": self._settings.cluster_id}
         release = {
             "Region": self._clients.region,
-            "ClusterType": "ManagedKubernetes",
-            "KubernetesVersion": _ANY_IMAGE_VERSION,
+            "ClusterType": MANAGED,
+            "KubernetesVersion": _ANY_VERSION,
         }
         return {
-            "cs:DescribeClusterAttachScripts": partial(
-                ack.call, "DescribeClusterAttachScripts", {**cluster, "keep_instance_name": True}
+            "cs:DescribeClusterAttachScripts": lambda: ack.call(
+                "DescribeClusterAttachScripts", {**cluster, "keep_instance_name": True}
             ),
-            "cs:DescribeClusterNodePools": partial(ack.call, "DescribeClusterNodePools", cluster),
-            "cs:DescribeKubernetesVersionMetadata": partial(
-                ack.call, "DescribeKubernetesVersionMetadata", release
+            "cs:DescribeClusterNodePools": lambda: ack.call("DescribeClusterNodePools", cluster),
+            "cs:DescribeKubernetesVersionMetadata": lambda: ack.call(
+                "DescribeKubernetesVersionMetadata", release
             ),
         }
 
