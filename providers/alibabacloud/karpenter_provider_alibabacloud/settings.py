@@ -82,7 +82,7 @@ SETTINGS: Final = (
         flag="--interruption-queue",
         env="INTERRUPTION_QUEUE",
         default="",
-        help="Queue with announcements of interruptions; empty = none is read.",
+        help="Accepted, and not used: ECS is asked for what is announced, and no queue is read.",
     ),
     SettingSpec(
         flag="--telemetry-share",
