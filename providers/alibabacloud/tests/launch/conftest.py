@@ -1,0 +1,28 @@
+"""One process on the simulated cloud, and its NodeClass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from providers.alibabacloud.tests.launch.processes import Process, class_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+
+@pytest.fixture
+def process(cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path) -> Process:
+    """A process that has just started."""
+    return Process(cloud, clients, tmp_path)
+
+
+@pytest.fixture
+def node_class(cloud: SimulatedAlibabaCloud) -> ECSNodeClass:
+    """A NodeClass of the ready world that can be launched."""
+    return class_of(cloud)
