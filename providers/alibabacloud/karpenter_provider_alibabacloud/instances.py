@@ -40,7 +40,7 @@ __all__ = ["VISIBLE_WITHIN", "Instances"]
 VISIBLE_WITHIN: Final = timedelta(minutes=1)
 """By then ECS describes what it has launched."""
 _SEEN_KEPT: Final = timedelta(hours=1)
-_ASKED_KEPT: Final = timedelta(minutes=1)
+_ASKED_AGAIN: Final = timedelta(minutes=1)
 """How long an instance that was asked to go is not asked again."""
 _INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
 _PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})
@@ -83,7 +83,8 @@ class Instances:
         self._seen: Final[TtlCache[str, float]] = TtlCache(clock, _SEEN_KEPT)
         """When ECS described an instance first, by the monotonic clock; kept longer than `recent`
         remembers launches."""
-        self._asked: Final[TtlCache[str, bool]] = TtlCache(clock, _ASKED_KEPT)
+        self._asked: Final[TtlCache[str, float]] = TtlCache(clock, _SEEN_KEPT)
+        """When an instance was last asked to go, by the monotonic clock."""
         self._reserved: Final[dict[str, str]] = {}
         """Private pools of instances that were asked to go, by instance id."""
 
@@ -251,7 +252,7 @@ class Instances:
         names = sorted(
             name
             for name, instance in found.items()
-            if not instance.is_pending and self._asked.get(name) is None
+            if not instance.is_pending and not self._was_asked(name)
         )
         for first in range(0, len(names), AT_ONCE):
             outcomes |= self._end_batch(names[first : first + AT_ONCE])
@@ -261,6 +262,12 @@ class Instances:
                 with self._lock:
                     self._reserved[name] = instance.reservation_id
         return outcomes
+
+    def _was_asked(self, name: str) -> bool:
+        asked_at = self._asked.get(name)
+        if asked_at is None:
+            return False
+        return self._clock.monotonic() - asked_at < _ASKED_AGAIN.total_seconds()
 
     def _end_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
         """Delete; one that cannot be deleted fails a call, and the others are tried again."""
@@ -280,7 +287,7 @@ class Instances:
             outcomes: dict[str, TerminateOutcome] = dict.fromkeys(spared, Termination.STARTED)
             return outcomes | (self._end_batch(left) if left else {})
         for name in names:
-            self._asked.put(name, value=True)
+            self._asked.put(name, self._clock.monotonic())
         return dict.fromkeys(names, Termination.STARTED)
 
     def _delete(self, names: Sequence[str]) -> None:

@@ -257,6 +257,18 @@ def test_termination_is_asked_for_once_and_ends_in_gone(world):
     assert listed(world) == {}
 
 
+def test_one_that_does_not_go_is_asked_again_after_a_minute(world):
+    world.cloud.behaviour.releasing_seconds = 600
+    (found,) = world.launch("slow")
+    for _ in range(3):
+        assert world.instances.terminate([found]) == [Termination.STARTED]
+        world.clock.forward(31)
+
+    assert world.cloud.calls.count("DeleteInstances") == 2
+    world.instances.list()
+    assert world.listings == [()]
+
+
 def test_many_are_terminated_a_hundred_at_a_time(world):
     tags = {
         f"kubernetes.io/cluster/{world.cloud.world.cluster}": "owned",
