@@ -7,6 +7,7 @@ as many is looked for among all instances of the region.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -18,6 +19,7 @@ from karpenter_core.provider.contract import Instance
 from karpenter_provider_alibabacloud.discovery.calls import calling
 from karpenter_provider_alibabacloud.labels import OWNED
 from karpenter_provider_alibabacloud.launch.owners import cluster_tag, is_owned
+from karpenter_provider_alibabacloud.sdk import pages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -192,16 +194,16 @@ class MachineReader:
         Raises only when not even the first page could be read.
         """
         found: dict[str, DescribedInstance] = {}
-        problem = ""
+        problem, pages = "", Counter[str]()
         queries: list[Mapping[str, object]] = [{}] if self._is_large else [{"Tag": [self._tag]}, {}]
         try:
             for query in queries:
-                for instance in self._describe(query):
+                for instance in self._describe(query, pages):
                     found[instance.id] = instance
                 if "Tag" in query and len(found) < _MOST_BY_TAG:
                     break
         except CloudProviderError as error:
-            if not found:
+            if not pages:
                 raise
             problem = str(error)
         ours = tuple(found[key] for key in sorted(found) if self.is_ours(found[key]))
@@ -226,10 +228,20 @@ class MachineReader:
     def _tag(self) -> Mapping[str, str]:
         return {"Key": cluster_tag(self._cluster_id), "Value": OWNED}
 
-    def _describe(self, what: Mapping[str, object]) -> Iterator[DescribedInstance]:
+    def _describe(
+        self, what: Mapping[str, object], pages: Counter[str] | None = None
+    ) -> Iterator[DescribedInstance]:
+        """Yield instances; `pages` counts the answers, of which the first may be empty."""
+
+        def call(parameters: Mapping[str, object]) -> Mapping[str, Any]:
+            answer = self._clients.ecs.call("DescribeInstances", parameters)
+            if pages is not None:
+                pages["answered"] += 1
+            return answer
+
         with calling():
-            items = self._clients.ecs.pages(
-                "DescribeInstances",
+            items = pages_of(
+                call,
                 {"RegionId": self._clients.region, "MaxResults": AT_ONCE, **what},
                 items="Instances.Instance",
             )

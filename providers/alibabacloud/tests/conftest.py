@@ -60,3 +60,22 @@ def cloud(
 def clients(cloud: SimulatedAlibabaCloud, cloud_clients: Clients) -> Clients:
     """Clients of the simulated cloud that wait for nothing before they try again."""
     return cloud_clients
+
+
+@pytest.fixture(scope="session")
+def few_types_server() -> Iterator[SimulatedAlibabaCloud]:
+    """A simulated cloud that sells few types; tests of the whole provider take `few_types_cloud`."""
+    from karpenter_provider_alibabacloud.testing import few_types
+
+    with few_types() as made:
+        yield made
+
+
+@pytest.fixture
+def few_types_cloud(few_types_server: SimulatedAlibabaCloud) -> Iterator[SimulatedAlibabaCloud]:
+    """The simulated cloud with few types as it is in the beginning; the environment leads to it."""
+    from karpenter_provider_alibabacloud.testing import simulated_environment
+
+    few_types_server.reset()
+    with simulated_environment(few_types_server):
+        yield few_types_server

@@ -1,0 +1,178 @@
+"""A started provider: its settings, clients and parts, and what it does now and then.
+
+The region is known from the start: it is configured, or the machine's own metadata service tells it
+within seconds. Alibaba Cloud itself is asked for nothing before a hook needs it, so that a cloud which
+is down does not keep the core from starting.
+"""
+
+from __future__ import annotations
+
+import random
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import INSTANCE_TYPE, MEMORY
+from karpenter_core.errors import InsufficientCapacityError, SettingsError
+from karpenter_core.provider.contract import LaunchedInstance, PeriodicTask
+from karpenter_core.provider.known import Known
+from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+from karpenter_provider_alibabacloud.catalogue import stock, system_disks
+from karpenter_provider_alibabacloud.catalogue.fetch import refresh_period
+from karpenter_provider_alibabacloud.catalogue.stock import CapacityErrors
+from karpenter_provider_alibabacloud.late_taints import LATE_TAINTS_PERIOD
+from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
+from karpenter_provider_alibabacloud.parts import PRICES_TASK, Parts
+from karpenter_provider_alibabacloud.price_reading import RUN_PERIOD
+from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.contract import (
+        LaunchOutcome,
+        LaunchRequest,
+        ProviderContext,
+        TerminateOutcome,
+    )
+    from karpenter_provider_alibabacloud.sdk import Limits
+
+__all__ = ["Running"]
+
+_TYPES_TASK: Final = "instance-types"
+_STOCK_TASK: Final = "stock"
+_DISKS_TASK: Final = "system-disks"
+_DOUBTED_AGAIN_SECONDS: Final = 60
+"""How often launches can have the stock read anew at most."""
+
+
+@final
+class Running:
+    """One started provider; callable from any thread."""
+
+    def __init__(self, context: ProviderContext, *, limits: Limits | None = None) -> None:
+        """Read settings and files.
+
+        Raises:
+            SettingsError: a setting cannot be used, or nothing says which region it is.
+        """
+        self._context: Final = context
+        self.settings: Final = AlibabaCloudSettings.from_context(context)
+        self.metrics: Final = AlibabaCloudMetrics(
+            context.metrics,
+            context.clock,
+            with_reserved=context.feature_gates.reserved_capacity,
+        )
+        self.clients: Final = Clients.from_settings(
+            self.settings, limits=limits, observe=self.metrics.observe_call
+        )
+        self.known: Final = Known[ECSNodeClass]()
+        try:
+            self.parts: Final = Parts(
+                context, self.settings, self.clients, known=self.known, metrics=self.metrics
+            )
+        except SettingsError:
+            self.close()
+            raise
+        self._capacity_errors: Final = CapacityErrors()
+        self._lock: Final = Lock()
+        self._doubted_at = -inf
+        """When launches last found again and again what the stock does not say, monotonic."""
+
+    def close(self) -> None:
+        """Let go of connections, and of the metrics' names."""
+        self.clients.close()
+        self.metrics.close()
+
+    # -- what more than one part has to do with ----------------------------------------------------
+
+    def launch(self, requests: Sequence[LaunchRequest]) -> Sequence[LaunchOutcome]:
+        """Launch instances, and draw conclusions from what came of it."""
+        outcomes = self.parts.launching.launch(requests)
+        self.parts.registrations.note_launched(
+            it.provider_id for it in outcomes if isinstance(it, LaunchedInstance)
+        )
+        noted = [
+            self._capacity_errors.note(sold_out=isinstance(it, InsufficientCapacityError))
+            for it in outcomes
+        ]
+        if any(noted):
+            self._doubt_stock()
+        return outcomes
+
+    def _doubt_stock(self) -> None:
+        """Ask for the stock anew, unless that was done a moment ago."""
+        now = self._context.clock.monotonic()
+        with self._lock:
+            if now - self._doubted_at < _DOUBTED_AGAIN_SECONDS:
+                return
+            self._doubted_at = now
+        self._context.wake(_STOCK_TASK)
+
+    def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Learn from a Node that has registered, and bring its instance in line."""
+        self.parts.registrations.note_registered(node.provider_id)
+        self._learn_memory(node_claim, node)
+        self.parts.tagging.sync(node_claim, node)
+
+    def terminate(self, provider_ids: Sequence[str]) -> Sequence[TerminateOutcome]:
+        """Delete instances."""
+        outcomes = self.parts.instances.terminate(provider_ids)
+        self.parts.registrations.note_terminated(provider_ids)
+        return outcomes
+
+    def _learn_memory(self, node_claim: NodeClaim, node: NodeView) -> None:
+        node_class = self.known.node_class(node_claim.spec.node_class_ref.name)
+        instance_type = node.labels.get(INSTANCE_TYPE, "")
+        if node_class is None or not node_class.status.v_switches or not instance_type:
+            return
+        self.parts.types.learn_memory(
+            node_class,
+            instance_type=instance_type,
+            image_id=node_claim.status.image_id,
+            memory_bytes=node.capacity.get(MEMORY, 0),
+        )
+
+    # -- periodic work -------------------------------------------------------------------------
+
+    def tasks(self) -> tuple[PeriodicTask, ...]:
+        """Return what is done now and then."""
+        return (
+            PeriodicTask(
+                name=_TYPES_TASK,
+                period=refresh_period(random.random()),  # noqa: S311 - spreads calls
+                run=self._refresh_types,
+                leader_only=False,
+            ),
+            PeriodicTask(
+                name=_STOCK_TASK,
+                period=stock.REFRESH_PERIOD,
+                run=self._refresh_stock,
+                leader_only=False,
+            ),
+            PeriodicTask(
+                name=PRICES_TASK, period=RUN_PERIOD, run=self._refresh_prices, leader_only=False
+            ),
+            PeriodicTask(
+                name=_DISKS_TASK, period=system_disks.REFRESH_PERIOD, run=self._refresh_disks
+            ),
+            PeriodicTask(
+                name="late-taints", period=LATE_TAINTS_PERIOD, run=self.parts.late_taints.run
+            ),
+            *self.parts.announcing.tasks(),
+        )
+
+    def _refresh_types(self) -> None:
+        self.parts.type_catalogue.refresh()
+
+    def _refresh_stock(self) -> None:
+        self.parts.stock.refresh(at_once=True)
+
+    def _refresh_prices(self) -> None:
+        self.parts.price_reader.refresh()
+
+    def _refresh_disks(self) -> None:
+        self.parts.system_disks.refresh()

@@ -1,0 +1,19 @@
+"""The Alibaba Cloud provider keeps the contract, over the SDKs and the simulated Alibaba Cloud."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.testing.conformance import *  # noqa: F403
+from karpenter_core.testing.conformance import Subject
+from karpenter_provider_alibabacloud.testing import subject_on
+
+if TYPE_CHECKING:
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+
+@pytest.fixture
+def subject(few_types_cloud: SimulatedAlibabaCloud) -> Subject:
+    return subject_on(few_types_cloud)

@@ -1,0 +1,148 @@
+"""The plug-in as a whole: how it starts, and what one part of it tells another (cases 98 and 100)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from karpenter_core.errors import InsufficientCapacityError, SettingsError
+from karpenter_core.provider.contract import ClusterFacts, ProviderContext
+from karpenter_core.testing.provider_world import FakeNodes
+from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
+from karpenter_provider_alibabacloud.settings import SETTINGS
+from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def woken():
+    return []
+
+
+@pytest.fixture
+def context(cloud, tmp_path, woken):
+    from karpenter_provider_alibabacloud.testing import settings_for
+
+    nodes, clock = FakeNodes(), HandClock()
+    clock.passed = cloud.time() - NOON  # the cloud's tokens end by it
+    settings = {each.flag.removeprefix("--"): each.default for each in SETTINGS}
+    return ProviderContext(
+        settings={**settings, **settings_for(cloud)},
+        clock=clock,
+        cache_folder=tmp_path,
+        metrics=CollectorRegistry(),
+        cluster=ClusterFacts(),
+        nodes=nodes,
+        read_nodes=nodes,
+        wake=woken.append,
+    )
+
+
+def having(context, **settings):
+    named = {name.replace("_", "-"): value for name, value in settings.items()}
+    return replace(context, settings={**context.settings, **named})
+
+
+@pytest.fixture
+def plugin():
+    made = AlibabaCloudProvider()
+    yield made
+    made.karpenter_stop()
+
+
+def test_without_a_cluster_id_it_does_not_start(context, plugin):
+    """Case 98."""
+    with pytest.raises(SettingsError, match="missing field, cluster-id"):
+        plugin.karpenter_start(having(context, cluster_id=""))
+
+
+def test_without_a_region_it_does_not_start_where_no_metadata_service_answers(context, plugin):
+    """Case 98: within five seconds."""
+    started = time.monotonic()
+
+    with pytest.raises(SettingsError, match="REGION_ID"):
+        plugin.karpenter_start(having(context, region_id="", metadata_endpoint=NOBODY))
+
+    assert time.monotonic() - started < 5
+
+
+def test_without_a_region_that_of_the_machine_counts(cloud, context, plugin):
+    plugin.karpenter_start(having(context, region_id="", metadata_endpoint=cloud.metadata_endpoint))
+
+    assert plugin.running.clients.region == cloud.account.region
+
+
+def test_a_price_file_that_cannot_be_read_is_said_at_the_start(context, plugin):
+    with pytest.raises(SettingsError, match="no-such-file"):
+        plugin.karpenter_start(having(context, price_file="/no-such-file"))
+
+    plugin.karpenter_start(context)
+
+
+def test_nothing_is_asked_of_the_cloud_at_the_start(cloud, context, plugin):
+    plugin.karpenter_start(context)
+
+    assert plugin.running.tasks()
+    assert not cloud.calls.all
+
+
+def test_the_core_and_a_loaded_plug_in_need_no_sdk():
+    """Case 100; what it takes to import the SDKs is measured elsewhere."""
+    code = (
+        "import sys, karpenter_core.cli.main, karpenter_provider_alibabacloud.plugin as p;"
+        "p.AlibabaCloudProvider().karpenter_provider_info();"
+        "print(sorted(n for n in sys.modules if n.startswith(('alibabacloud_', 'darabonba'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+class Launching:
+    """Finds nothing, or whatever it is told."""
+
+    def __init__(self):
+        self.outcome = InsufficientCapacityError("sold out")
+
+    def launch(self, requests):
+        return [self.outcome for _ in requests]
+
+
+def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context, plugin, woken):
+    """Section 3.1: after three failures in a row, however lately it was read; once a minute at most."""
+    plugin.karpenter_start(context)
+    running = plugin.running
+    running.parts.launching = Launching()
+    refresh = next(task.run for task in running.tasks() if task.name == "stock")
+    refresh()
+    asked = cloud.calls.count("DescribeAvailableResource")
+
+    running.launch([object(), object()])
+    assert woken == []
+
+    running.launch([object()])
+    running.launch([object()] * 10)
+    assert woken == ["stock"]
+    refresh()
+    assert cloud.calls.count("DescribeAvailableResource") == 2 * asked
+
+    context.clock.forward(minutes=1)
+    running.launch([object()] * 3)
+    assert woken == ["stock", "stock"]
+
+
+def test_every_period_is_above_zero_and_every_name_its_own(context, plugin):
+    plugin.karpenter_start(context)
+    tasks = plugin.running.tasks()
+
+    assert len({task.name for task in tasks}) == len(tasks)
+    assert all(task.period > timedelta() for task in tasks)
