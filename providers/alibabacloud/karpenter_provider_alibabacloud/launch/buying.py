@@ -20,6 +20,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import Instance
 from karpenter_core.provider.recent_launches import Launch, Uncertain
+from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.codes import (
     SHORTAGES,
@@ -65,6 +66,10 @@ _QUOTA_LIFE: Final = timedelta(minutes=10)
 """How long nothing is launched of a capacity type whose quota is used up."""
 _ADDRESSES_LIFE: Final = timedelta(minutes=5)
 """How long a vSwitch is left alone in which no address was free."""
+_VISIBLE_WITHIN: Final = timedelta(minutes=1)
+"""By then ECS describes what it has launched."""
+_OTHERS_CALL: Final = "IdempotentParameterMismatch"
+"""The code for a token that came before, with something else: another process launched the same."""
 _ELSEWHERE: Final = SHORTAGES | {ErrorClass.UNKNOWN}
 """Refusals after which something else may be had; of those nobody knows, one more try."""
 
@@ -101,11 +106,16 @@ class Buyer:
         self._observe_batch: Final = observe_batch
         self._observe_pairs: Final = observe_pairs
         self._uncertain: Final[Uncertain[Call]] = Uncertain(clock)
+        self._others: Final[TtlCache[str, CloudProviderError]] = TtlCache(clock, _VISIBLE_WITHIN)
         self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.launch")
 
     def unanswered(self, uid: str) -> Call | None:
         """Return the call for a claim of which nobody knows whether it was carried out."""
         return self._uncertain.call_for(uid)
+
+    def waiting(self, uid: str) -> CloudProviderError | None:
+        """Return why a claim must wait: another process may have launched for it just now."""
+        return self._others.get(uid)
 
     def buy(
         self,
@@ -194,9 +204,12 @@ class Buyer:
                 # Who knows; the addresses stay reserved until vSwitches are read again.
                 self._uncertain.note_unanswered(call.requests, call)
                 raise
+            if error.code == _OTHERS_CALL:
+                self._note_others(call, error)
             if error.error_class not in _ELSEWHERE:
                 self._shelves.vswitches.restore(call.hold)
-                self._uncertain.note_answered(call.requests, failed=())
+                if error.code != _OTHERS_CALL:
+                    self._uncertain.note_answered(call.requests, failed=())
                 raise
             answer = refused(error, call.pairs)
         else:
@@ -276,6 +289,13 @@ class Buyer:
         shelves.disks.mark(*marks.disks)
         shelves.availability.note_exhausted(*marks.reservations)
 
+    def _note_others(self, call: Call, error: ApiError) -> None:
+        """Let claims wait until ECS shows what another process launched; then a new call is made."""
+        reason = CloudProviderError(f"another process may just have launched this: {error}")
+        for token in call.requests:
+            self._others.put(token, reason)
+        self._uncertain.note_answered(call.requests, failed=tuple(call.requests))
+
     def _error(self, answers: Sequence[Answer], pairs: Sequence[Pair]) -> CloudProviderError:
         if not answers:
             return LaunchFailedError("none of the offerings is where the NodeClass has a vSwitch")
@@ -295,9 +315,9 @@ class Buyer:
 
 def _outcome_of(error: ApiError) -> CloudProviderError:
     """Return the outcome of a call that was refused, or not answered."""
-    translated = core_error(error)
-    if error.error_class in {ErrorClass.THROTTLED, ErrorClass.AUTH, ErrorClass.TRANSIENT}:
-        outcome = translated
+    passing = {ErrorClass.THROTTLED, ErrorClass.AUTH, ErrorClass.TRANSIENT}
+    if error.error_class in passing or error.code == _OTHERS_CALL:
+        outcome = core_error(error)
     else:
         failure = launch_failure(error.code, error.message, status=error.status)
         outcome = LaunchFailedError(str(error), reason=failure.reason)

@@ -94,6 +94,10 @@ class Launching:
         """
         wanted = {request.token: request for request in requests}
         outcomes = self._existing(wanted)
+        for token in wanted.keys() - outcomes.keys():
+            waiting = self._buyer.waiting(token)
+            if waiting is not None:
+                outcomes[token] = waiting
         for call in self._unanswered(r for t, r in wanted.items() if t not in outcomes):
             brought = self._buyer.repeat(call)
             outcomes |= {token: it for token, it in brought.items() if token in wanted}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import RESERVED, SPOT
 from karpenter_provider_alibabacloud.labels import PROVISIONING_GROUP_TAG
@@ -168,10 +168,20 @@ def client_token(
 ) -> str:
     """Return the idempotency token of a call: a digest of what it asks, and for whom.
 
-    `attempts` counts by UID the calls that brought a claim nothing: another one is a new call.
+    User data is left out: each process has a script of ACK's with another secret in it, and two
+    processes that launch the same must not both succeed. `attempts` counts by UID the calls that
+    brought a claim nothing: another one is a new call.
     """
+    configuration = request.get("LaunchConfiguration")
+    asked = {
+        **request,
+        "UserData": "",
+        "LaunchConfiguration": (
+            {**cast("Mapping[str, object]", configuration), "UserData": ""} if configuration else {}
+        ),
+    }
     whole = {
-        "request": dict(request),
+        "request": asked,
         "claims": sorted((claim.uid, attempts.get(claim.uid, 0)) for claim in claims),
     }
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"))

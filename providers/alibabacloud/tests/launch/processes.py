@@ -169,7 +169,8 @@ class Process:
 
     def set_spot(self, name: str, zone: str, price: float) -> None:
         """Let a spot price be known."""
-        self.prices.set_spot({(name, zone, 1): SpotQuote(price, "CNY")})
+        quote = SpotQuote({zone: price}, self.clock.now())
+        self.prices.update_spot({name: quote}, hours=1, currency="CNY")
 
     def types(self, node_class: ECSNodeClass) -> dict[str, InstanceType]:
         """Return the types by name, as the core was last told of them."""

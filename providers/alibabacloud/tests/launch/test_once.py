@@ -1,0 +1,196 @@
+"""One instance for each claim, whatever happens: acceptance case 61, restarts and lost replies."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError, LaunchFailedError
+from karpenter_core.provider.contract import LaunchedInstance
+from providers.alibabacloud.tests.launch.processes import (
+    GROUP,
+    ON_DEMAND,
+    ONLY_LARGE,
+    RUN,
+    Process,
+    claim_of,
+)
+
+WISH = (ON_DEMAND, ONLY_LARGE)
+READ = "DescribeInstances"
+
+
+@pytest.fixture
+def restarted(cloud, clients, tmp_path):
+    """A second process, which knows nothing of the first."""
+    return Process(cloud, clients, tmp_path)
+
+
+def claims(number):
+    return [claim_of(f"n{each}", *WISH) for each in range(number)]
+
+
+@pytest.mark.parametrize("api", ["", RUN])
+def test_a_lost_reply_makes_no_second_instance(cloud, clients, tmp_path, node_class, api):
+    """Case 61: the call is made again at once, with its token."""
+    process = Process(cloud, clients, tmp_path, launch_api=api)
+    cloud.lose_replies(api or GROUP)
+
+    outcome = process.launch_one(claim_of("a", *WISH), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert len(cloud.held().instances) == 1
+
+
+def test_a_call_that_is_never_answered_is_made_again_when_the_claim_comes_back(process, node_class):
+    """Word for word, though a cheaper choice may have come up meanwhile."""
+    process.cloud.lose_replies(GROUP, times=3)
+    first = process.launch_one(claim_of("a", *WISH), node_class)
+    second = process.launch_one(claim_of("a", *WISH), node_class)
+
+    assert isinstance(first, CloudProviderError)
+    assert isinstance(second, LaunchedInstance)
+    assert len(process.cloud.held().instances) == 1
+
+
+def test_a_claim_that_was_launched_keeps_its_instance(process, node_class):
+    """Handed over again to the same process."""
+    first = process.launch_one(claim_of("a", *WISH), node_class)
+    second = process.launch_one(claim_of("a", *WISH), node_class)
+
+    assert first == second
+    assert len(process.sent()) == 1
+
+
+def test_another_process_finds_what_the_first_launched(process, restarted, node_class):
+    """All of a group, each claim its own; nothing is launched."""
+    before = process.launch(*claims(5), node_class=node_class)
+
+    after = restarted.launch(*claims(5), node_class=node_class)
+
+    assert after == before
+    assert len(process.sent()) == 1
+
+
+def test_another_process_finds_what_a_lost_reply_launched(process, restarted, node_class):
+    """The first never knew."""
+    process.cloud.lose_replies(GROUP, times=3)
+    process.launch(*claims(3), node_class=node_class)
+
+    outcomes = restarted.launch(*claims(4), node_class=node_class)
+
+    assert len({outcome.provider_id for outcome in outcomes}) == 4
+    assert len(process.cloud.held().instances) == 4
+
+
+def test_the_cluster_is_read_once_for_claims_that_are_new(process, node_class):
+    """Nobody else can have launched for those; what is older may be another process's."""
+    cloud = process.cloud
+    for name in ("a", "b", "c"):
+        process.launch_one(claim_of(name, *WISH, created=process.clock.now()), node_class)
+    assert cloud.calls.count(READ) == 1
+
+    created = process.clock.now() - timedelta(minutes=1)
+    process.launch_one(claim_of("d", *WISH, created=created), node_class)
+    assert cloud.calls.count(READ) == 2
+
+
+def test_a_process_that_leads_again_finds_what_another_launched_meanwhile(
+    process, restarted, node_class
+):
+    """The claim is no new one then."""
+    process.launch_one(claim_of("a", *WISH, created=process.clock.now()), node_class)
+    created = process.clock.now()
+    there = restarted.launch_one(claim_of("b", *WISH, created=created), node_class)
+    process.clock.forward(31)
+
+    assert process.launch_one(claim_of("b", *WISH, created=created), node_class) == there
+    assert len(process.cloud.held().instances) == 2
+
+
+def test_nothing_is_launched_while_the_cluster_cannot_be_read(process, node_class):
+    """What is raised says that nothing was sent."""
+    process.cloud.deny(READ)
+
+    with pytest.raises(CloudProviderError):
+        process.launch_one(claim_of("a", *WISH), node_class)
+    assert not process.sent()
+
+
+def test_a_claim_whose_instance_is_gone_gets_no_other(process, node_class):
+    """Seen to go by this process, or not there any more when ECS is asked."""
+    first = process.launch_one(claim_of("a", *WISH), node_class)
+    second = process.launch_one(claim_of("b", *WISH), node_class)
+    process.instances.terminate([first.provider_id])
+    process.instances.terminate([first.provider_id])
+    process.cloud.terminate(second.provider_id)
+    process.clock.forward(61)
+
+    for name in ("a", "b"):
+        outcome = process.launch_one(claim_of(name, *WISH), node_class)
+        assert isinstance(outcome, LaunchFailedError)
+        assert outcome.reason == "InstanceTerminated"
+    assert not process.cloud.held().instances
+
+
+def test_an_instance_that_stops_is_no_machine_for_its_claim(process, restarted, node_class):
+    """It does not come back by itself."""
+    first = process.launch_one(claim_of("a", *WISH), node_class)
+    process.cloud.stop_instance(first.provider_id)
+
+    outcome = restarted.launch_one(claim_of("a", *WISH), node_class)
+
+    assert isinstance(outcome, LaunchFailedError)
+
+
+def test_what_ecs_does_not_show_yet_is_not_launched_again(process, node_class):
+    """For a minute our own word counts."""
+    process.cloud.behaviour.invisible_seconds = 50
+    first = process.launch_one(claim_of("a", *WISH), node_class)
+    process.clock.forward(45)
+
+    assert process.launch_one(claim_of("a", *WISH), node_class) == first
+
+
+def test_a_claim_that_got_nothing_asks_anew(process, node_class):
+    """With another token: the old one would bring the old answer for a day."""
+    process.cloud.capacity.sell_out()
+    process.launch_one(claim_of("a", *WISH), node_class)
+    process.cloud.capacity.clear()
+    process.unavailable.flush()
+
+    outcome = process.launch_one(claim_of("a", *WISH), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    tokens = [sent["ClientToken"] for sent in process.sent()]
+    assert len(tokens) == len(set(tokens)) == 2
+    assert all(len(token) <= 64 for token in tokens)
+
+
+def test_two_processes_that_launch_the_same_make_one_instance(process, restarted, node_class):
+    """Though ECS does not show it yet: the second waits until it does."""
+    process.cloud.behaviour.invisible_seconds = 55
+    there = process.launch(*claims(3), node_class=node_class)
+
+    at_once = restarted.launch(*claims(3), node_class=node_class)
+    process.clock.forward(50)
+    soon = restarted.launch(*claims(3), node_class=node_class)
+    process.clock.forward(11)
+    later = restarted.launch(*claims(3), node_class=node_class)
+
+    assert {type(outcome) for outcome in (*at_once, *soon)} == {CloudProviderError}
+    assert later == there
+    assert len(process.cloud.held().instances) == 3
+
+
+def test_what_another_process_asked_for_in_vain_is_asked_for_again(process, restarted, node_class):
+    """After a minute there would be an instance to be seen."""
+    process.cloud.capacity.sell_out()
+    process.launch_one(claim_of("a", *WISH), node_class)
+    process.cloud.capacity.clear()
+    restarted.launch_one(claim_of("a", *WISH), node_class)
+
+    process.clock.forward(61)
+
+    assert isinstance(restarted.launch_one(claim_of("a", *WISH), node_class), LaunchedInstance)

@@ -1,0 +1,328 @@
+"""What comes of launches that do not go as planned: acceptance cases 50 and 61 to 68."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from karpenter_core.api.labels import INSTANCE_TYPE
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    OfferingKey,
+    ThrottledError,
+)
+from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_provider_alibabacloud.launch.outcome import read_group
+from karpenter_provider_alibabacloud.simulated.pools import Pool
+from providers.alibabacloud.tests.launch.processes import (
+    GROUP,
+    LARGE,
+    ON_DEMAND,
+    ONLY_LARGE,
+    RUN,
+    SPOT,
+    ZONE_B,
+    ZONE_G,
+    ZONE_H,
+    Process,
+    claim_of,
+    class_of,
+    in_zone,
+)
+
+
+def marked(process):
+    """What is held to be sold out, as type, zone and capacity type."""
+    return {mark[:3] for mark in process.unavailable.view(now=process.clock.now()).offerings}
+
+
+def many(number, *wish):
+    return [claim_of(f"n{each}", *wish) for each in range(number)]
+
+
+def test_a_pair_that_was_sold_out_is_left_alone_for_three_minutes(process, node_class):
+    """Case 50: 0.08 in b, 0.10 in g."""
+    process.set_spot(LARGE, ZONE_B, 0.08)
+    process.cloud.prices.set_spot(LARGE, ZONE_B, 0.08)
+    process.cloud.capacity.sell_out(zone=ZONE_B)
+    first = process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
+    process.cloud.capacity.clear()
+
+    second = process.launch_one(claim_of("b", SPOT, ONLY_LARGE), node_class)
+    process.clock.forward(181)
+    third = process.launch_one(claim_of("c", SPOT, ONLY_LARGE), node_class)
+
+    assert (first.zone, second.zone, third.zone) == (ZONE_G, ZONE_G, ZONE_B)
+
+
+def test_an_instance_counts_wherever_it_is_in_the_answer(process, node_class):
+    """Case 62: the first result is a refusal, and marks its pair."""
+    process.cloud.fail_configs(code="NoInstanceStock", zone=ZONE_B)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert outcome.zone != ZONE_B
+    assert marked(process) == {(LARGE, ZONE_B, "on-demand")}
+    assert len(process.sent()) == 1
+
+
+def test_when_nothing_is_in_stock_all_that_was_tried_is_marked(process, node_class):
+    """Case 63."""
+    process.cloud.capacity.sell_out(instance_type=LARGE)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    tried = {(LARGE, zone, "on-demand") for zone in (ZONE_B, ZONE_G, ZONE_H)}
+    assert marked(process) == tried
+    assert set(outcome.offerings) == {
+        OfferingKey(instance_type=name, zone=zone, capacity_type=capacity_type)
+        for name, zone, capacity_type in tried
+    }
+    assert outcome.scope is ExhaustedScope.OFFERING
+    assert "request " in str(outcome)
+    assert not process.cloud.held().all
+
+
+def test_more_choices_than_a_call_takes_are_tried_in_further_calls(process, node_class):
+    """Twenty are sold out, the twenty-first is there."""
+    process.cloud.capacity.sell_out(capacity_type="on-demand")
+    process.cloud.capacity.stock(
+        Pool(capacity_type="on-demand", instance_type="ecs.g7.large", zone=ZONE_G), 1
+    )
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND), node_class)
+
+    assert (outcome.instance_type, outcome.zone) == ("ecs.g7.large", ZONE_G)
+    configs = [sent["LaunchTemplateConfig"] for sent in process.sent()]
+    pairs = [(c["InstanceType"], c["VSwitchId"]) for of in configs for c in of]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_a_full_vswitch_gives_way_to_another_one(process):
+    """Case 64: it is left alone for five minutes."""
+    world, networks = process.cloud.world, process.cloud.networks
+    full = world.vswitches[ZONE_B]
+    other = networks.add_vswitch(world.vpc_id, zone=ZONE_B, cidr="10.9.0.0/24", name="other").id
+    node_class = class_of(
+        process.cloud,
+        status={"vSwitches": [{"id": full, "zoneID": ZONE_B}, {"id": other, "zoneID": ZONE_B}]},
+    )
+    process.cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", times=1)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+    process.clock.forward(299)
+    again = process.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE), node_class)
+    process.clock.forward(2)
+    later = process.launch_one(claim_of("c", ON_DEMAND, ONLY_LARGE), node_class)
+
+    used = [process.launched(each).vswitch_id for each in (outcome, again, later)]
+    assert used == [other, other, full]
+    assert not marked(process)
+
+
+def test_addresses_that_a_launch_did_not_take_are_given_back(process):
+    """One node was launched, in one zone; what was kept in the others is free again."""
+    node_class = class_of(process.cloud)
+    vswitches = process.cloud.world.vswitches
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+    before = {zone: process.vswitches.expected_addresses(it) for zone, it in vswitches.items()}
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    after = {zone: process.vswitches.expected_addresses(it) for zone, it in vswitches.items()}
+    taken = {zone: before[zone] - after[zone] for zone in vswitches}
+    assert taken == {zone: 15 if zone == outcome.zone else 0 for zone in vswitches}
+
+
+def test_a_quota_ends_launches_of_its_capacity_type_for_ten_minutes(process, node_class):
+    """Case 65: spot goes on."""
+    process.cloud.capacity.limit_vcpus(0)
+    refused = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+    process.clock.forward(599)
+    calls = len(process.sent())
+
+    second = process.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE), node_class)
+    spot = process.launch_one(claim_of("c", SPOT, ONLY_LARGE), node_class)
+
+    assert refused.scope is ExhaustedScope.REGION
+    assert isinstance(second, InsufficientCapacityError)
+    assert spot.capacity_type == "spot"
+    assert len(process.sent()) == calls + 1
+
+    process.cloud.capacity.limit_vcpus(None)
+    process.clock.forward(2)
+    third = process.launch_one(claim_of("d", ON_DEMAND, ONLY_LARGE), node_class)
+    assert isinstance(third, LaunchedInstance)
+
+
+def test_throttling_is_waited_for_and_marks_nothing(process, node_class):
+    """Case 66: twice, then it works."""
+    process.cloud.fail(GROUP, code="Throttling.User", times=2)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert process.cloud.calls.count(GROUP) == 3
+    assert not marked(process)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("Throttling", 400, ThrottledError),
+        ("Forbidden.RAM", 403, AuthError),
+        ("InvalidImageId.NotFound", 404, LaunchFailedError),
+        ("InvalidAccountStatus.NotEnoughBalance", 400, LaunchFailedError),
+    ],
+)
+def test_a_refusal_is_told_by_its_kind(process, node_class, code, status, kind):
+    """And nothing is taken for sold out."""
+    process.cloud.fail(GROUP, code=code, status=status, times=None)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert type(outcome) is kind
+    assert code in str(outcome)
+    assert process.unavailable.view(now=process.clock.now()).is_empty
+    assert process.vswitches.expected_addresses(process.cloud.world.vswitches[ZONE_B]) == 0
+
+
+def test_what_nobody_knows_is_tried_elsewhere_once(cloud, clients, tmp_path, node_class):
+    """With a code that no table has; a second one ends it."""
+    process = Process(cloud, clients, tmp_path, launch_api=RUN)
+    cloud.fail(RUN, code="SomethingNew", times=1)
+    first = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+    cloud.fail(RUN, code="SomethingNew", times=None)
+    calls = cloud.calls.count(RUN)
+    second = process.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(first, LaunchedInstance)
+    assert isinstance(second, LaunchFailedError)
+    assert cloud.calls.count(RUN) == calls + 2
+
+
+def test_a_hundred_equal_claims_are_two_calls(process, node_class):
+    """Case 67: each has an instance of its own, as everybody sees by the tags."""
+    claims = many(100, ON_DEMAND, ONLY_LARGE)
+
+    outcomes = process.launch(*claims, node_class=node_class)
+
+    assert len({outcome.provider_id for outcome in outcomes}) == 100
+    assert len(process.sent()) == 2
+    listed = {each.provider_id: each for each in process.instances.list().instances}
+    for claim, outcome in zip(claims, outcomes, strict=True):
+        found = listed[outcome.provider_id]
+        assert (found.node_claim, found.token) == (claim.name, claim.uid)
+
+
+def test_what_stock_there_is_is_taken(process, node_class):
+    """Case 68: sixty of a hundred, and forty are told that there is no more."""
+    process.cloud.capacity.sell_out(capacity_type="on-demand")
+    pool = Pool(capacity_type="on-demand", instance_type=LARGE, zone=ZONE_B)
+    process.cloud.capacity.stock(pool, 60)
+    claims = many(100, ON_DEMAND, ONLY_LARGE)
+
+    outcomes = process.launch(*claims, node_class=node_class)
+
+    launched = [each for each in outcomes if isinstance(each, LaunchedInstance)]
+    short = [each for each in outcomes if isinstance(each, InsufficientCapacityError)]
+    assert (len(launched), len(short)) == (60, 40)
+    assert len({each.provider_id for each in launched}) == 60
+    assert len(process.cloud.held().instances) == 60
+    listed = {each.token: each.provider_id for each in process.instances.list().instances}
+    for claim, outcome in zip(claims, outcomes, strict=True):
+        assert listed.get(claim.uid) == getattr(outcome, "provider_id", None)
+
+
+def test_what_is_sold_out_again_is_left_alone_for_longer(process, node_class):
+    """Until an instance comes of it."""
+    wish = (ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B))
+    process.cloud.capacity.sell_out()
+    process.launch_one(claim_of("a", *wish), node_class)
+    process.clock.forward(181)
+    process.launch_one(claim_of("b", *wish), node_class)
+    process.clock.forward(181)
+    assert marked(process)
+
+    process.cloud.capacity.clear()
+    process.clock.forward(180)
+    assert isinstance(process.launch_one(claim_of("c", *wish), node_class), LaunchedInstance)
+    process.cloud.capacity.sell_out()
+    process.launch_one(claim_of("d", *wish), node_class)
+    process.clock.forward(181)
+    assert not marked(process)
+
+
+def test_private_pools_are_launched_into_and_counted(process):
+    """What is left goes down; without any the claim is told so."""
+    pool = process.cloud.reservations.add(
+        "batch", instance_type=LARGE, zone=ZONE_G, total=1, criteria="Target"
+    )
+    process.reservations.availability.record({pool.id: 1})
+    status = {
+        "capacityReservations": [
+            {"id": pool.id, "zoneID": ZONE_G, "instanceType": LARGE, "matchCriteria": "Target"}
+        ]
+    }
+    node_class = class_of(process.cloud, status=status)
+    wish = ("karpenter.sh/capacity-type", "reserved")
+
+    outcome = process.launch_one(claim_of("a", wish), node_class)
+    second = process.launch_one(claim_of("b", wish), node_class)
+
+    assert (outcome.capacity_type, outcome.zone) == ("reserved", ZONE_G)
+    assert outcome.labels["karpenter.k8s.alibabacloud/capacity-reservation-id"] == pool.id
+    assert process.launched(outcome).reservation_id == pool.id
+    assert json.loads(process.sent()[0]["ResourcePoolOptions"]) == {
+        "Strategy": "PrivatePoolOnly",
+        "PrivatePoolIds": [pool.id],
+    }
+    assert isinstance(second, InsufficientCapacityError)
+    assert len(process.sent()) == 1
+
+
+def test_a_private_pool_that_is_used_up_is_counted_as_empty(process):
+    """Another cluster may use it too."""
+    pool = process.cloud.reservations.add(
+        "batch", instance_type=LARGE, zone=ZONE_G, total=0, criteria="Target"
+    )
+    process.reservations.availability.record({pool.id: 1})
+    status = {
+        "capacityReservations": [
+            {"id": pool.id, "zoneID": ZONE_G, "instanceType": LARGE, "matchCriteria": "Target"}
+        ]
+    }
+
+    outcome = process.launch_one(
+        claim_of("a", ("karpenter.sh/capacity-type", "reserved")),
+        class_of(process.cloud, status=status),
+    )
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert process.reservations.availability.left(pool.id) == 0
+    assert not marked(process)
+
+
+def test_an_instance_that_nobody_asked_for_is_no_outcome():
+    """It is found by its tags, once it is understood; until then the claim has failed."""
+    row = {"InstanceType": "ecs.x", "ZoneId": "z", "InstanceIds": {"InstanceId": ["i-1"]}}
+
+    with pytest.raises(CloudProviderError, match=r"i-1 is of the type ecs\.x in z"):
+        read_group({"LaunchResults": {"LaunchResult": [row]}}, ())
+
+
+def test_a_claim_that_allows_nothing_there_is_launches_nothing(process, node_class):
+    """It is a lack of capacity, of nothing in particular."""
+    nothing = (INSTANCE_TYPE, "ecs.nothing.large")
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, nothing), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert not process.sent()
