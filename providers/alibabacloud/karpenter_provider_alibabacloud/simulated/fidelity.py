@@ -67,7 +67,7 @@ def _lost(sent: object, kept: object, path: str) -> Iterator[str]:
 @cache
 def _declared(model: type) -> tuple[tuple[str, str], ...]:
     """Return the attributes of a model with the types that it declares, as written."""
-    parameters = inspect.signature(model.__init__).parameters.values()  # pyright: ignore[reportGeneralTypeIssues]
+    parameters = inspect.signature(model).parameters.values()
     return tuple((each.name, str(each.annotation)) for each in parameters if each.name != "self")
 
 
