@@ -50,6 +50,7 @@ bench: $(READY) ## Measure scale-up on a real control plane (KUBERNETES=1.36)
 crds: $(READY) ## Write crds/ from the models
 	$(BIN)/karpenter crds --provider kwok --output-dir crds
 	$(BIN)/karpenter crds --provider aws --output-dir crds
+	$(BIN)/karpenter crds --provider alibabacloud --output-dir crds
 
 docs: $(READY) ## Write the generated parts of the documentation and check the rest
 	$(BIN)/python docs/check.py --write

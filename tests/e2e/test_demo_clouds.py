@@ -21,7 +21,7 @@ DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()"
 
 @pytest.mark.e2e
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("provider", ["aws"])
+@pytest.mark.parametrize("provider", ["alibabacloud", "aws"])
 async def test_a_cloud_is_filled_troubled_renewed_and_left(bed, provider, tmp_path):
     async with ClusterClient(bed.kubeconfig) as client:
         before = {each["metadata"]["name"] for each in await definitions(client)}

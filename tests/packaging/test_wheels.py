@@ -15,10 +15,17 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 DISTRIBUTIONS = {
     ".": "karpenter_core",
+    "providers/alibabacloud": "karpenter_provider_alibabacloud",
     "providers/aws": "karpenter_provider_aws",
     "providers/kwok": "karpenter_provider_kwok",
 }
-NAMES = ("karpenter-core", "karpenter-provider-aws", "karpenter-provider-kwok")
+NAMES = (
+    "karpenter-core",
+    "karpenter-provider-alibabacloud",
+    "karpenter-provider-aws",
+    "karpenter-provider-kwok",
+)
+PROVIDERS = ("alibabacloud", "aws", "kwok")
 
 pytestmark = pytest.mark.xdist_group("packaging")
 
@@ -70,9 +77,11 @@ def assert_works(environment: Path) -> None:
     )
     assert where.count(str(environment)) == len(DISTRIBUTIONS)
     assert "run" in run(environment / "bin" / "karpenter", "--help")
-    crds = run(environment / "bin" / "karpenter", "crds", "--provider", "kwok", "--provider", "aws")
+    asked = [word for name in PROVIDERS for word in ("--provider", name)]
+    crds = run(environment / "bin" / "karpenter", "crds", *asked)
     assert "kwoknodeclasses.karpenter.kwok.sh" in crds
     assert "ec2nodeclasses.karpenter.k8s.aws" in crds
+    assert "ecsnodeclasses.karpenter.k8s.alibabacloud" in crds
 
 
 def test_wheels_install_without_an_index(wheels: Path, environment: Path):
@@ -96,7 +105,7 @@ def test_wheels_install_without_an_index(wheels: Path, environment: Path):
 
 
 def test_a_clone_installs_with_pip(environment: Path):
-    """`pip install . ./providers/aws ./providers/kwok`."""
+    """`pip install . ./providers/alibabacloud ./providers/aws ./providers/kwok`."""
     run(
         sys.executable,
         "-m",
