@@ -111,6 +111,59 @@ def test_the_size_of_the_system_disk_is_the_newer_fields(process):
     assert process.launched(outcome).system_disk.size_gib == 60
 
 
+@pytest.mark.parametrize("metadata", [{}, {"httpTokens": "required"}], ids=["group", "run"])
+def test_disks_are_encrypted_by_either_way_to_launch(process, metadata):
+    """With the key that was named; a category that has no IOPS to choose is sent none."""
+    node_class = class_of(
+        process.cloud,
+        systemDisk={
+            "categories": ["cloud_essd"],
+            "encrypted": True,
+            "kmsKeyId": "key-1",
+            "provisionedIops": 1000,
+        },
+        dataDisks=[{"encrypted": True, "kmsKeyId": "key-2", "deleteWithInstance": False}],
+        **({"metadataOptions": metadata} if metadata else {}),
+    )
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    made = process.launched(outcome)
+    (data,) = made.data_disks
+    assert (made.system_disk.encrypted, made.system_disk.kms_key_id) == (True, "key-1")
+    assert not made.system_disk.provisioned_iops
+    assert (data.encrypted, data.kms_key_id, data.deleted_with_instance) == (True, "key-2", False)
+
+
+def test_balanced_goes_on_to_the_next_zone(process):
+    """Where the zone with fewest nodes has no stock."""
+    zones = sorted(process.cloud.world.vswitches)
+    node_class = class_of(process.cloud, vSwitchSelectionPolicy="balanced")
+    process.nodes = {
+        "1": node_in(zones[0], 1),
+        "2": node_in(zones[2], 2),
+        "3": node_in(zones[2], 3),
+    }
+    process.cloud.capacity.sell_out(zone=zones[1])
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert outcome.zone == zones[0]
+
+
+def test_kubelets_that_are_told_another_number_of_pods_have_calls_of_their_own(process):
+    """User data is the same for all machines of a call."""
+    node_class = class_of(process.cloud, kubeletConfiguration={"podsPerCore": 4})
+    process.cloud.capacity.sell_out()
+
+    process.launch_one(
+        claim_of("a", ON_DEMAND, (INSTANCE_TYPE, "ecs.g7.large", "ecs.g7.xlarge")), node_class
+    )
+
+    asked = [{c["InstanceType"] for c in sent["LaunchTemplateConfig"]} for sent in process.sent()]
+    assert asked == [{"ecs.g7.large"}, {"ecs.g7.xlarge"}]
+
+
 def test_data_disks_are_launched_with_and_without_categories(process):
     """Case 59: 10Gi is sent as 20."""
     for options in ({}, {"dataDiskCategories": ["cloud_auto"]}):
