@@ -114,7 +114,7 @@ class Process:
                 stock=stock,
                 prices=self.prices,
                 unavailable=self.unavailable,
-                learned=LearnedMemory(Forgetful(), now=NOON),  # pyright: ignore[reportArgumentType]
+                learned=LearnedMemory(Forgetful(), now=NOON),  # pyright: ignore[reportArgumentType] - forgets on purpose
                 reserved_left=self.reservations.availability.left,
             ),
             clock,
