@@ -63,7 +63,6 @@ CONSIDERED_LIFE: Final = timedelta(days=1)
 SILENCE: Final = timedelta(hours=1)
 """How long a price that ECS does not tell is not asked for again."""
 
-RATE_PER_SECOND: Final = 5.0
 MOST_CALLS: Final = 240
 """In one run, so that it ends within its period."""
 
@@ -117,8 +116,9 @@ class PriceReader:
         self._types: Final = types
         self._disk: Final = disk
         self._sleep: Final = sleep
+        rate = clients.limits.price_calls_per_second
         self._bucket: Final = TokenBucket(
-            rate_per_second=RATE_PER_SECOND, burst=RATE_PER_SECOND, monotonic=clock.monotonic
+            rate_per_second=rate, burst=rate, monotonic=clock.monotonic
         )
         self._lock: Final = Lock()
         self._considered: Final[dict[str, datetime]] = {}

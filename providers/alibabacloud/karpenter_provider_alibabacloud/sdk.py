@@ -39,13 +39,15 @@ Observer: TypeAlias = "Callable[[str, str, float], None]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long one try may take, how many connections stay open, and how calls are repeated."""
+    """How long one try may take, how many connections stay open, how calls are repeated or held back."""
 
     connect_seconds: float = 5
     read_seconds: float = 10
     connections: int = 64
     """Kept open to each service; at least as many as threads that call."""
     retries: RetryPolicy = field(default_factory=RetryPolicy)
+    price_calls_per_second: float = 5
+    """Prices are a call for each type, and must not use up what other calls of the account need."""
 
 
 @final

@@ -58,6 +58,7 @@ _LIMITS: Final = Limits(
         first_backoff_seconds=0.01,
         longest_backoff_seconds=1,
     ),
+    price_calls_per_second=1000,
 )
 _PATIENCE: Final = timedelta(seconds=20)
 """Above what is needed to give up on the calls of one hook, one after the other."""
