@@ -1,0 +1,133 @@
+"""AWS and Alibaba Cloud in one process: a NodePool each, prices in two currencies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from contextlib import AsyncExitStack, ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from karpenter_core.cli.demo.clouds import Kubelets, find_simulated_cloud
+from karpenter_core.cli.demo.scene import find_node_class
+from karpenter_core.kube.api import KubeApi
+from karpenter_core.kube.client import connect
+from karpenter_core.kube.resources import custom
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.testing.runner import World
+from karpenter_core.testing.scenarios import Count, Deployment, Expectation, NodePool, Pods
+from tests.e2e.kwok import KwokCloud
+
+if TYPE_CHECKING:
+    from karpenter_core.testing.beds import Bed
+
+CRDS = tuple(sorted((Path(__file__).parents[2] / "crds").glob("*.yaml")))
+CLOUDS = ("aws", "alibabacloud")
+POOL = "example.com/cloud"
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
+
+
+async def test_two_clouds_serve_a_pool_each(bed: Bed, tmp_path: Path):
+    models = {name: find_node_class(name) for name in CLOUDS}
+    with ExitStack() as open_clouds:
+        clouds = {name: open_clouds.enter_context(find_simulated_cloud(name)) for name in CLOUDS}
+        for cloud in clouds.values():
+            for name, value in cloud.environment.items():
+                open_clouds.callback(restore, name, os.environ.get(name))
+                os.environ[name] = value
+        async with AsyncExitStack() as stack:
+            kinds = [custom(model.resource) for model in models.values()]
+            world = await stack.enter_async_context(
+                World(bed, KwokCloud(), tmp_path, crds=CRDS, kinds=kinds)
+            )
+            await let_machines_join(stack, bed, clouds.values())
+            for name, model in models.items():
+                await world.create(node_class(model, clouds[name].node_class_spec))
+                await world.create(pool(name, model).manifest())
+                await world.create(deployment(name).manifest())
+            controller = world.add_controller(options={"providers": ",".join(("kwok", *CLOUDS))})
+            await controller.start()
+
+            await world.expect(
+                Expectation(
+                    within=timedelta(seconds=90),
+                    pods=Pods(running=Count(at_least=6, at_most=6)),
+                    nodes=Count(at_least=2),
+                )
+            )
+            bought = {name: set(cloud.machines()) for name, cloud in clouds.items()}
+            assert all(bought.values())
+            assert {node["spec"]["providerID"] for node in world.observe().nodes} == set().union(
+                *bought.values()
+            )
+            shown = await metrics(controller.metrics_url)
+            for name, cloud in clouds.items():
+                types = {machine.offering.instance_type for machine in cloud.machines().values()}
+                assert all(
+                    f'instance_type="{instance_type}"' in shown for instance_type in types
+                ), name
+            for name in CLOUDS:
+                await world.scale(f"on-{name}", 0)
+            await world.expect(
+                Expectation(within=timedelta(seconds=90), nothing_left=True), where="the end"
+            )
+            assert [cloud.machines() for cloud in clouds.values()] == [{}, {}]
+
+
+def node_class(model, spec):
+    return {
+        "apiVersion": model.resource.api_version,
+        "kind": model.resource.kind,
+        "metadata": {"name": "default"},
+        "spec": dict(spec),
+    }
+
+
+def pool(name, model):
+    return NodePool(
+        name=name,
+        labels={POOL: name},
+        node_class_group=model.resource.group,
+        node_class_kind=model.resource.kind,
+    )
+
+
+def deployment(name):
+    return Deployment(
+        name=f"on-{name}", replicas=3, cpu="1", memory="1Gi", pod={"nodeSelector": {POOL: name}}
+    )
+
+
+async def let_machines_join(stack, bed, clouds):
+    """Do for both clouds what kubelets and the clouds' controllers do."""
+    clock = SystemClock()
+    transport = await connect(kubeconfig=str(bed.kubeconfig), clock=clock)
+    api = KubeApi(transport, clock=clock)
+    stack.push_async_callback(api.close)
+    for cloud in clouds:
+        task = asyncio.create_task(Kubelets(cloud, api).run())
+        stack.push_async_callback(end, task)
+
+
+async def end(task):
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def metrics(url):
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await answer.text()
+
+
+def restore(name, value):
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
