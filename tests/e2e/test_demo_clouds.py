@@ -15,6 +15,7 @@ import pytest
 from karpenter_core.cli.demo.scene import NAME
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from karpenter_core.testing.cluster import ClusterClient
+from karpenter_core.testing.processes import wait_until
 
 DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
 
@@ -48,8 +49,13 @@ async def test_a_cloud_is_filled_troubled_renewed_and_left(bed, provider, tmp_pa
         ):
             assert told in text
         assert [node for node in await client.list(NODES) if NAME in str(node["spec"])] == []
-        assert NAME not in {each["metadata"]["name"] for each in await client.list(NAMESPACES)}
-        assert {each["metadata"]["name"] for each in await definitions(client)} == before
+
+        async def all_is_gone():  # Kubernetes empties first what it deletes, which takes a while
+            namespaces = {each["metadata"]["name"] for each in await client.list(NAMESPACES)}
+            kinds = {each["metadata"]["name"] for each in await definitions(client)}
+            return NAME not in namespaces and kinds == before
+
+        await wait_until(all_is_gone, seconds=60)
 
 
 async def definitions(client):

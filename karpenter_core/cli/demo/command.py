@@ -284,6 +284,7 @@ async def _retire(
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CLEANUP_SECONDS):
             await _until(is_gone, changed)
+            await stage.wait_retired()
         return
     left = [] if cloud is None else sorted(cloud.held())
     view.say(

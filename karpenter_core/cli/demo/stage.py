@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from karpenter_core.cli.demo.scene import DEPLOYMENT, NAME
@@ -64,6 +65,16 @@ class Stage:
         for kind, metadata in reversed(self._created):
             if kind.kind in wanted:
                 await self._delete(kind, metadata)
+
+    async def wait_retired(self) -> None:
+        """Wait until the controller has let go of the NodeClass: nobody else ever would."""
+        from karpenter_core.errors import NotFoundError
+        from karpenter_core.kube.resources import custom
+
+        with contextlib.suppress(NotFoundError):
+            while True:
+                await self._api.get(custom(self._scene.node_class.resource), NAME)
+                await asyncio.sleep(_POLL_SECONDS)
 
     async def clear(self) -> None:
         """Delete whatever is left of the demo, and the CRDs that it brought if nobody uses them."""
