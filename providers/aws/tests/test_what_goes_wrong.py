@@ -15,29 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from karpenter_core.cli.catalogues import open_providers
-from karpenter_core.cli.doctor_cluster import check_objects
-from karpenter_core.kube.api import Apis, KubeApi
-from karpenter_core.kube.resources import custom
-from karpenter_core.operator.settings import load_settings
-from karpenter_core.provider.contract import Severity
-from karpenter_core.provider.manager import load_plugins
-from karpenter_core.sim.virtual_time import run_virtual
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.provider_stage import ProviderPlay, node_pool_manifest
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import Clients, Limits
 from karpenter_provider_aws.testing import few_types, node_class_for, simulated_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
-    from karpenter_core.provider.contract import Finding
+    from karpenter_core.testing.provider_stage import ProviderStage
     from karpenter_provider_aws.simulated.cloud import SimulatedAws
 
-EC2_NODE_CLASSES = custom(EC2NodeClass.resource)
 BOTTLEROCKET = [{"alias": "bottlerocket@latest"}]
 ARGUMENTS = ("--cluster-name=test", "--eks-control-plane")
 LIMITS = Limits(connect_seconds=1, read_seconds=5, attempts=2)
@@ -194,8 +184,9 @@ def few(cloud: SimulatedAws) -> SimulatedAws:
     return cloud
 
 
-def plugins() -> dict[str, object]:
-    return {"aws": AwsProvider(limits=LIMITS)}
+PLAY = ProviderPlay(
+    plugins=lambda: {"aws": AwsProvider(limits=LIMITS)}, model=EC2NodeClass, arguments=ARGUMENTS
+)
 
 
 def manifest(aws: SimulatedAws, *, tried: str = "once", **spec: Any) -> dict[str, Any]:
@@ -209,25 +200,7 @@ def manifest(aws: SimulatedAws, *, tried: str = "once", **spec: Any) -> dict[str
     }
 
 
-NODE_POOL = {
-    "apiVersion": "karpenter.sh/v1",
-    "kind": "NodePool",
-    "metadata": {"name": "general"},
-    "spec": {
-        "template": {
-            "spec": {
-                "nodeClassRef": {
-                    "group": "karpenter.k8s.aws",
-                    "kind": "EC2NodeClass",
-                    "name": "default",
-                },
-                "requirements": [
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}
-                ],
-            }
-        }
-    },
-}
+NODE_POOL = node_pool_manifest(EC2NodeClass, requirements={"karpenter.sh/capacity-type": ["spot"]})
 CONTAINER = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "1"}}}
 POD = {
     "apiVersion": "v1",
@@ -237,74 +210,11 @@ POD = {
 }
 
 
-@dataclass
-class Stage:
-    """A cluster, its controller and the cloud."""
-
-    aws: SimulatedAws
-    harness: Harness
-
-    def __post_init__(self) -> None:
-        self.running = self.harness.start()
-
-    def apply(self, *manifests: dict[str, Any]) -> None:
-        self.harness.cluster.apply(manifests)
-
-    def conditions(self) -> dict[str, dict[str, Any]]:
-        """Return the conditions of the EC2NodeClass, by type."""
-        found = self.harness.cluster.find(EC2_NODE_CLASSES, "default")
-        return {c["type"]: c for c in (found or {}).get("status", {}).get("conditions", ())}
-
-    def is_ready(self, status: str) -> bool:
-        return self.conditions().get("Ready", {}).get("status") == status
-
-    async def until_ready(self, status: str, *, seconds: float = 120) -> None:
-        await self.harness.settle(lambda: self.is_ready(status), seconds=seconds)
-
-    async def minutes(self, count: int) -> None:
-        await self.harness.cluster.clock.sleep(60 * count)
-
-    async def restart(self) -> None:
-        await self.running.stop()
-        self.running = self.harness.start()
-
-    async def said_of_objects(self) -> str:
-        """Return the errors that `karpenter doctor` finds about NodePools and NodeClasses."""
-        transport = self.harness.cluster.transport()
-        api = KubeApi(transport, clock=self.harness.cluster.clock)
-        apis = Apis(api, node_class_groups=frozenset({EC2NodeClass.resource.group}))
-        return errors(await check_objects(apis, [EC2NodeClass]))
-
-    async def said_of_the_cloud(self) -> str:
-        """Return the errors that the provider finds by itself, as `karpenter doctor` starts it."""
-        loaded = load_plugins(extra=plugins(), entry_points=())
-        specs = [spec for each in loaded.settings().values() for spec in each]
-        settings = load_settings(ARGUMENTS, {}, plugin_options=specs)
-        opening = open_providers(loaded, settings=settings, instance_types_file=None)
-        async with opening as providers:
-            found = await providers.check()
-        return errors(each for told in found.values() for each in told)
-
-
-def errors(findings: Iterable[Finding]) -> str:
-    wrong = [found for found in findings if found.severity is Severity.ERROR]
-    assert all(found.remedy for found in wrong)
-    return "\n".join(found.message for found in wrong)
-
-
-def play(aws: SimulatedAws, folder: Path, story: Callable[[Stage], Awaitable[None]]) -> None:
-    async def told() -> None:
-        async with Harness(plugins, folder=folder, arguments=ARGUMENTS) as harness:
-            await story(Stage(aws, harness))
-
-    run_virtual(told())
-
-
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
 def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, case):
     """Conditions, findings, and the number of calls over twenty minutes of simulated time."""
 
-    async def story(stage: Stage) -> None:
+    async def story(stage: ProviderStage) -> None:
         with case.trouble(few):
             few.calls.clear()
             stage.apply(manifest(few, **case.spec), NODE_POOL, POD)
@@ -338,7 +248,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, c
         assert stage.is_ready("True")
         assert await stage.said_of_objects() == ""
 
-    play(few, tmp_path, story)
+    PLAY.run(tmp_path, story)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +263,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, c
 def test_what_goes_wrong_later_costs_no_machine(few, tmp_path, trouble, condition):
     """A machine that runs goes on, whatever the NodeClass has come to."""
 
-    async def story(stage: Stage) -> None:
+    async def story(stage: ProviderStage) -> None:
         stage.apply(manifest(few), NODE_POOL, POD)
         await stage.harness.settle(lambda: len(few.instances.all) == 1)
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
@@ -368,4 +278,4 @@ def test_what_goes_wrong_later_costs_no_machine(few, tmp_path, trouble, conditio
             assert len(few.held().instances) == 1
         await stage.until_ready("True", seconds=1000)
 
-    play(few, tmp_path, story)
+    PLAY.run(tmp_path, story)
