@@ -150,20 +150,10 @@ class Doctor:
         )
 
     def _check_interruptions(self) -> tuple[Finding, ...]:
-        settings = self._settings
-        if not settings.interruption:
-            message = (
-                "interruptions are not looked for: spot instances end without their pods moved"
-            )
-            return (
-                Finding(severity=Severity.WARNING, message=message, remedy="set --interruption"),
-            )
-        if settings.interruption_queue:
-            message = "--interruption-queue is given, but no queue is read: ECS is asked instead"
-            return (
-                Finding(severity=Severity.WARNING, message=message, remedy="leave the setting out"),
-            )
-        return ()
+        if self._settings.interruption:
+            return ()
+        message = "interruptions are not looked for: spot instances end without their pods moved"
+        return (Finding(severity=Severity.WARNING, message=message, remedy="set --interruption"),)
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
         """Return by permission the call that tries it out."""

@@ -79,12 +79,6 @@ SETTINGS: Final = (
         help="How often spot instances are looked at for that; one second at least.",
     ),
     SettingSpec(
-        flag="--interruption-queue",
-        env="INTERRUPTION_QUEUE",
-        default="",
-        help="Accepted, and not used: ECS is asked for what is announced, and no queue is read.",
-    ),
-    SettingSpec(
         flag="--telemetry-share",
         env="TELEMETRY_SHARE",
         default=True,
@@ -181,7 +175,6 @@ class AlibabaCloudSettings:
     """A share: 0.065 is 6.5 %."""
     interruption: bool = True
     interruption_poll_interval: timedelta = _POLL
-    interruption_queue: str = ""
     launch_rate_per_second: float = 10.0
     launch_burst: int = 100
     launch_api: str = ""
@@ -212,7 +205,6 @@ class AlibabaCloudSettings:
             vm_memory_overhead_percent=_number(context, "vm-memory-overhead-percent"),
             interruption=given["interruption"] is True,
             interruption_poll_interval=_duration(context, "interruption-poll-interval"),
-            interruption_queue=str(given["interruption-queue"]),
             launch_rate_per_second=_number(context, "launch-qps"),
             launch_burst=int(_number(context, "launch-burst") or _number(context, "apg-qps")),
             launch_api=str(given["launch-api"]),
