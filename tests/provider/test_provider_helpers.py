@@ -14,7 +14,6 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.orphans import OrphanWatch
-from karpenter_core.provider.ownership import Ownership, TagKeys
 from karpenter_core.provider.price_book import PriceBook, PriceKey
 from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
 from karpenter_core.provider.user_data import (
@@ -135,31 +134,6 @@ def test_an_archive_without_its_end_is_refused_by_field():
         match=r"^spec\.userData is no MIME archive: .* not the corresponding close boundary",
     ):
         user_data_parts(text)
-
-
-# -- tags
-
-
-def test_tags_tell_whose_a_machine_is():
-    owner = Ownership(cluster="blue", node_claim="web-1", token="uid-1", node_pool="web")
-    tags = owner.to_tags({"team": "web", "karpenter.sh/cluster": "red"})
-    assert (tags["team"], tags["karpenter.sh/cluster"]) == ("web", "blue")
-    assert Ownership.from_tags(tags, cluster="blue") == owner
-    assert Ownership.from_tags(tags, cluster="red") is None
-    assert Ownership.from_tags({}, cluster="") is None
-
-
-def test_a_cluster_without_a_name_owns_nothing():
-    """Neither by a launch nor by what is made beside machines."""
-    with pytest.raises(ValueError, match="the cluster has no name"):
-        Ownership(cluster="", node_class="default")
-
-
-def test_keys_are_a_provider_s_choice():
-    keys = TagKeys(cluster="eks:eks-cluster-name", token="")
-    tags = Ownership(cluster="blue", node_claim="web-1", token="uid-1").to_tags(keys=keys)
-    assert tags == {"eks:eks-cluster-name": "blue", "karpenter.sh/nodeclaim": "web-1"}
-    assert keys.taken({"team": "web", "karpenter.sh/nodepool": "x"}) == ("karpenter.sh/nodepool",)
 
 
 # -- the cache on disk

@@ -62,7 +62,6 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.offering_series",
     "karpenter_core.provider.one_by_one",
     "karpenter_core.provider.orphans",
-    "karpenter_core.provider.ownership",
     "karpenter_core.provider.price_book",
     "karpenter_core.provider.recent_launches",
     "karpenter_core.provider.reservation_book",
