@@ -116,6 +116,8 @@ class Images:
     def find(self, node_class: ECSNodeClass) -> Found[Image]:
         """Return the images that the NodeClass means.
 
+        An answer with none of a term's is not kept: it is looked at again sooner than what was found.
+
         Raises:
             CloudProviderError: ECS or ACK refused or did not answer (`discovery.calls`).
         """
@@ -140,7 +142,8 @@ class Images:
         found = self._owned.get(query)
         if found is None:
             found = self._described(query)
-            self._owned.put(query, found)
+            if found:
+                self._owned.put(query, found)
         (name, _), *_ = query.asked
         odd = sorted({image.architecture for image in found} - ARCHITECTURES.keys())
         return found, f"{name} (an image for {', '.join(odd)})" if odd else name
@@ -159,6 +162,8 @@ class Images:
             OwnedImage(id=image.id, name=image.name, architecture=image.architecture)
             for image in chosen_images(alias, listed)
         ]
+        if not chosen:
+            self._listed.drop(version)
         return chosen, f"{said} (among ACK's images for Kubernetes {version})"
 
     def _fetched(self, version: str) -> tuple[ListedImage, ...]:

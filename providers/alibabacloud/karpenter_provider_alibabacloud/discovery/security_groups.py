@@ -72,6 +72,8 @@ class SecurityGroups:
     def find(self, terms: Sequence[SecurityGroupTerm]) -> Found[FoundSecurityGroup]:
         """Return the groups that the terms mean, by id.
 
+        That there are none is not kept: it is looked at again sooner than what was found.
+
         Raises:
             CloudProviderError: ECS refused or did not answer (`discovery.calls`).
         """
@@ -88,7 +90,8 @@ class SecurityGroups:
                     for name in query.absent(group.id for group in answer)
                 ),
             )
-            self._cache.put(queries, found)
+            if found.items:
+                self._cache.put(queries, found)
         return found
 
     def _describe(self, query: Query) -> list[FoundSecurityGroup]:

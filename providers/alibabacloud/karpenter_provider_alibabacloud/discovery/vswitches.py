@@ -125,6 +125,8 @@ class VSwitches:
     def find(self, terms: Sequence[VSwitchTerm]) -> Found[FoundVSwitch]:
         """Return the vSwitches that the terms mean and that can be used.
 
+        That there are none is not kept: it is looked at again sooner than what was found.
+
         Raises:
             CloudProviderError: VPC refused or did not answer (`discovery.calls`).
         """
@@ -142,7 +144,8 @@ class VSwitches:
             )
             self._book.record({vswitch.id: vswitch.free_addresses for vswitch in found.items})
             self._observe(found.items)
-            self._cache.put(queries, found)
+            if found.items:
+                self._cache.put(queries, found)
         return found
 
     def zonal_vswitches(

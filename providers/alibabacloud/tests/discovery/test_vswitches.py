@@ -48,7 +48,12 @@ def test_many_vswitches_are_read_in_the_fewest_calls(cloud, readers):
     wanted = terms({"tags": {"team": "web"}})
 
     assert len(readers.vswitches.find(wanted).items) == 120
-    assert cloud.calls.count("DescribeVSwitches") == 3
+    pages = [call.parameters for call in cloud.calls.of("DescribeVSwitches")]
+    assert [(str(page["PageNumber"]), str(page["PageSize"])) for page in pages] == [
+        ("1", "50"),
+        ("2", "50"),
+        ("3", "50"),
+    ]
     readers.clock.forward(seconds=59)
     readers.vswitches.find(wanted)
     assert cloud.calls.count("DescribeVSwitches") == 3
