@@ -268,6 +268,7 @@ class Process:
             cluster=self.ports.cluster,
             nodes=ProviderNodeWriter(self.writer),
             read_nodes=on_loop(lambda: self.feed.snapshot().nodes),
+            read_claims=on_loop(lambda: self.feed.snapshot().node_claims),
             wake=lambda task: loop.call_soon_threadsafe(self._wake_task, plugin, task) and None,
             feature_gates=self.settings.feature_gates,
         )

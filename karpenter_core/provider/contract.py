@@ -34,6 +34,7 @@ __all__ = [
     "BatchKey",
     "BatchLimits",
     "CatalogueOffering",
+    "ClaimReader",
     "ClusterFacts",
     "Decision",
     "DriftFinding",
@@ -419,6 +420,14 @@ class NodeReader(Protocol):
         ...
 
 
+class ClaimReader(Protocol):
+    """NodeClaims as the core's informer sees them; never a request. May be called from any thread."""
+
+    def __call__(self) -> Mapping[str, NodeClaim]:
+        """Return every NodeClaim by name, those of other providers too."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderContext:
     """What the core hands a provider at start."""
@@ -433,5 +442,6 @@ class ProviderContext:
     read_nodes: NodeReader
     wake: Callable[[str], None]
     """Run one of the provider's periodic tasks now; may be called from any thread."""
+    read_claims: ClaimReader = field(default=dict[str, "NodeClaim"])
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     """What the core does beyond the usual, and what it leaves alone."""

@@ -17,6 +17,8 @@ from karpenter_core.provider.contract import FeatureGates
 from karpenter_core.provider.executor import ThreadExecutor
 from karpenter_core.provider.manager import load_plugins
 from karpenter_core.state.builder import StateBuilder
+from karpenter_core.state.events import Observed
+from karpenter_core.testing.machines import node_claim
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.kube.scripted import ScriptedTransport
 
@@ -58,6 +60,18 @@ async def test_plugins_read_nodes_from_any_thread_and_the_state_stays_on_the_loo
     assert await asyncio.to_thread(context.read_nodes) == {}
 
     assert builders == [threading.get_ident()]
+
+
+async def test_plugins_read_nodeclaims_from_any_thread(tmp_path):
+    """What they name is the last word on whose an instance is."""
+    process = process_with_kwok(tmp_path)
+    context = process._context_for("kwok")
+    claim = node_claim("web-1")
+
+    assert await asyncio.to_thread(context.read_claims) == {}
+    process.feed.fold(Observed(claim))
+
+    assert await asyncio.to_thread(context.read_claims) == {"web-1": claim}
 
 
 async def test_plug_ins_are_told_the_feature_gates(tmp_path):

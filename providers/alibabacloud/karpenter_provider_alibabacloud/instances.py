@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.recent_launches import ClaimRef, RecentLaunches
     from karpenter_core.provider.reservation_book import AvailabilityBook
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
+    from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
     from karpenter_provider_alibabacloud.sdk import Clients
 
 __all__ = ["VISIBLE_WITHIN", "Instances"]
@@ -58,6 +59,7 @@ class Instances:
         *,
         reader: MachineReader,
         recent: RecentLaunches,
+        owners: KnownOwners,
         availability: AvailabilityBook,
         on_listed: Callable[[Sequence[DescribedInstance]], None] = lambda _listed: None,
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
@@ -71,6 +73,7 @@ class Instances:
         self._clock: Final = clock
         self._reader: Final = reader
         self._recent: Final = recent
+        self._known: Final = owners
         self._availability: Final = availability
         self._on_listed: Final = on_listed
         self._observe_batch: Final = observe_batch
@@ -126,8 +129,7 @@ class Instances:
         found = {instance.id: instance for instance in listing.instances}
         self._note_seen(found.values())
         owners = owners_of(
-            [TaggedInstance(id=each.id, tags=each.tags) for each in found.values()],
-            self._recent.owners(),
+            [TaggedInstance(id=each.id, tags=each.tags) for each in found.values()], self._known()
         )
         shown = [self._instance(each, owners.get(each.id)) for each in found.values()]
         for name, launch in self._recent.all().items():
@@ -185,14 +187,16 @@ class Instances:
 
         To tell one of a group of several the whole cluster must have been listed.
         """
-        owners = dict(self._recent.owners())
+        owners = dict(self._known())
+        settled = {claim.uid for claim in owners.values() if claim.uid}
         undecided: list[str] = []
         for name, instance in found.items():
             claims = claims_of(instance.tags)
             if name in owners or not claims or not self._reader.is_ours(instance):
                 continue
             if len(claims) == 1:
-                owners[name] = claims[0]
+                if claims[0].uid not in settled:
+                    owners[name] = claims[0]
             else:
                 undecided.append(name)
         if not undecided:

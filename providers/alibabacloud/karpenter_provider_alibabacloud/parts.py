@@ -31,6 +31,7 @@ from karpenter_provider_alibabacloud.interruption.announcing import Announcing
 from karpenter_provider_alibabacloud.late_taints import LateTaints
 from karpenter_provider_alibabacloud.launch.buying import Buyer
 from karpenter_provider_alibabacloud.launch.calls import CallMaker, Shelves
+from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
 from karpenter_provider_alibabacloud.launch.launching import Launching
 from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
 from karpenter_provider_alibabacloud.node_class.finalization import Finalizer
@@ -161,6 +162,7 @@ class Parts:
             clients, cluster_id=cluster_id, uses_reservations=self.uses_reservations
         )
         recent = RecentLaunches(clock)
+        owners = KnownOwners(region, recent=recent, read_claims=context.read_claims)
         shelves = Shelves(
             vswitches=self.vswitches,
             availability=self.reservations.availability,
@@ -194,6 +196,7 @@ class Parts:
             ),
             calls=calls,
             recent=recent,
+            owners=owners,
             types=self.types,
             bootstrapper=self.bootstrapper,
             nodes=context.read_nodes,
@@ -206,6 +209,7 @@ class Parts:
             clock,
             reader=reader,
             recent=recent,
+            owners=owners,
             availability=self.reservations.availability,
             on_listed=self.announcing.note_listed,
             observe_batch=metrics.observe_batch,

@@ -17,6 +17,7 @@ from karpenter_core.testing.provider_world import FakeNodes
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
 from karpenter_provider_alibabacloud.settings import SETTINGS
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+from providers.alibabacloud.tests.machines.cluster_world import World
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -138,6 +139,22 @@ def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context,
     context.clock.forward(minutes=1)
     running.launch([object()] * 3)
     assert woken == ["stock", "stock"]
+
+
+def test_whose_instances_are_is_what_nodeclaims_say(cloud, context, plugin):
+    """Before what the tags say, by which they would be dealt in their order."""
+    claims = {}
+    plugin.karpenter_start(replace(context, read_claims=lambda: claims))
+    world = World(cloud, plugin.running.clients)
+    low, high = world.launch("web-one", "web-two")
+    claims["web-one"] = world.claim("web-one", high)
+
+    listed = plugin.karpenter_list_instances().instances
+
+    assert {each.provider_id: each.node_claim for each in listed} == {
+        low: "web-two",
+        high: "web-one",
+    }
 
 
 def test_every_period_is_above_zero_and_every_name_its_own(context, plugin):

@@ -43,7 +43,7 @@ from karpenter_provider_alibabacloud.launch.owners import TaggedInstance, deal
 from karpenter_provider_alibabacloud.launch.requests import RUN_INSTANCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -171,15 +171,18 @@ class Buyer:
             outcomes |= dict.fromkeys((r.token for r in left), self._error(answers, pairs))
         return outcomes
 
-    def repeat(self, call: Call) -> dict[str, LaunchOutcome]:
-        """Make a call again that was not answered; return the outcomes of all its claims by token."""
+    def repeat(self, call: Call, known: Mapping[str, ClaimRef]) -> dict[str, LaunchOutcome]:
+        """Make a call again that was not answered; return the outcomes of all its claims by token.
+
+        `known` tells by instance id what some claims have found meanwhile (`KnownOwners`).
+        """
         try:
             answer = self._made(call)
         except CloudProviderError as error:
             return dict.fromkeys(call.requests, error)
         except ApiError as error:
             return dict.fromkeys(call.requests, _outcome_of(error))
-        outcomes = self._dealt(call, answer)
+        outcomes = self._dealt(call, answer, known)
         missing = [token for token in call.requests if token not in outcomes]
         if missing:
             outcomes |= dict.fromkeys(missing, self._error([answer], call.pairs))
@@ -218,11 +221,13 @@ class Buyer:
         self._take_note(call, answer)
         return answer
 
-    def _dealt(self, call: Call, answer: Answer) -> dict[str, LaunchOutcome]:
+    def _dealt(
+        self, call: Call, answer: Answer, known: Mapping[str, ClaimRef] | None = None
+    ) -> dict[str, LaunchOutcome]:
         """Give each claim its instance, as everybody will who looks at the tags."""
         tags = call.wanted.tags
         bought = [TaggedInstance(id=item.id, tags=tags) for item in answer.bought]
-        owners = deal(bought)
+        owners = deal(bought, known)
         outcomes: dict[str, LaunchOutcome] = {}
         for item in answer.bought:
             owner = owners.get(item.id)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
     from karpenter_provider_alibabacloud.launch.buying import Buyer
     from karpenter_provider_alibabacloud.launch.calls import Call, CallMaker
+    from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
     from karpenter_provider_alibabacloud.launch.plans import Plan
 
 __all__ = ["Launching"]
@@ -70,6 +71,7 @@ class Launching:
         buyer: Buyer,
         calls: CallMaker,
         recent: RecentLaunches,
+        owners: KnownOwners,
         types: OfferedTypes,
         bootstrapper: Bootstrapper,
         nodes: Callable[[], Mapping[str, NodeView]],
@@ -80,6 +82,7 @@ class Launching:
         self._buyer: Final = buyer
         self._calls: Final = calls
         self._recent: Final = recent
+        self._owners: Final = owners
         self._types: Final = types
         self._bootstrapper: Final = bootstrapper
         self._nodes: Final = nodes
@@ -99,7 +102,7 @@ class Launching:
             if waiting is not None:
                 outcomes[token] = waiting
         for call in self._unanswered(r for t, r in wanted.items() if t not in outcomes):
-            brought = self._buyer.repeat(call)
+            brought = self._buyer.repeat(call, self._owners())
             outcomes |= {token: it for token, it in brought.items() if token in wanted}
         new = [request for token, request in wanted.items() if token not in outcomes]
         by_class: dict[tuple[str, str], list[LaunchRequest]] = {}
@@ -146,7 +149,7 @@ class Launching:
     def _looked_up(self, doubtful: Mapping[str, LaunchRequest]) -> dict[str, LaunchOutcome]:
         described = self._described()
         owners = owners_of(
-            (TaggedInstance(id=it.id, tags=it.tags) for it in described), self._recent.owners()
+            (TaggedInstance(id=it.id, tags=it.tags) for it in described), self._owners()
         )
         mine: dict[str, list[DescribedInstance]] = {}
         for instance in described:

@@ -205,10 +205,12 @@ def deal(
 ) -> dict[str, ClaimRef]:
     """Return whose each instance of one group is, by instance id.
 
-    What this process remembers (`known`, by instance id) counts first, then what an instance's own
-    tag says. The others, sorted by id, are dealt to the claims that are left, sorted by UID; an
-    instance beyond the last claim is nobody's.
+    What is known beyond the tags (`known`, by instance id, here or not) counts first: a claim has no
+    other instance than that. Then comes what an instance's own tag says. The others, sorted by id,
+    are dealt to the claims that are left, sorted by UID; an instance beyond the last claim is nobody's.
     """
+    known = known or {}
+    settled = {claim.uid for claim in known.values() if claim.uid}
     dealt: dict[str, ClaimRef] = {}
     waiting: list[str] = []
     claims: dict[str, ClaimRef] = {}
@@ -216,14 +218,15 @@ def deal(
         told = claims_of(instance.tags)
         claims |= {claim.uid: claim for claim in told if claim.uid}
         own = instance.tags.get(NODE_CLAIM_TAG, "")
-        if known is not None and instance.id in known:
+        if instance.id in known:
             dealt[instance.id] = known[instance.id]
         elif own:
             named = next((claim for claim in told if claim.name == own), None)
-            dealt[instance.id] = named or ClaimRef(name=own, uid="")
+            if named is None or named.uid not in settled:
+                dealt[instance.id] = named or ClaimRef(name=own, uid="")
         else:
             waiting.append(instance.id)
-    taken = {claim.uid for claim in dealt.values()}
+    taken = settled | {claim.uid for claim in dealt.values()}
     left = [claims[uid] for uid in sorted(claims) if uid not in taken]
     dealt.update(zip(waiting, left, strict=False))
     return {key: dealt[key] for key in sorted(dealt)}
@@ -235,7 +238,7 @@ def owners_of(
     """Return whose each instance is, by its id; one that is nobody's is not named.
 
     All instances of the cluster are given: of a group that is known in part later ones would be dealt
-    what is another's. `known` is what this process remembers of its own launches, by instance id.
+    what is another's. `known` is what is written down elsewhere, by instance id (`KnownOwners`).
     """
     groups: dict[tuple[str, ...], list[TaggedInstance]] = {}
     for instance in instances:

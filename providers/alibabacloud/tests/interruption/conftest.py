@@ -38,6 +38,7 @@ class Listening(World):
             self.clock,
             reader=self.reader,
             recent=self.recent,
+            owners=self.owners,
             availability=self.availability,
             on_listed=self.announcing.note_listed,
         )

@@ -33,6 +33,7 @@ from karpenter_provider_alibabacloud.instances import Instances
 from karpenter_provider_alibabacloud.labels import LABEL_CLASSES
 from karpenter_provider_alibabacloud.launch.buying import Buyer
 from karpenter_provider_alibabacloud.launch.calls import CallMaker, Shelves
+from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
 from karpenter_provider_alibabacloud.launch.launching import Launching
 from karpenter_provider_alibabacloud.prices import Prices, SpotQuote
 from providers.alibabacloud.tests.catalogue.shelf import Forgetful
@@ -99,6 +100,7 @@ class Process:
         region, cluster_id = clients.region, cloud.world.cluster
         self.waited: list[float] = []
         self.nodes: dict[str, NodeView] = {}
+        self.claims: dict[str, NodeClaim] = {}
         self.clusters = Clusters(clients, clock, cluster_id=cluster_id, cluster_type="ACKManaged")
         self.prices = Prices(region)
         self.unavailable = UnavailableOfferings(longest_life=timedelta(minutes=30))
@@ -123,6 +125,7 @@ class Process:
             wake_prices=lambda: None,
         )
         self.recent = RecentLaunches(clock)
+        owners = KnownOwners(region, recent=self.recent, read_claims=lambda: self.claims)
         self.reader = MachineReader(clients, cluster_id=cluster_id)
         shelves = Shelves(
             vswitches=self.vswitches,
@@ -153,6 +156,7 @@ class Process:
             buyer=self.buyer,
             calls=self.calls,
             recent=self.recent,
+            owners=owners,
             types=self.offered,
             bootstrapper=Bootstrapper(
                 AttachScripts(clients, clock, cluster_id=cluster_id), cluster_id=cluster_id
@@ -164,6 +168,7 @@ class Process:
             clock,
             reader=self.reader,
             recent=self.recent,
+            owners=owners,
             availability=self.reservations.availability,
         )
 
@@ -205,6 +210,11 @@ class Process:
     def sent(self, action: str = GROUP) -> list[Any]:
         """Return the parameters of the calls of an action that were answered."""
         return [call.parameters for call in self.cloud.calls.of(action)]
+
+    def write_down(self, claim: NodeClaim, provider_id: str) -> None:
+        """Have a claim's status name its instance, as the core writes it."""
+        status = claim.status.model_copy(update={"provider_id": provider_id})
+        self.claims[claim.name] = claim.model_copy(update={"status": status})
 
     def launched(self, outcome: Any) -> Any:
         """Return the machine of an outcome, as the cloud has it."""

@@ -194,3 +194,65 @@ def test_what_another_process_asked_for_in_vain_is_asked_for_again(process, rest
     process.clock.forward(61)
 
     assert isinstance(restarted.launch_one(claim_of("a", *WISH), node_class), LaunchedInstance)
+
+
+def test_an_instance_that_a_claim_names_is_nobody_elses(process, restarted, node_class):
+    """The process died while it wrote down what it had launched, and an instance has vanished.
+
+    By tags alone the instances that are left would be dealt anew, in their order.
+    """
+    lost, kept, waiting = sorted(claims(3), key=lambda claim: claim.uid)
+    outcomes = process.launch(lost, kept, waiting, node_class=node_class)
+    process.cloud.terminate(outcomes[0].provider_id)
+    restarted.write_down(kept, outcomes[1].provider_id)
+
+    again = restarted.launch(lost, waiting, node_class=node_class)
+
+    ids = {outcome.provider_id for outcome in again}
+    assert len(ids) == 2
+    assert outcomes[1].provider_id not in ids
+    assert outcomes[2].provider_id in ids
+    listed = {each.provider_id: each for each in restarted.instances.list().instances}
+    assert len(listed) == 3
+    assert listed[outcomes[1].provider_id].token == kept.uid
+
+
+def test_a_claim_whose_instance_vanished_is_dealt_no_other(process, restarted, node_class):
+    """It names an instance that is gone, and goes itself; what is left is for those who name none."""
+    gone, _, waiting = three = sorted(claims(3), key=lambda claim: claim.uid)
+    outcomes = process.launch(*three, node_class=node_class)
+    for claim, outcome in zip(three[:2], outcomes, strict=False):
+        restarted.write_down(claim, outcome.provider_id)
+    process.cloud.terminate(outcomes[0].provider_id)
+
+    assert restarted.launch_one(waiting, node_class) == outcomes[2]
+    tokens = [each.token for each in restarted.instances.list().instances]
+    assert sorted(tokens) == sorted(claim.uid for claim in three if claim is not gone)
+
+
+def test_a_second_instance_of_a_claim_is_nobodys(process, restarted, node_class):
+    """So that it is collected: two processes that see other prices may both launch for a claim."""
+    claim = claim_of("a", *WISH)
+    first = process.launch_one(claim, node_class)
+    tags = dict(process.launched(first).tags)
+    second = process.launch_one(claim_of("b", *WISH), node_class)
+    process.launched(second).tags.clear()
+    process.launched(second).tags.update(tags)
+    restarted.write_down(claim, first.provider_id)
+
+    listed = {each.provider_id: each.token for each in restarted.instances.list().instances}
+
+    assert listed == {first.provider_id: claim.uid, second.provider_id: ""}
+
+
+def test_what_a_lost_reply_launched_is_dealt_around_what_claims_name(process, node_class):
+    """A claim found its instance by the tags before the call was repeated for the others."""
+    first, *others = sorted(claims(3), key=lambda claim: claim.uid)
+    process.cloud.lose_replies(GROUP, times=3)
+    process.launch(first, *others, node_class=node_class)
+    low, middle, high = (f"cn-hangzhou.{name}" for name in process.cloud.held().instances)
+    process.write_down(first, middle)
+
+    outcomes = process.launch(*others, node_class=node_class)
+
+    assert {outcome.provider_id for outcome in outcomes} == {low, high}

@@ -17,6 +17,7 @@ from karpenter_core.provider.recent_launches import ClaimRef, Launch, RecentLaun
 from karpenter_core.provider.reservation_book import AvailabilityBook
 from karpenter_provider_alibabacloud.described import MachineReader
 from karpenter_provider_alibabacloud.instances import Instances
+from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
 from karpenter_provider_alibabacloud.launch.owners import (
     group_tags,
     owned_tags,
@@ -61,11 +62,15 @@ class World:
         self.cloud, self.clients = cloud, clients
         self.clock = CloudClock(cloud)
         self.nodes: dict[str, NodeView] = {}
+        self.claims: dict[str, NodeClaim] = {}
         self.restart()
 
     def restart(self) -> None:
         """Begin anew as a process that knows nothing of the last."""
         self.recent = RecentLaunches(self.clock)
+        self.owners = KnownOwners(
+            self.cloud.account.region, recent=self.recent, read_claims=lambda: self.claims
+        )
         self.availability = AvailabilityBook(self.clock)
         self.batches: list[int] = []
         self.listings: list[tuple[DescribedInstance, ...]] = []
@@ -75,6 +80,7 @@ class World:
             self.clock,
             reader=self.reader,
             recent=self.recent,
+            owners=self.owners,
             availability=self.availability,
             on_listed=lambda listed: self.listings.append(tuple(listed)),
             observe_batch=lambda _name, size: self.batches.append(size),

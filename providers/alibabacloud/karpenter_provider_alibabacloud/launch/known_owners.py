@@ -1,0 +1,51 @@
+"""Whose instances are beyond what their tags say.
+
+Tags say of a group which claims it was made for, and an order deals one to the other. When an instance
+of the group vanishes the order is another one, so what has been written down goes before it: NodeClaims
+that name their instance, and what this process has launched itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.provider.recent_launches import ClaimRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.provider.recent_launches import RecentLaunches
+
+__all__ = ["KnownOwners"]
+
+
+@final
+class KnownOwners:
+    """Tells owners by instance id.
+
+    To be called from threads that may wait for the core: those of hooks.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        *,
+        recent: RecentLaunches,
+        read_claims: Callable[[], Mapping[str, NodeClaim]],
+    ) -> None:
+        """`read_claims` is `ProviderContext.read_claims`."""
+        self._prefix: Final = f"{region}."
+        self._recent: Final = recent
+        self._read_claims: Final = read_claims
+
+    def __call__(self) -> Mapping[str, ClaimRef]:
+        """Return whose instances are, as far as it is known; never a call of the cloud."""
+        written = {
+            claim.status.provider_id.removeprefix(self._prefix): ClaimRef(
+                name=claim.name, uid=claim.uid
+            )
+            for claim in self._read_claims().values()
+            if claim.status.provider_id.startswith(self._prefix)
+        }
+        return {**self._recent.owners(), **written}
