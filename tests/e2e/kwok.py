@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, final
 
 from karpenter_core.testing.expectations import CloudAccount
+from karpenter_provider_kwok.dump import dump_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 class KwokCloud:
-    """Keeps the cloud's state in the test's folder and reads it by the provider's own command."""
+    """Keeps the cloud's state in the test's folder and reads it as the provider's command does."""
 
     def options(self, folder: Path) -> Mapping[str, str]:
         """Name the state file and the file of faults, which need not be there."""
@@ -26,26 +27,19 @@ class KwokCloud:
         }
 
     async def account(self, folder: Path) -> CloudAccount:
-        """Run `python -m karpenter_provider_kwok dump`."""
+        """Read what there is and what was launched, and how often."""
         if not self._state(folder).exists():
             return CloudAccount()
         found = await self.dump(folder)
         return CloudAccount(instances=found["instances"], launches=found["launches"])
 
     async def dump(self, folder: Path) -> dict[str, Any]:
-        """Return the whole dump."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "karpenter_provider_kwok",
-            "dump",
-            str(self._state(folder)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate()
-        assert process.returncode == 0, errors.decode()
-        return json.loads(output)
+        """Return what `python -m karpenter_provider_kwok dump` prints, without a process.
+
+        While something is to hold this is read at every change, and a process costs more than
+        the rest of the test.
+        """
+        return await asyncio.to_thread(dump_file, str(self._state(folder)), now=datetime.now(UTC))
 
     def suffer(self, folder: Path, faults: Sequence[dict[str, Any]]) -> None:
         """Write the file of faults; the provider reads it again."""
