@@ -35,6 +35,7 @@ from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
 from karpenter_provider_alibabacloud.launch.launching import Launching
 from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
 from karpenter_provider_alibabacloud.node_class.finalization import Finalizer
+from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
 from karpenter_provider_alibabacloud.node_class.resolution import Discovery, NodeClassResolver
 from karpenter_provider_alibabacloud.node_class.trial_launches import TrialLaunches
 from karpenter_provider_alibabacloud.node_class.validation import Validator
@@ -132,6 +133,7 @@ class Parts:
         )
         self.registrations: Final = Registrations(scripts, clock)
         self.bootstrapper: Final = Bootstrapper(scripts, cluster_id=cluster_id)
+        self.refused_launches: Final = RefusedLaunches(clock)
         self.validator: Final = Validator(
             clock=clock,
             bootstrapper=self.bootstrapper,
@@ -143,6 +145,7 @@ class Parts:
                 system_disks=self.system_disks,
                 known=known,
             ),
+            refused_launches=self.refused_launches,
             is_custom=self.cluster.is_custom,
         )
         self.resolver: Final = NodeClassResolver(

@@ -156,7 +156,12 @@ class AlibabaCloudProvider:
         """List what the region sells, as a node of this NodeClass would be."""
         ours, running = _ours(node_class), self.running
         running.known.note(ours, node_pool)
-        types = running.parts.types.instance_types(ours, node_pool)
+        try:
+            types = running.parts.types.instance_types(ours, node_pool)
+        except CloudProviderError as error:
+            from karpenter_provider_alibabacloud.node_class.findings import steady
+
+            raise steady(error) from error
         running.metrics.offerings.record(node_pool.name, types)
         return types
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import INSTANCE_TYPE, MEMORY
-from karpenter_core.errors import InsufficientCapacityError, SettingsError
+from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, SettingsError
 from karpenter_core.provider.contract import LaunchedInstance, PeriodicTask
 from karpenter_core.provider.known import Known
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
@@ -91,7 +91,12 @@ class Running:
 
     def launch(self, requests: Sequence[LaunchRequest]) -> Sequence[LaunchOutcome]:
         """Launch instances, and draw conclusions from what came of it."""
-        outcomes = self.parts.launching.launch(requests)
+        try:
+            outcomes = self.parts.launching.launch(requests)
+        except CloudProviderError as error:
+            self.parts.refused_launches.note(requests, [error] * len(requests))
+            raise
+        self.parts.refused_launches.note(requests, outcomes)
         self.parts.registrations.note_launched(
             it.provider_id for it in outcomes if isinstance(it, LaunchedInstance)
         )

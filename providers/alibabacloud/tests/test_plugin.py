@@ -5,17 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from karpenter_core.errors import InsufficientCapacityError, SettingsError
-from karpenter_core.provider.contract import ClusterFacts, ProviderContext
-from karpenter_core.testing.provider_world import FakeNodes
+from karpenter_core.errors import AuthError, InsufficientCapacityError, SettingsError
+from karpenter_core.provider.contract import ClusterFacts, LaunchRequest, ProviderContext
+from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
 from karpenter_provider_alibabacloud.settings import SETTINGS
+from karpenter_provider_alibabacloud.testing import node_class_for
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
 from providers.alibabacloud.tests.machines.cluster_world import World
 
@@ -123,22 +125,59 @@ def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context,
     plugin.karpenter_start(context)
     running = plugin.running
     running.parts.launching = Launching()
+    request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     refresh = next(task.run for task in running.tasks() if task.name == "stock")
     refresh()
     asked = cloud.calls.count("DescribeAvailableResource")
 
-    running.launch([object(), object()])
+    running.launch([request] * 2)
     assert woken == []
 
-    running.launch([object()])
-    running.launch([object()] * 10)
+    running.launch([request])
+    running.launch([request] * 10)
     assert woken == ["stock"]
     refresh()
     assert cloud.calls.count("DescribeAvailableResource") == 2 * asked
 
     context.clock.forward(minutes=1)
-    running.launch([object()] * 3)
+    running.launch([request] * 3)
     assert woken == ["stock", "stock"]
+
+
+@pytest.mark.parametrize("raised", [True, False], ids=["raised", "an outcome"])
+def test_what_is_not_permitted_to_launches_is_noted_for_their_node_class(
+    cloud, context, plugin, raised
+):
+    """Whether all of them were refused at once, or each."""
+    plugin.karpenter_start(context)
+    error = AuthError("no", action="ecs:DescribeInstances")
+
+    class Refused:
+        def launch(self, requests):
+            if raised:
+                raise error
+            return [error for _ in requests]
+
+    plugin.running.parts.launching = Refused()
+    request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
+    with pytest.raises(AuthError) if raised else nullcontext():
+        plugin.running.launch([request])
+
+    noted = plugin.running.parts.refused_launches.of("default")
+    assert noted.reason == "DescribeInstancesAuthCheckFailed"
+
+
+def test_types_that_cannot_be_listed_are_told_the_same_each_time(cloud, context, plugin):
+    """The NodePool's status has it: with the id of each request it would change at every look."""
+    plugin.karpenter_start(context)
+    cloud.deny("DescribeClusterDetail")
+    node_class, told = node_class_for(cloud), set()
+    for _ in range(2):
+        with pytest.raises(AuthError, match="cs:DescribeClusterDetail") as raised:
+            plugin.karpenter_list_instance_types(node_pool_for(node_class), node_class)
+        told.add(str(raised.value))
+
+    assert len(told) == 1
 
 
 def test_whose_instances_are_is_what_nodeclaims_say(cloud, context, plugin):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.codes import ErrorClass
+from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,10 +157,19 @@ class Clusters:
         return found
 
     def _fetched(self) -> ClusterDetails:
-        with calling():
-            answer = self._clients.ack.call(
-                "DescribeClusterDetail", {"ClusterId": self._cluster_id}
-            )
+        try:
+            with calling():
+                answer = self._clients.ack.call(
+                    "DescribeClusterDetail", {"ClusterId": self._cluster_id}
+                )
+        except CloudProviderError as error:
+            failure = failure_behind(error)
+            if failure is None or failure.error_class is not ErrorClass.NOT_FOUND:
+                raise
+            raise CloudProviderError(
+                f'--cluster-id: there is no cluster "{self._cluster_id}" in the region '
+                f"{self._clients.region}: {error}"
+            ) from failure
         try:
             return read_cluster(answer)
         except ValueError as error:

@@ -18,9 +18,24 @@ if TYPE_CHECKING:
 
     from karpenter_provider_alibabacloud.sdk import Clients
 
-__all__ = ["PASSED", "DryRuns", "Outcome", "Verdict", "judge"]
+__all__ = ["PASSED", "DryRuns", "Outcome", "Verdict", "denied", "field_of", "judge"]
 
-DENIED: Final = "RunInstancesAuthCheckFailed"
+_FIELDS: Final = (
+    ("DeploymentSet.", "spec.deploymentSetId"),
+    ("InvalidDataDisk", "spec.dataDisks"),
+    ("InvalidDeploymentSet", "spec.deploymentSetId"),
+    ("InvalidImage", "spec.imageSelectorTerms"),
+    ("InvalidKeyPair", "spec.keyPairName"),
+    ("InvalidPassword", "spec.password"),
+    ("InvalidPerformanceLevel", "spec.systemDisk.performanceLevel"),
+    ("InvalidRamRole", "spec.ramRoleName"),
+    ("InvalidResourceGroup", "spec.resourceGroupId"),
+    ("InvalidSecurityGroup", "spec.securityGroupSelectorTerms"),
+    ("InvalidSystemDisk", "spec.systemDisk"),
+    ("InvalidUserData", "spec.userData"),
+    ("InvalidVSwitch", "spec.vSwitchSelectorTerms"),
+)
+"""The field that a code is about, by how the code begins."""
 
 
 class Verdict(Enum):
@@ -30,9 +45,9 @@ class Verdict(Enum):
     RETRY = "retry"
     """Nothing about the NodeClass: throttled, or not answered."""
     FAILED = "failed"
-    """A launch would be refused, and will be for a while: policies."""
+    """A launch would not be permitted."""
     REFUSED = "refused"
-    """A launch would be refused now; what is missing may be there the next minute."""
+    """A launch would be refused for something else; what is missing may be there the next minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +62,16 @@ class Outcome:
 PASSED: Final = Outcome(verdict=Verdict.PASSED)
 
 
+def denied(action: str) -> str:
+    """Return the reason of a condition for an action (`ecs:RunInstances`) that is not permitted."""
+    return f"{action.rpartition(':')[2]}AuthCheckFailed"
+
+
+def field_of(code: str) -> str:
+    """Return the field of a NodeClass that a refusal with this code is about; empty for none."""
+    return next((field for prefix, field in _FIELDS if code.startswith(prefix)), "")
+
+
 def judge(error: ApiError | None) -> Outcome:
     """Return what the answer to a dry run of RunInstances tells; None is one without an error."""
     if error is None:
@@ -58,11 +83,13 @@ def judge(error: ApiError | None) -> Outcome:
     if error_class in {ErrorClass.THROTTLED, ErrorClass.TRANSIENT, ErrorClass.STATE}:
         return Outcome(verdict=Verdict.RETRY, reason=UNREACHABLE, message=said)
     if error_class is ErrorClass.AUTH:
-        return Outcome(verdict=Verdict.FAILED, reason=DENIED, message=said)
+        return Outcome(verdict=Verdict.FAILED, reason=denied("RunInstances"), message=said)
+    field = field_of(error.code)
+    message = f"launches would be refused: {said}"
     return Outcome(
         verdict=Verdict.REFUSED,
         reason=code_reason(error.code),
-        message=f"launches would be refused: {said}",
+        message=f"{field}: {message}" if field else message,
     )
 
 

@@ -12,14 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import UNKNOWN
-from karpenter_core.errors import AuthError
+from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
 from karpenter_core.provider import node_class_parts
 from karpenter_core.provider.node_class_parts import UNREACHABLE, USUAL, code_reason, unmet
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.discovery.calls import failure_behind
 
 if TYPE_CHECKING:
-    from karpenter_core.errors import CloudProviderError
     from karpenter_core.provider.node_class_parts import Part
 
 __all__ = [
@@ -33,6 +32,7 @@ __all__ = [
     "refusal_reason",
     "refused",
     "stable_text",
+    "steady",
     "unasked",
 ]
 
@@ -83,3 +83,16 @@ def refusal_reason(error: CloudProviderError) -> str:
 def stable_text(text: str) -> str:
     """Return what the cloud said without the request's id, or conditions would never rest."""
     return _REQUEST_ID.sub("", text)
+
+
+def steady(error: CloudProviderError) -> CloudProviderError:
+    """Return an error of the same kind that says the same each time: without the request's id.
+
+    What a NodePool's types could not be listed for is written into its status, anew when it changes.
+    """
+    text = stable_text(str(error))
+    if isinstance(error, AuthError):
+        return AuthError(text, action=error.action)
+    if isinstance(error, ThrottledError):
+        return ThrottledError(text, retry_after=error.retry_after)
+    return CloudProviderError(text) if type(error) is CloudProviderError else error

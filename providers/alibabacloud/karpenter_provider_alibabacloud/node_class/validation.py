@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
     from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
+    from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
 
 __all__ = ["TrialLaunch", "Validator"]
 
 NO_INSTANCE_TYPE: Final = "NoInstanceType"
 RESULT_TTL: Final = timedelta(minutes=30)
-"""How long the result of a dry run counts, for an unchanged NodeClass."""
+"""How long a dry run that would have succeeded counts, for an unchanged NodeClass; another is made again
+at each look, as what is missing may be given at any time."""
 NEXT_LOOK: Final = timedelta(minutes=10)
 TRY_AGAIN: Final = timedelta(seconds=10)
 """After what is nothing about the NodeClass."""
@@ -69,6 +71,7 @@ class Validator:
         bootstrapper: Bootstrapper,
         dry_runs: DryRuns | None,
         launch: TrialLaunch | None,
+        refused_launches: RefusedLaunches,
         is_custom: bool = False,
     ) -> None:
         """Without `dry_runs` and `launch` nothing is tried out.
@@ -78,6 +81,7 @@ class Validator:
         self._bootstrapper: Final = bootstrapper
         self._dry_runs: Final = dry_runs
         self._launch: Final = launch
+        self._refused_launches: Final = refused_launches
         self._is_custom: Final = is_custom
         self._results: Final[TtlCache[tuple[str, str], Outcome]] = TtlCache(clock, RESULT_TTL)
 
@@ -109,6 +113,7 @@ class Validator:
         for key in self._results.items():
             if key[0] == node_class:
                 self._results.drop(key)
+        self._refused_launches.forget(node_class)
 
     def _tried(self, node_class: ECSNodeClass, user_data: str) -> Outcome | None:
         if self._dry_runs is None or self._launch is None:
@@ -122,12 +127,15 @@ class Validator:
         except LaunchFailedError as error:
             return Outcome(verdict=Verdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error))
         outcome = self._dry_runs.run(request)
-        if outcome.verdict in {Verdict.PASSED, Verdict.FAILED}:
+        if outcome.verdict is Verdict.PASSED:
             self._results.put(key, outcome)
         return outcome
 
     def _part(self, node_class: ECSNodeClass, outcome: Outcome | None) -> Part:
         if outcome is None or outcome.verdict is Verdict.PASSED:
+            refused = self._refused_launches.of(node_class.name)
+            if refused is not None:
+                return unmet(VALIDATION_SUCCEEDED, refused.reason, refused.message)
             remark = self._remark(node_class)
             return met(VALIDATION_SUCCEEDED, remark, retry_after=NEXT_LOOK)
         if outcome.verdict is Verdict.RETRY:

@@ -87,6 +87,17 @@ def test_what_was_known_of_the_cluster_stands_while_it_cannot_be_had(cloud, clie
         Readers(cloud, clients).cluster.details()
 
 
+def test_a_cluster_that_is_not_there_is_told_by_the_setting_that_names_it(cloud, clients):
+    cloud.clusters.clear()
+
+    with pytest.raises(
+        CloudProviderError,
+        match=f'--cluster-id: there is no cluster "{cloud.world.cluster}" in the region'
+        " cn-hangzhou: .*ErrorClusterNotFound",
+    ):
+        Readers(cloud, clients).cluster.details()
+
+
 def test_of_a_cluster_that_is_none_of_acks_nothing_is_asked(cloud, clients):
     """Case 79."""
     readers = Readers(cloud, clients, cluster_type="Custom")

@@ -12,6 +12,7 @@ from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
 from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts
 from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
 from karpenter_provider_alibabacloud.node_class.finalization import Finalizer
+from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
 from karpenter_provider_alibabacloud.node_class.resolution import Discovery, NodeClassResolver
 from karpenter_provider_alibabacloud.node_class.validation import Validator
 from providers.alibabacloud.tests.discovery.worlds import Readers
@@ -65,6 +66,7 @@ class Process:
         self.clock.passed = cloud.time() - self.clock.now()  # the cloud's tokens end by it
         scripts = AttachScripts(clients, self.clock, cluster_id=cloud.world.cluster)
         self.trial = Trial(cloud)
+        self.refused_launches = RefusedLaunches(self.clock)
         self.validator = Validator(
             clock=self.clock,
             bootstrapper=Bootstrapper(
@@ -72,6 +74,7 @@ class Process:
             ),
             dry_runs=DryRuns(clients) if dry_runs else None,
             launch=self.trial if dry_runs else None,
+            refused_launches=self.refused_launches,
             is_custom=is_custom,
         )
         self.resolver = NodeClassResolver(

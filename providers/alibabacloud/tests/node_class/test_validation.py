@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.errors import CloudProviderError, LaunchFailedError
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+)
+from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.node_class.dry_runs import Verdict, judge
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
@@ -123,13 +129,91 @@ def test_launches_are_tried_out_once_in_half_an_hour(make_process, cloud):
 
 
 def test_a_launch_that_is_not_permitted_is_said_of_the_node_class(make_process, cloud):
+    """Until the policy is mended: each look tries it again."""
     process = make_process(dry_runs=True)
-    cloud.deny(LAUNCHES)
 
-    status, reason, message = validation(process, node_class_of(cloud))
+    with cloud.deny(LAUNCHES):
+        status, reason, message = validation(process, node_class_of(cloud))
+    mended, _, _ = validation(process, node_class_of(cloud))
 
     assert (status, reason) == ("False", "RunInstancesAuthCheckFailed")
     assert "ecs:RunInstances" in message
+    assert mended == "True"
+
+
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [
+        ("InvalidKeyPair.NotFound", "spec.keyPairName"),
+        ("InvalidRamRole.NotEcsRole", "spec.ramRoleName"),
+        ("InvalidResourceGroup.NotFound", "spec.resourceGroupId"),
+        ("InvalidSystemDiskSize.LessThanImageSize", "spec.systemDisk"),
+        ("InvalidDeploymentSetId.NotFound", "spec.deploymentSetId"),
+    ],
+)
+def test_a_refusal_names_the_field_that_it_is_about(code, field):
+    outcome = judge(ApiError(code, "m", "R", 404, action="ecs:RunInstances"))
+
+    assert outcome.message == f"{field}: launches would be refused: ecs:RunInstances: {code}: m"
+
+
+@pytest.fixture
+def launches(process, cloud):
+    """Notes what came of the launch of one claim of a NodeClass."""
+    node_class = node_class_of(cloud)
+
+    def note(outcome):
+        request = LaunchRequest(node_claim=None, node_class=node_class, instance_types=())
+        process.refused_launches.note([request], [outcome])
+        return validation(process, node_class)
+
+    return note
+
+
+GROUP = "CreateAutoProvisioningGroup"
+NO_GROUPS = AuthError(f"ecs:{GROUP}: Forbidden.RAM: no (request R)", action=f"ecs:{GROUP}")
+SOLD_OUT = InsufficientCapacityError("OperationDenied.NoStock")
+LAUNCHED = LaunchedInstance(
+    provider_id="cn-hangzhou.i-1",
+    instance_type="ecs.g7.large",
+    zone="cn-hangzhou-b",
+    capacity_type="spot",
+    capacity={},
+    allocatable={},
+)
+
+
+def test_what_launches_were_refused_for_is_said_of_the_node_class(launches, process, cloud):
+    """No dry run tells of provisioning groups. It is forgotten, as nobody tells when it is mended."""
+    refused = launches(NO_GROUPS)
+    sold_out = launches(SOLD_OUT)
+    process.later(minutes=5)
+    later = validation(process, node_class_of(cloud))
+
+    said_of_it = f"launches were refused: ecs:{GROUP}: Forbidden.RAM: no"
+    assert refused == sold_out == ("False", f"{GROUP}AuthCheckFailed", said_of_it)
+    assert later[0] == "True"
+
+
+def test_an_account_that_cannot_pay_is_said_of_the_node_class(launches):
+    refused = ApiError("Account.Arrearage", "pay", "R", 403, action=f"ecs:{GROUP}")
+    outcome = LaunchFailedError(str(refused), reason="AccountInArrears")
+    outcome.__cause__ = refused
+
+    assert launches(outcome)[:2] == ("False", "AccountArrearage")
+
+
+@pytest.mark.parametrize("end", ["a launch", "the end"])
+def test_a_launch_that_succeeds_and_the_end_of_a_node_class_forget_refusals(
+    launches, process, cloud, end
+):
+    launches(NO_GROUPS)
+    if end == "a launch":
+        launches(LAUNCHED)
+    else:
+        process.finalizer.finalize(node_class_of(cloud))
+
+    assert validation(process, node_class_of(cloud))[0] == "True"
 
 
 def test_a_cloud_that_cannot_be_asked_leaves_the_validation_as_it_was(make_process, cloud):

@@ -1,0 +1,71 @@
+"""What launches were refused for that no dry run tells of: permissions, and an account that cannot pay.
+
+RunInstances is tried out beforehand. Provisioning groups cannot be, nor can the reading of instances that
+comes before a launch. So what a launch itself was refused for is said of its NodeClass, and while that
+stands nothing is launched from it. Nobody tells when a policy is mended: after a while it is forgotten, and
+the next launch finds out.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.errors import AuthError
+from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.node_class_parts import code_reason
+from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
+from karpenter_provider_alibabacloud.node_class.dry_runs import Outcome, Verdict, denied
+from karpenter_provider_alibabacloud.node_class.findings import stable_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.errors import CloudProviderError
+    from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+
+__all__ = ["RefusedLaunches", "refusal_of"]
+
+LIFE: Final = timedelta(minutes=5)
+"""How long nothing is launched after a refusal."""
+
+
+def refusal_of(error: CloudProviderError) -> Outcome | None:
+    """Return what the outcome of a launch says of every other launch; None when it says nothing."""
+    said = f"launches were refused: {stable_text(str(error))}"
+    if isinstance(error, AuthError):
+        return Outcome(verdict=Verdict.FAILED, reason=denied(error.action), message=said)
+    cause = error.__cause__
+    if isinstance(cause, ApiError) and cause.error_class is ErrorClass.FUNDS:
+        return Outcome(verdict=Verdict.REFUSED, reason=code_reason(cause.code), message=said)
+    return None
+
+
+@final
+class RefusedLaunches:
+    """Remembers refusals by the name of the NodeClass; callable from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._refusals: Final[TtlCache[str, Outcome]] = TtlCache(clock, LIFE)
+
+    def note(self, requests: Iterable[LaunchRequest], outcomes: Iterable[LaunchOutcome]) -> None:
+        """Take down what came of launches, in the order of the requests.
+
+        One that succeeded says that launches are not refused any more.
+        """
+        for request, outcome in zip(requests, outcomes, strict=True):
+            name = request.node_class.name
+            if isinstance(outcome, LaunchedInstance):
+                self._refusals.drop(name)
+            elif (refusal := refusal_of(outcome)) is not None:
+                self._refusals.put(name, refusal)
+
+    def of(self, node_class: str) -> Outcome | None:
+        """Return what launches from a NodeClass were refused for lately."""
+        return self._refusals.get(node_class)
+
+    def forget(self, node_class: str) -> None:
+        """Forget a NodeClass."""
+        self._refusals.drop(node_class)
