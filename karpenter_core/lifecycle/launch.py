@@ -190,7 +190,7 @@ def launch_failed(
         case InsufficientCapacityError():
             return Step(
                 claim=claim,
-                notices=(_insufficient_capacity(claim, error),),
+                notices=(_warning_notice(claim, error, reason="InsufficientCapacityError"),),
                 facts=(_disrupted(claim, INSUFFICIENT_CAPACITY),),
                 exhausted=exhausted_offerings(
                     error, instance_types, Requirements.from_specs(claim.spec.requirements)
@@ -200,6 +200,7 @@ def launch_failed(
         case NodeClassNotReadyError():
             return Step(
                 claim=claim,
+                notices=(_warning_notice(claim, error, reason="NodeClassNotReady"),),
                 facts=(_disrupted(claim, NODE_CLASS_NOT_READY),),
                 delete=NODE_CLASS_NOT_READY,
             )
@@ -260,11 +261,11 @@ def exhausted_offerings(
     return tuple(dict.fromkeys((*error.offerings, *wider)))
 
 
-def _insufficient_capacity(claim: NodeClaim, error: CloudProviderError) -> Notice:
+def _warning_notice(claim: NodeClaim, error: CloudProviderError, *, reason: str) -> Notice:
     return Notice(
         regarding=claim.ref,
         type="Warning",
-        reason="InsufficientCapacityError",
+        reason=reason,
         message=f"NodeClaim {claim.name} event: {cut(str(error))}",
         dedupe=(claim.uid,),
     )

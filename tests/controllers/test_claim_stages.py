@@ -138,6 +138,23 @@ class TestLaunch:
 
         play(tmp_path, story, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})])
 
+    def test_a_claim_whose_class_is_missing_is_deleted_and_told(self, tmp_path):
+        """Case 31: nothing is asked of the cloud."""
+
+        async def story(scene):
+            claim = own_claim()
+            claim["spec"]["nodeClassRef"]["name"] = "nowhere"
+            scene.cluster.apply([NODE_CLASS, pool(), claim])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: not scene.claims(), seconds=30)
+
+            (event,) = scene.events("NodeClassNotReady")
+            assert event["type"] == "Warning"
+            assert "KWOKNodeClass nowhere is not found" in json.dumps(event)
+            assert cloud(scene, tmp_path)["launches"] == {}
+
+        play(tmp_path, story)
+
     def test_a_launch_that_fails_shows_why(self, tmp_path):
         """Case 32: the claim has no node either, and says so."""
 

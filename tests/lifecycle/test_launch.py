@@ -175,9 +175,12 @@ def test_a_stock_out_that_names_nothing_is_about_all_the_claim_could_become():
 
 
 def test_an_unready_node_class_deletes_the_claim():
-    """Case 31."""
-    step = launch_failed(node_claim(), NodeClassNotReadyError("not now"), now=LATER)
-    assert (step.delete, step.notices) == ("nodeclass_not_ready", ())
+    """Case 31; the claim is gone at once, so an Event says why."""
+    step = launch_failed(node_claim("web"), NodeClassNotReadyError("not now"), now=LATER)
+    assert step.delete == "nodeclass_not_ready"
+    (notice,) = step.notices
+    assert (notice.type, notice.reason) == ("Warning", "NodeClassNotReady")
+    assert notice.message == "NodeClaim web event: not now"
 
 
 def test_a_failed_launch_shows_its_reason_and_is_retried():
