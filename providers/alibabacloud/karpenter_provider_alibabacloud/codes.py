@@ -7,7 +7,6 @@ was answered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
@@ -25,11 +24,10 @@ __all__ = [
     "SHORTAGES",
     "ApiError",
     "ErrorClass",
-    "LaunchFailure",
     "classify",
     "core_error",
     "exhausted_scope",
-    "launch_failure",
+    "launch_reason",
 ]
 
 DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
@@ -209,14 +207,6 @@ class ApiError(Exception):
         return f"{said} (request {self.request_id})" if self.request_id else said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchFailure:
-    """What the condition `Launched` says of a launch that failed."""
-
-    reason: str
-    message: str
-
-
 def classify(code: str, *, status: int = 0, message: str = "") -> ErrorClass:
     """Return what an error means.
 
@@ -247,28 +237,27 @@ def exhausted_scope(error_class: ErrorClass) -> ExhaustedScope:
     return ExhaustedScope.OFFERING
 
 
-_LAUNCH_FAILURES: Final[dict[ErrorClass, tuple[str, str]]] = {
-    ErrorClass.AUTH: ("Unauthorized", "the launch was not permitted"),
-    ErrorClass.CONFIGURATION: ("InvalidLaunch", "the launch cannot be made as it was asked for"),
-    ErrorClass.FUNDS: ("AccountInArrears", "the account cannot pay"),
-    ErrorClass.QUOTA: ("QuotaExceeded", "the quota is used up"),
-    ErrorClass.ADDRESSES: ("IpNotEnough", "the vSwitch has too few free addresses"),
-    ErrorClass.THROTTLED: ("Throttling", "too many requests"),
-    ErrorClass.TRANSIENT: ("ServiceUnavailable", "the cloud failed"),
+_LAUNCH_REASONS: Final = {
+    ErrorClass.AUTH: "Unauthorized",
+    ErrorClass.CONFIGURATION: "InvalidLaunch",
+    ErrorClass.FUNDS: "AccountInArrears",
+    ErrorClass.QUOTA: "QuotaExceeded",
+    ErrorClass.ADDRESSES: "IpNotEnough",
+    ErrorClass.THROTTLED: "Throttling",
+    ErrorClass.TRANSIENT: "ServiceUnavailable",
 }
-_LAUNCH_FAILURES_BY_CODE: Final[dict[str, tuple[str, str]]] = {
-    "InvalidImageId.NotFound": ("ImageNotFound", "the image does not exist, or may not be used"),
-    "InvalidUserData.SizeExceeded": ("UserDataTooLarge", "the user data has more than 32 KiB"),
+_LAUNCH_REASONS_BY_CODE: Final = {
+    "InvalidImageId.NotFound": "ImageNotFound",
+    "InvalidUserData.SizeExceeded": "UserDataTooLarge",
 }
 
 
-def launch_failure(code: str, message: str, *, status: int = 0) -> LaunchFailure:
-    """Return the condition reason (CamelCase) and text for a launch that was refused with `code`."""
-    reason, text = _LAUNCH_FAILURES_BY_CODE.get(code) or _LAUNCH_FAILURES.get(
-        classify(code, status=status, message=message), ("LaunchFailed", "the launch failed")
-    )
-    said = ": ".join(part for part in (code, message) if part)
-    return LaunchFailure(reason=reason, message=f"{text}: {said}")
+def launch_reason(code: str, message: str = "", *, status: int = 0) -> str:
+    """Return the reason (CamelCase) that the condition `Launched` has for a launch that failed so."""
+    known = _LAUNCH_REASONS_BY_CODE.get(code)
+    if known is not None:
+        return known
+    return _LAUNCH_REASONS.get(classify(code, status=status, message=message), "LaunchFailed")
 
 
 def core_error(error: ApiError) -> CloudProviderError:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AT_ONCE",
     "RECYCLING",
+    "VISIBLE_WITHIN",
     "DescribedInstance",
     "Listing",
     "MachineReader",
@@ -39,6 +40,8 @@ __all__ = [
     "to_instance",
 ]
 
+VISIBLE_WITHIN: Final = timedelta(minutes=1)
+"""By then ECS describes what it has launched."""
 AT_ONCE: Final = 100
 """Instances that one call describes, or deletes (API reference)."""
 RECYCLING: Final = "Recycling"

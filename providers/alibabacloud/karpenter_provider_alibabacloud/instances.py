@@ -18,6 +18,7 @@ from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.described import (
     AT_ONCE,
+    VISIBLE_WITHIN,
     parse_provider_id,
     to_instance,
 )
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
     from karpenter_provider_alibabacloud.sdk import Clients
 
-__all__ = ["VISIBLE_WITHIN", "Instances"]
+__all__ = ["Instances"]
 
-VISIBLE_WITHIN: Final = timedelta(minutes=1)
-"""By then ECS describes what it has launched."""
 _SEEN_KEPT: Final = timedelta(hours=1)
 _ASKED_AGAIN: Final = timedelta(minutes=1)
 """How long an instance that was asked to go is not asked again."""

@@ -12,7 +12,6 @@ from karpenter_core.api.labels import NODE_POOL, WINDOWS_BUILD, ZONE
 from karpenter_core.provider.contract import LabelClasses
 
 GROUP: Final = "karpenter.k8s.alibabacloud"
-COMPATIBILITY_GROUP: Final = "compatibility.karpenter.k8s.alibabacloud"
 
 # Labels that follow from the instance type
 INSTANCE_CATEGORY: Final = f"{GROUP}/instance-category"
@@ -83,12 +82,6 @@ LABEL_CLASSES: Final = LabelClasses(
 ACK_NODE_LABEL: Final = "k8s.aliyun.com"
 ACK_CLUSTER_LABEL: Final = "ack.aliyun.com"
 
-# Annotations of NodeClaims; the hash of the NodeClass and its version are written by the core
-TAGGED_ANNOTATION: Final = f"{GROUP}/tagged"
-CLUSTER_NAME_TAGGED_ANNOTATION: Final = f"{COMPATIBILITY_GROUP}/cluster-name-tagged"
-
-TERMINATION_FINALIZER: Final = f"{GROUP}/termination"
-
 # Tags
 NAME_TAG: Final = "Name"
 NODE_POOL_TAG: Final = NODE_POOL
@@ -128,4 +121,3 @@ MAX_TAG_LENGTH: Final = 128
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 AMD_GPU: Final = "amd.com/gpu"
 ENI: Final = "aliyun/eni"
-PRIVATE_IPV4_ADDRESS: Final = "vpc.alibabacloud.com/PrivateIPv4Address"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.catalogue.facts import list_at
 from karpenter_provider_alibabacloud.discovery.calls import is_refusal
-from karpenter_provider_alibabacloud.prices import Advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,8 +139,8 @@ def read_spot_history(items: Iterable[Mapping[str, Any]], *, currency: str = "")
     )
 
 
-def ask_advice(call: Call, instance_types: Sequence[str]) -> dict[str, dict[str, Advice]]:
-    """Return what ECS tells of types as spot, by type and zone; `ADVICE_SIZE` types at most.
+def ask_advice(call: Call, instance_types: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return what types cost as spot, as of `read_spot_advice`; `ADVICE_SIZE` types at most.
 
     Raises:
         CloudProviderError: ECS refused or did not answer.
@@ -149,16 +148,18 @@ def ask_advice(call: Call, instance_types: Sequence[str]) -> dict[str, dict[str,
     return read_spot_advice(call("DescribeSpotAdvice", {"InstanceTypes": list(instance_types)}))
 
 
-def read_spot_advice(body: Mapping[str, Any]) -> dict[str, dict[str, Advice]]:
-    """Return, by type and zone, what DescribeSpotAdvice answers."""
-    found: dict[str, dict[str, Advice]] = {}
+def read_spot_advice(body: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return, by type and zone, what DescribeSpotAdvice says that spot cost over the last 30 days.
+
+    In percent of the on-demand price.
+    """
+    found: dict[str, dict[str, float]] = {}
     for zone in list_at(body, "AvailableSpotZones.AvailableSpotZone"):
         for item in list_at(zone, "AvailableSpotResources.AvailableSpotResource"):
             discount = positive(item.get("AverageSpotDiscount"))
             name, zone_id = str(item.get("InstanceType") or ""), str(zone.get("ZoneId") or "")
             if discount is not None and name and zone_id:
-                lost = positive(item.get("InterruptionRate")) or 0.0
-                found.setdefault(name, {})[zone_id] = Advice(discount, lost)
+                found.setdefault(name, {})[zone_id] = discount
     return found
 
 

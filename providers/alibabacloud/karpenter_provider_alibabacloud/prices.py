@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISK_VERSION",
-    "Advice",
     "GivenPrices",
     "OnDemandQuote",
     "Prices",
@@ -64,15 +63,6 @@ class SpotQuote(NamedTuple):
 
     by_zone: dict[str, float]
     read_at: datetime
-
-
-class Advice(NamedTuple):
-    """What ECS tells of a type as spot in one zone, over the last 30 days."""
-
-    discount_percent: float
-    """What it cost on average, as a share of the on-demand price: 30 is 70 percent off."""
-    interruption_percent: float
-    """How many instances were taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +115,7 @@ class Prices:
         self._given = GivenPrices()
         self._tables = _Tables(currency=self._shipped.currency)
         self._estimates = _estimates({})
-        self._advice: Mapping[str, Mapping[str, Advice]] = {}
+        self._advice: Mapping[str, Mapping[str, float]] = {}
         self._spot_hours: Final = {DEFAULT_SPOT_HOURS}
 
     @property
@@ -171,10 +161,10 @@ class Prices:
         amount = self._known_spot(facts.name, zone, hours, tables)
         if amount is not None:
             return Price(amount, tables.currency)
-        advice = self._advice.get(facts.name, {}).get(zone)
-        if advice is not None:
+        percent = self._advice.get(facts.name, {}).get(zone)
+        if percent is not None:
             on_demand = self.on_demand(facts)
-            return Price(on_demand.amount * advice.discount_percent / 100, on_demand.currency)
+            return Price(on_demand.amount * percent / 100, on_demand.currency)
         elsewhere = _quote(tables, facts.name, hours)
         if elsewhere is not None:
             return Price(max(elsewhere.by_zone.values()), tables.currency)
@@ -188,11 +178,6 @@ class Prices:
         if zone:
             return self._known_spot(instance_type, zone, hours, tables) is None
         return self._known_on_demand(instance_type, tables) is None
-
-    def interruption_percent(self, instance_type: str, zone: str) -> float | None:
-        """Return how many spot instances of a type were taken back in a zone; None: not known."""
-        advice = self._advice.get(instance_type, {}).get(zone)
-        return None if advice is None else advice.interruption_percent
 
     def on_demand_read_at(self, instance_type: str) -> datetime | None:
         """Return when the on-demand price was read."""
@@ -245,10 +230,13 @@ class Prices:
             if any(before.get(name) != it.by_zone for name, it in usable.items()):
                 self._revision += 1
 
-    def update_advice(self, advice: Mapping[str, Mapping[str, Advice]]) -> None:
-        """Take in what ECS tells of types as spot, by type and zone."""
+    def update_advice(self, advice: Mapping[str, Mapping[str, float]]) -> None:
+        """Take in what types cost as spot on average over the last 30 days, by type and zone.
+
+        In percent of the on-demand price: 30 is 70 percent off.
+        """
         usable = {
-            name: {zone: it for zone, it in of.items() if _is_price(it.discount_percent)}
+            name: {zone: percent for zone, percent in of.items() if _is_price(percent)}
             for name, of in advice.items()
         }
         with self._lock:

@@ -14,7 +14,7 @@ from karpenter_provider_alibabacloud.codes import (
     classify,
     core_error,
     exhausted_scope,
-    launch_failure,
+    launch_reason,
 )
 
 
@@ -103,7 +103,7 @@ def test_errors_become_those_of_the_core():
 
 def test_a_failed_launch_has_a_reason_in_camel_case():
     failures = {
-        code: launch_failure(code, "m").reason
+        code: launch_reason(code, "m")
         for code in ("InvalidImageId.NotFound", "Forbidden.RAM", "MissingParameter", "Odd")
     }
 
@@ -113,4 +113,3 @@ def test_a_failed_launch_has_a_reason_in_camel_case():
         "MissingParameter": "InvalidLaunch",
         "Odd": "LaunchFailed",
     }
-    assert launch_failure("Odd", "m").message == "the launch failed: Odd: m"

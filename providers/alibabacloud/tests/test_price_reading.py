@@ -17,7 +17,7 @@ from karpenter_provider_alibabacloud.price_questions import (
     read_spot_history,
 )
 from karpenter_provider_alibabacloud.price_reading import MOST_CALLS, PriceReader
-from karpenter_provider_alibabacloud.prices import DISK_VERSION, Advice, Prices
+from karpenter_provider_alibabacloud.prices import DISK_VERSION, Prices
 from providers.alibabacloud.tests.catalogue.answering import AnsweringClients
 from providers.alibabacloud.tests.catalogue.shelf import REGION, A, B, SetClock, facts
 
@@ -347,5 +347,5 @@ def test_advice_is_by_type_and_zone():
     zone = {"ZoneId": A, "AvailableSpotResources": {"AvailableSpotResource": rows}}
 
     assert read_spot_advice({"AvailableSpotZones": {"AvailableSpotZone": [zone]}}) == {
-        LARGE: {A: Advice(10.0, 0.0)}
+        LARGE: {A: 10.0}
     }

@@ -15,7 +15,6 @@ from karpenter_provider_alibabacloud.data import shipped_prices, shipped_rates
 from karpenter_provider_alibabacloud.price_file import read_price_file
 from karpenter_provider_alibabacloud.prices import (
     DISK_VERSION,
-    Advice,
     GivenPrices,
     Prices,
     SpotQuote,
@@ -132,11 +131,9 @@ def test_a_spot_price_that_nobody_said_is_never_below_what_is_known():
 
     spot(made, LARGE, {A: 0.2, B: 0.3})
     assert made.spot(facts(), C).amount == 0.3
-    made.update_advice({LARGE: {C: Advice(25.0, 3.0)}})
+    made.update_advice({LARGE: {C: 25.0}})
     assert made.spot(facts(), C).amount == pytest.approx(0.25)
     assert made.is_estimated(LARGE, zone=C)
-    assert made.interruption_percent(LARGE, C) == 3.0
-    assert made.interruption_percent(LARGE, A) is None
 
 
 def test_each_protected_time_has_its_own_prices():
@@ -165,13 +162,13 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
     """Case 44."""
     made = prices({LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
-    made.update_advice({LARGE: {A: Advice(20.0, 0.0)}})
+    made.update_advice({LARGE: {A: 20.0}})
     made.give(GivenPrices(on_demand={XLARGE: 3.0}))
     revision = made.revision
 
     take(made, {LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
-    made.update_advice({LARGE: {A: Advice(20.0, 0.0)}})
+    made.update_advice({LARGE: {A: 20.0}})
     made.give(GivenPrices(on_demand={XLARGE: 3.0}))
     made.update_on_demand({}, currency="")
     assert made.revision == revision
@@ -181,7 +178,7 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
         lambda: take(made, {LARGE: 1.1}),
         lambda: spot(made, LARGE, {A: 0.3}),
         lambda: spot(made, LARGE, {B: 0.3}),
-        lambda: made.update_advice({LARGE: {A: Advice(21.0, 0.0)}}),
+        lambda: made.update_advice({LARGE: {A: 21.0}}),
         lambda: made.give(GivenPrices()),
     ):
         change()

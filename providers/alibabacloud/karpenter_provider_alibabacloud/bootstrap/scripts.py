@@ -16,7 +16,6 @@ import structlog
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.discovery.calls import calling
-from karpenter_provider_alibabacloud.discovery.cluster import ContainerRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.sdk import Clients
 
-__all__ = ["AttachScripts", "ScriptKey", "pool_runtime", "with_runtime"]
+__all__ = ["AttachScripts", "ContainerRuntime", "ScriptKey", "pool_runtime", "with_runtime"]
 
 TTL: Final = timedelta(hours=6)
 TOKEN_LIFE: Final = TTL + timedelta(hours=1)
@@ -45,6 +44,13 @@ class ScriptKey(NamedTuple):
     node_pool_id: str = ""
     """ACK's own node pool; empty for the default one."""
     architecture: str = "amd64"
+
+
+class ContainerRuntime(NamedTuple):
+    """What runs containers on nodes, as ACK's script is told."""
+
+    name: str
+    version: str
 
 
 def pool_runtime(

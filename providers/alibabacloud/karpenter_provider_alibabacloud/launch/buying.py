@@ -27,8 +27,9 @@ from karpenter_provider_alibabacloud.codes import (
     ApiError,
     ErrorClass,
     core_error,
-    launch_failure,
+    launch_reason,
 )
+from karpenter_provider_alibabacloud.described import VISIBLE_WITHIN
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
 from karpenter_provider_alibabacloud.launch.outcome import (
     Answer,
@@ -66,8 +67,6 @@ _QUOTA_LIFE: Final = timedelta(minutes=10)
 """How long nothing is launched of a capacity type whose quota is used up."""
 _ADDRESSES_LIFE: Final = timedelta(minutes=5)
 """How long a vSwitch is left alone in which no address was free."""
-_VISIBLE_WITHIN: Final = timedelta(minutes=1)
-"""By then ECS describes what it has launched."""
 _OTHERS_CALL: Final = "IdempotentParameterMismatch"
 """The code for a token that came before, with something else: another process launched the same."""
 _ELSEWHERE: Final = SHORTAGES | {ErrorClass.UNKNOWN}
@@ -106,7 +105,7 @@ class Buyer:
         self._observe_batch: Final = observe_batch
         self._observe_pairs: Final = observe_pairs
         self._uncertain: Final[Uncertain[Call]] = Uncertain(clock)
-        self._others: Final[TtlCache[str, CloudProviderError]] = TtlCache(clock, _VISIBLE_WITHIN)
+        self._others: Final[TtlCache[str, CloudProviderError]] = TtlCache(clock, VISIBLE_WITHIN)
         self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.launch")
 
     def unanswered(self, uid: str) -> Call | None:
@@ -324,7 +323,7 @@ def _outcome_of(error: ApiError) -> CloudProviderError:
     if error.error_class in passing or error.code == _OTHERS_CALL:
         outcome = core_error(error)
     else:
-        failure = launch_failure(error.code, error.message, status=error.status)
-        outcome = LaunchFailedError(str(error), reason=failure.reason)
+        reason = launch_reason(error.code, error.message, status=error.status)
+        outcome = LaunchFailedError(str(error), reason=reason)
     outcome.__cause__ = error
     return outcome

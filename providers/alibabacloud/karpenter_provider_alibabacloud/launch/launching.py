@@ -19,6 +19,7 @@ import structlog
 
 from karpenter_core.api.labels import NODE_POOL, ZONE
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
+from karpenter_provider_alibabacloud.described import VISIBLE_WITHIN
 from karpenter_provider_alibabacloud.launch.boots import Boots
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
 from karpenter_provider_alibabacloud.launch.outcome import as_outcome
@@ -55,8 +56,6 @@ __all__ = ["Launching"]
 _CALLS_AT_ONCE: Final = 8
 _FRESH: Final = timedelta(seconds=30)
 """Nobody but this process can have launched for a claim that is so young."""
-_VISIBLE_WITHIN: Final = timedelta(minutes=1)
-"""By then ECS describes what it has launched."""
 
 
 @final
@@ -136,7 +135,7 @@ class Launching:
         if recent is None:
             return None
         launched_at = recent.instance.created
-        is_sure = launched_at is None or self._clock.now() - launched_at < _VISIBLE_WITHIN
+        is_sure = launched_at is None or self._clock.now() - launched_at < VISIBLE_WITHIN
         return recent.outcome if is_sure else None  # for so long ECS may not show it
 
     def _may_have_instance(self, request: LaunchRequest) -> bool:

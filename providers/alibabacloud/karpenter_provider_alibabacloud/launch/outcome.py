@@ -30,7 +30,7 @@ from karpenter_provider_alibabacloud.codes import (
     ErrorClass,
     classify,
     exhausted_scope,
-    launch_failure,
+    launch_reason,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Failure:
     @property
     def reason(self) -> str:
         """The reason for metrics and conditions."""
-        return launch_failure(self.code, self.message, status=self.status).reason
+        return launch_reason(self.code, self.message, status=self.status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

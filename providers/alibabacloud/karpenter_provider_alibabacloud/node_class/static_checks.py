@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from karpenter_core.errors import BadInputError
 from karpenter_core.provider.user_data import user_data_parts
 from karpenter_provider_alibabacloud.bootstrap.user_data import LARGEST_BYTES
-from karpenter_provider_alibabacloud.labels import (
-    MAX_USER_TAGS,
-    RESTRICTED_TAG_PREFIXES,
-    RESTRICTED_TAGS,
-)
+from karpenter_provider_alibabacloud.labels import MAX_USER_TAGS
+from karpenter_provider_alibabacloud.launch.owners import restricted_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +37,7 @@ Check: TypeAlias = "Callable[[ECSNodeClass], Problem | None]"
 def tag_problem(node_class: ECSNodeClass) -> Problem | None:
     """Refuse tags by which instances are known as ours, and too many; an old CRD let them in."""
     tags = node_class.spec.tags
-    taken = sorted(k for k in tags if k in RESTRICTED_TAGS or k.startswith(RESTRICTED_TAG_PREFIXES))
+    taken = restricted_tags(tags)
     if taken:
         message = f"spec.tags: {', '.join(taken)}: set by Karpenter alone"
         return Problem(reason=INVALID_TAGS, message=message)

@@ -10,11 +10,11 @@ from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
 from karpenter_provider_alibabacloud.bootstrap.scripts import (
     AttachScripts,
+    ContainerRuntime,
     ScriptKey,
     pool_runtime,
     with_runtime,
 )
-from karpenter_provider_alibabacloud.discovery.cluster import ContainerRuntime
 from karpenter_provider_alibabacloud.simulated.clusters import NodePool
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
