@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,9 +26,9 @@ from providers.alibabacloud.tests.catalogue.shelf import (
     available,
     node_class,
 )
+from providers.alibabacloud.tests.reached_hosts import hosts_reached
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 NAME = "ecs.g7.large"
@@ -135,30 +134,10 @@ def test_system_disks_are_those_of_the_cloud(cloud: SimulatedAlibabaCloud, clien
     assert "cloud_essd" in disks["cn-hangzhou-b"]
 
 
-@pytest.fixture
-def reached(cloud: SimulatedAlibabaCloud) -> Iterator[set[str]]:
-    """Hosts that anything in this process looks up or connects to."""
-    found: set[str] = set()
-    is_on = [True]
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if is_on and event == "socket.connect":
-            found.add(":".join(map(str, arguments[1][:2])))
-        elif is_on and event == "socket.getaddrinfo":
-            found.add(f"{arguments[0]}:{arguments[1]}")
-
-    # A hook cannot be taken off; this one is switched off.
-    sys.addaudithook(hook)
-    yield found
-    is_on.clear()
-
-
-def test_nobody_but_the_configured_endpoints_is_asked(
-    cloud: SimulatedAlibabaCloud, reached: set[str], tmp_path: Path
-):
-    """Case 46."""
+def test_nobody_but_the_configured_endpoints_is_asked(cloud: SimulatedAlibabaCloud, tmp_path: Path):
+    """Case 46; that of all hooks is in `test_whole`."""
     clients = Clients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
-    with clients:
+    with hosts_reached() as reached, clients:
         parts = Parts(clients, tmp_path)
         parts.reader.consider([NAME])
         parts.reader.refresh()
