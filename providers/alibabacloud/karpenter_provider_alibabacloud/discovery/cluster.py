@@ -25,7 +25,6 @@ __all__ = [
     "ClusterDetails",
     "Clusters",
     "Cni",
-    "ContainerRuntime",
     "read_cluster",
 ]
 
@@ -47,14 +46,6 @@ class Cni(StrEnum):
     """Anything else: nothing is known of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRuntime:
-    """What runs containers on nodes, as ACK's script is told."""
-
-    name: str
-    version: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDetails:
     """What the provider needs to know of the cluster."""
@@ -64,9 +55,6 @@ class ClusterDetails:
     """Length of the prefix that each node's pods share; of Flannel only."""
     kubernetes_version: str = ""
     """As ACK writes it: `1.32.1-aliyun.1`; empty for a cluster that is none of ACK's."""
-    runtime: ContainerRuntime | None = None
-    """None where ACK does not say."""
-    vpc_id: str = ""
 
 
 CUSTOM_CLUSTER: Final = ClusterDetails(cni=Cni.CUSTOM)
@@ -92,13 +80,10 @@ def read_cluster(answer: Mapping[str, object]) -> ClusterDetails:
         raise ValueError("meta_data has no Capabilities.Network")
     cni = _cni(str(network))
     mask = str(answer.get("node_cidr_mask") or "").lstrip("/")
-    runtime, version = (str(facts.get(name) or "") for name in ("Runtime", "RuntimeVersion"))
     return ClusterDetails(
         cni=cni,
         node_cidr_mask=int(mask) if cni is Cni.FLANNEL and mask.isdecimal() else None,
         kubernetes_version=str(answer.get("current_version") or "").removeprefix("v"),
-        runtime=ContainerRuntime(runtime, version) if runtime and version else None,
-        vpc_id=str(answer.get("vpc_id") or ""),
     )
 
 

@@ -10,7 +10,6 @@ from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.discovery.cluster import (
     ClusterDetails,
     Cni,
-    ContainerRuntime,
     read_cluster,
 )
 from providers.alibabacloud.tests.discovery.worlds import Readers
@@ -58,8 +57,6 @@ def test_the_cluster_is_asked_for_once_in_a_quarter_of_an_hour(cloud, clients):
     assert details == ClusterDetails(
         cni=Cni.TERWAY_ENIIP,
         kubernetes_version="1.32.1-aliyun.1",
-        runtime=ContainerRuntime("containerd", "1.6.39"),
-        vpc_id=cloud.world.vpc_id,
     )
     assert cloud.calls.count("DescribeClusterDetail") == 1
     readers.clock.forward(minutes=15)
