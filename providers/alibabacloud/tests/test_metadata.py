@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
 
 from karpenter_core.errors import SettingsError
+from karpenter_provider_alibabacloud import metadata
 from karpenter_provider_alibabacloud.metadata import region_id
 from karpenter_provider_alibabacloud.sdk import Clients
 
@@ -84,6 +87,18 @@ def test_a_machine_that_does_not_know_is_an_error_that_says_what_to_set(service,
 
     with pytest.raises(SettingsError, match="REGION_ID"):
         region_id(service.url)
+
+
+def test_a_service_that_says_nothing_is_given_up(monkeypatch):
+    """Case 98: outside of the cloud packets to it are lost; five seconds are the most that may take."""
+    assert 2 * metadata.TIMEOUT_SECONDS < 5
+    monkeypatch.setattr(metadata, "TIMEOUT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        started = time.monotonic()
+        with pytest.raises(SettingsError, match=r"REGION_ID.*timed out"):
+            region_id(f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+    assert time.monotonic() - started < 5
 
 
 def test_clients_ask_for_the_region_once_and_only_where_none_is_configured(service):

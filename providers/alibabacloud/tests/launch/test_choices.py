@@ -1,0 +1,103 @@
+"""Which choices are sent to ECS, and in which order: acceptance cases 48 to 50 and 52 on the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.api.labels import ARCH, INSTANCE_TYPE
+from karpenter_core.errors import InsufficientCapacityError
+from karpenter_provider_alibabacloud.prices import SpotQuote
+from providers.alibabacloud.tests.launch.processes import (
+    LARGE,
+    ON_DEMAND,
+    ONLY_LARGE,
+    SPOT,
+    ZONE_B,
+    ZONE_G,
+    claim_of,
+    class_of,
+    in_zone,
+)
+
+
+def choices(sent):
+    """What one call asks for, as type and vSwitch."""
+    return [
+        (config["InstanceType"], config["VSwitchId"]) for config in sent["LaunchTemplateConfig"]
+    ]
+
+
+def quote(process, **prices):
+    """Let spot prices be known; zones are named by their letters."""
+    by_zone = {f"cn-hangzhou-{letter}": price for letter, price in prices.items()}
+    process.prices.update_spot(
+        {LARGE: SpotQuote(by_zone, process.clock.now())}, hours=1, currency="CNY"
+    )
+
+
+@pytest.mark.parametrize("policy", ["cheapest", "balanced"])
+@pytest.mark.parametrize("wish", [SPOT, ON_DEMAND], ids=["spot", "on-demand"])
+def test_a_claim_bound_to_a_zone_is_sent_to_no_vswitch_of_another(process, wish, policy):
+    """Case 48: though it is sold out there, the others are not, and every round is used."""
+    vswitches = process.cloud.world.vswitches
+    process.cloud.capacity.sell_out(zone=ZONE_G)
+    node_class = class_of(process.cloud, vSwitchSelectionPolicy=policy)
+
+    outcome = process.launch_one(claim_of("a", wish, in_zone(ZONE_G)), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert len(process.sent()) > 1
+    used = {vswitch for sent in process.sent() for _, vswitch in choices(sent)}
+    assert used == {vswitches[ZONE_G]}
+
+
+def test_the_first_choice_is_the_zone_with_the_lowest_spot_price(process, node_class):
+    """Case 49."""
+    vswitches = process.cloud.world.vswitches
+
+    quote(process, b=0.10, g=0.08)
+    process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
+    quote(process, b=0.08, g=0.10)
+    process.launch_one(claim_of("b", SPOT, ONLY_LARGE), node_class)
+
+    first, second = (choices(sent) for sent in process.sent())
+    assert first[:2] == [(LARGE, vswitches[ZONE_G]), (LARGE, vswitches[ZONE_B])]
+    assert second[:2] == [(LARGE, vswitches[ZONE_B]), (LARGE, vswitches[ZONE_G])]
+
+
+def test_a_pair_that_was_sold_out_is_not_sent_for_three_minutes(process, node_class):
+    """Case 50: not at once, nor just before they are over."""
+    full = process.cloud.world.vswitches[ZONE_B]
+    quote(process, b=0.08, g=0.10)
+    process.cloud.fail_configs(code="OperationDenied.NoStock", zone=ZONE_B, times=1)
+    process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
+
+    process.clock.forward(179)
+    process.launch_one(claim_of("b", SPOT, ONLY_LARGE), node_class)
+    process.clock.forward(2)
+    process.launch_one(claim_of("c", SPOT, ONLY_LARGE), node_class)
+
+    first = [choices(sent)[0][1] for sent in process.sent()]
+    assert [vswitch == full for vswitch in first] == [True, False, True]
+
+
+def test_of_twenty_five_types_a_call_has_the_twenty_cheapest_in_their_order(process, node_class):
+    """Case 52: bare metal and GPUs are no part of them, nor are machines of another architecture."""
+    there = {
+        name: offering.price.amount
+        for name, it in process.types(node_class).items()
+        for offering in it.offerings
+        if (offering.zone, offering.capacity_type) == (ZONE_B, "on-demand")
+        and offering.available
+        and it.requirements.single_value(ARCH) == "amd64"
+        and not any(each in name for each in (".ebm", ".gn", ".vgn"))
+    }
+    cheapest = sorted(there, key=lambda name: (there[name], name))[:25]
+    assert len(cheapest) == 25
+
+    process.launch_one(
+        claim_of("a", ON_DEMAND, in_zone(ZONE_B), (INSTANCE_TYPE, *reversed(cheapest))), node_class
+    )
+
+    (sent,) = process.sent()
+    assert [name for name, _ in choices(sent)] == cheapest[:20]
