@@ -1,0 +1,122 @@
+"""A whole controller over the simulated Alibaba Cloud, both in the simulated time of the cluster."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from karpenter_core.provider.simulated.cloud_time import utc_now
+from karpenter_core.testing.provider_stage import ProviderPlay
+from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
+from karpenter_provider_alibabacloud.retrying import RetryPolicy
+from karpenter_provider_alibabacloud.sdk import Limits
+from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+from karpenter_provider_alibabacloud.testing import node_class_for, simulated_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.testing.provider_stage import ProviderStage
+    from karpenter_provider_alibabacloud.simulated.types import TypeFacts
+    from karpenter_provider_alibabacloud.simulated.world import WorldPlan
+
+RETRIES = RetryPolicy(
+    throttled_attempts=2,
+    transient_attempts=2,
+    first_backoff_seconds=0.001,
+    longest_backoff_seconds=0.001,
+)
+"""What is waited for in a call is real time."""
+LIMITS = Limits(connect_seconds=1, read_seconds=5, retries=RETRIES, price_calls_per_second=1000)
+
+
+class ClusterTime:
+    """The time in the cluster of a story, and the real one between stories."""
+
+    def __init__(self) -> None:
+        self._now: Callable[[], datetime] = utc_now
+
+    def __call__(self) -> datetime:
+        return self._now()
+
+    @contextmanager
+    def of(self, clock: Clock) -> Iterator[None]:
+        """Go by a clock while the context is open."""
+        self._now = clock.now
+        try:
+            yield
+        finally:
+            self._now = utc_now
+
+
+class Theatre:
+    """One simulated cloud, and the stories that are played on it."""
+
+    def __init__(self, types: Iterable[TypeFacts], plan: WorldPlan | None = None) -> None:
+        self._time = ClusterTime()
+        self.cloud = SimulatedAlibabaCloud(instance_types=types, plan=plan, clock=self._time)
+
+    @contextmanager
+    def open(self) -> Iterator[Theatre]:
+        """Serve the cloud, and let the environment lead to it."""
+        with self.cloud, simulated_environment(self.cloud):
+            yield self
+
+    def play(
+        self,
+        folder: Path,
+        story: Callable[[ProviderStage], Awaitable[None]],
+        *,
+        cluster_id: str = "",
+        arguments: Iterable[str] = (),
+    ) -> None:
+        """Play a story to its end; `cluster_id` is the one of the ready world unless it is given."""
+
+        async def in_its_time(stage: ProviderStage) -> None:
+            with self._time.of(stage.harness.cluster.clock):
+                await story(stage)
+
+        cloud = self.cloud
+        ProviderPlay(
+            plugins=lambda: {"alibabacloud": AlibabaCloudProvider(limits=LIMITS)},
+            model=ECSNodeClass,
+            arguments=(
+                f"--cluster-id={cluster_id or cloud.world.cluster}",
+                f"--region-id={cloud.account.region}",
+                f"--alibaba-endpoint-ecs={cloud.endpoint}",
+                f"--alibaba-endpoint-vpc={cloud.endpoint}",
+                f"--alibaba-endpoint-cs={cloud.endpoint}",
+                "--alibaba-endpoint-protocol=http",
+                *arguments,
+            ),
+        ).run(folder, in_its_time)
+
+    def node_class(self, name: str = "default", **spec: Any) -> dict[str, Any]:
+        """Return an ECSNodeClass that fits the ready world; `spec` as in YAML comes on top."""
+        written = node_class_for(self.cloud, **spec)
+        return {
+            "apiVersion": ECSNodeClass.resource.api_version,
+            "kind": ECSNodeClass.resource.kind,
+            "metadata": {"name": name},
+            "spec": written.model_dump(mode="json", by_alias=True, exclude_unset=True)["spec"],
+        }
+
+
+def pod_manifest(name: str, *, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    """Return a pod; `spec` are further fields."""
+    container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def in_pool(name: str) -> Mapping[str, Any]:
+    """Return what binds a pod to a NodePool."""
+    return {"nodeSelector": {"karpenter.sh/nodepool": name}}

@@ -1,0 +1,471 @@
+"""What users and operators get wrong on Alibaba Cloud, end to end: found, named, told, and mended.
+
+A whole process of the controller runs against an embedded API server in simulated time, with the real
+SDKs against the simulated cloud. Whatever is wrong is a condition of the ECSNodeClass that names field
+and cause, and a finding of `karpenter doctor`; nothing is launched for it, others are served, calls stay
+few, and once it is mended nodes come by themselves (acceptance cases 17, 19, 22 and 23).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from karpenter_core.testing.provider_stage import node_pool_manifest
+from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+from karpenter_provider_alibabacloud.labels import NODE_CLASS_TAG
+from karpenter_provider_alibabacloud.simulated.clusters import Cluster
+from karpenter_provider_alibabacloud.simulated.signatures import SignatureCheck
+from karpenter_provider_alibabacloud.simulated.types import realistic_types
+from providers.alibabacloud.tests.stages import Theatre, in_pool, pod_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from karpenter_core.testing.provider_stage import ProviderStage
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+GROUP = "CreateAutoProvisioningGroup"
+STRANGER = "c0000000000000000000000000000000"
+"""The id of a cluster that there is not."""
+MINUTES = 12
+"""How long each trouble lasts."""
+CALLS_A_MINUTE = 16
+"""A dozen things are looked at, each once a minute or more seldom."""
+CALLS_AT_FIRST = 80
+"""What failed is tried again soon before it is tried again later."""
+LAUNCHES_A_MINUTE = 3
+"""Of two NodeClasses: a claim is tried again soon, until its NodeClass is known to be refused."""
+LONGEST_RECOVERY_SECONDS = 400
+"""What launches were refused for is tried again after five minutes, all else each minute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrong:
+    """One thing that is wrong, and what must be said of it."""
+
+    name: str
+    condition: str
+    reason: str
+    named: tuple[str, ...]
+    """What the condition must name: field and cause."""
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Fields of the NodeClass that are wrong."""
+    trouble: Callable[[SimulatedAlibabaCloud], AbstractContextManager[object]] | None = None
+    """What is wrong in the account: everybody suffers."""
+    cluster_id: str = ""
+    """As it is set, if wrongly."""
+    found_by_itself: str = ""
+    """What the provider's own check must name, where it can know without a NodeClass."""
+    needs_restart: bool = False
+    """Whether a process cannot learn that it is mended."""
+
+
+@contextmanager
+def key_of(cloud: SimulatedAlibabaCloud, **variables: str) -> Iterator[None]:
+    """Give the process a key that the account does not know, until it does."""
+    cloud.signatures.check_kind = SignatureCheck.STRICT
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(f"ALIBABA_CLOUD_ACCESS_KEY_{name}", value)
+        yield
+    cloud.signatures.check_kind = SignatureCheck.OFF
+
+
+@contextmanager
+def no_credentials(_: SimulatedAlibabaCloud) -> Iterator[None]:
+    """Have none at all, wherever the SDK looks for them; it read the environment when imported."""
+    from alibabacloud_credentials.utils import auth_util
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("id", "secret"):
+            patch.delenv(f"ALIBABA_CLOUD_ACCESS_KEY_{name.upper()}")
+            patch.setattr(auth_util, f"environment_access_key_{name}", None)
+        patch.setattr(auth_util, "environment_cli_profile_disabled", "true")
+        patch.setattr(auth_util, "environment_credentials_file", "/dev/null")
+        patch.setattr(auth_util, "environment_ecs_metadata_disabled", "true")
+        yield
+
+
+@contextmanager
+def vswitch_of_another_vpc(cloud: SimulatedAlibabaCloud) -> Iterator[None]:
+    """Let somebody else's vSwitch have the cluster's tag."""
+    vpc = cloud.networks.add_vpc(cidr="172.16.0.0/12")
+    made = cloud.networks.add_vswitch(
+        vpc.id, zone=cloud.world.zones[0], cidr="172.16.0.0/20", tags=cloud.world.discovery
+    )
+    yield
+    cloud.networks.remove(made.id)
+
+
+@contextmanager
+def security_group(cloud: SimulatedAlibabaCloud, *, vpc_id: str, kind: str) -> Iterator[None]:
+    """Let another security group have the cluster's tag."""
+    group = cloud.networks.add_security_group(
+        vpc_id, name="another", kind=kind, tags=cloud.world.discovery
+    )
+    yield
+    cloud.networks.remove(group.id)
+
+
+def foreign_group(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[None]:
+    vpc = cloud.networks.add_vpc(cidr="172.16.0.0/12")
+    return security_group(cloud, vpc_id=vpc.id, kind="enterprise")
+
+
+def basic_group(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[None]:
+    return security_group(cloud, vpc_id=cloud.world.vpc_id, kind="normal")
+
+
+@contextmanager
+def no_such_cluster(cloud: SimulatedAlibabaCloud) -> Iterator[None]:
+    """Let ACK know the id that is set only afterwards."""
+    yield
+    cloud.clusters.add(Cluster(id=STRANGER, name="made later", vpc_id=cloud.world.vpc_id))
+
+
+def denied(action: str) -> Callable[[SimulatedAlibabaCloud], AbstractContextManager[object]]:
+    return lambda cloud: cloud.deny(action)
+
+
+def in_arrears(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
+    return cloud.fail(
+        "RunInstances",
+        code="InvalidAccountStatus.NotEnoughBalance",
+        message="Your account does not have enough balance.",
+        times=None,
+    )
+
+
+def no_key_pair(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
+    return cloud.fail(
+        "RunInstances",
+        code="InvalidKeyPair.NotFound",
+        message="The specified KeyPairName does not exist.",
+        status=404,
+        times=None,
+        where=lambda parameters: parameters.get("KeyPairName") == "nobodys",
+    )
+
+
+WRONG = (
+    Wrong(
+        name="unknown access key",
+        condition="VSwitchesReady",
+        reason="InvalidAccessKeyIdNotFound",
+        named=("spec.vSwitchSelectorTerms", "vpc:DescribeVSwitches", "InvalidAccessKeyId.NotFound"),
+        trouble=lambda cloud: key_of(cloud, ID="LTAI5tOfAnotherAccount"),
+        found_by_itself="InvalidAccessKeyId.NotFound",
+    ),
+    Wrong(
+        name="wrong secret",
+        condition="SecurityGroupsReady",
+        reason="SignatureDoesNotMatch",
+        named=("spec.securityGroupSelectorTerms", "SignatureDoesNotMatch"),
+        trouble=lambda cloud: key_of(cloud, SECRET="of another key"),
+        found_by_itself="SignatureDoesNotMatch",
+    ),
+    Wrong(
+        name="no credentials",
+        condition="VSwitchesReady",
+        reason="InvalidCredentials",
+        named=("spec.vSwitchSelectorTerms", "credentials"),
+        trouble=no_credentials,
+        found_by_itself="credentials",
+        needs_restart=True,
+    ),
+    Wrong(
+        name="no permission to look",
+        condition="VSwitchesReady",
+        reason="ForbiddenRAM",
+        named=("spec.vSwitchSelectorTerms", "vpc:DescribeVSwitches", "Forbidden.RAM"),
+        trouble=denied("vpc:DescribeVSwitches"),
+        found_by_itself="vpc:DescribeVSwitches",
+    ),
+    Wrong(
+        name="no permission to ask ACK",
+        condition="ImagesReady",
+        reason="StatusForbidden",
+        named=("spec.imageSelectorTerms", "cs:DescribeKubernetesVersionMetadata"),
+        trouble=denied("cs:DescribeKubernetesVersionMetadata"),
+        found_by_itself="cs:DescribeKubernetesVersionMetadata",
+    ),
+    Wrong(
+        name="no permission to join nodes",
+        condition="ValidationSucceeded",
+        reason="StatusForbidden",
+        named=("what joins nodes to the cluster", "cs:DescribeClusterAttachScripts"),
+        trouble=denied("cs:DescribeClusterAttachScripts"),
+        found_by_itself="cs:DescribeClusterAttachScripts",
+    ),
+    Wrong(
+        name="no permission to run instances",
+        condition="ValidationSucceeded",
+        reason="RunInstancesAuthCheckFailed",
+        named=("ecs:RunInstances", "Forbidden.RAM"),
+        trouble=denied("ecs:RunInstances"),
+    ),
+    Wrong(
+        name="no permission to make provisioning groups",
+        condition="ValidationSucceeded",
+        reason=f"{GROUP}AuthCheckFailed",
+        named=(f"ecs:{GROUP}", "Forbidden.RAM"),
+        trouble=denied(f"ecs:{GROUP}"),
+    ),
+    Wrong(
+        name="no permission to see instances",
+        condition="ValidationSucceeded",
+        reason="DescribeInstancesAuthCheckFailed",
+        named=("ecs:DescribeInstances", "Forbidden.RAM"),
+        trouble=denied("ecs:DescribeInstances"),
+        found_by_itself="ecs:DescribeInstances",
+    ),
+    Wrong(
+        name="an account that cannot pay",
+        condition="ValidationSucceeded",
+        reason="InvalidAccountStatusNotEnoughBalance",
+        named=("InvalidAccountStatus.NotEnoughBalance",),
+        trouble=in_arrears,
+    ),
+    Wrong(
+        name="no vSwitch selected",
+        condition="VSwitchesReady",
+        reason="vSwitchesNotFound",
+        named=("spec.vSwitchSelectorTerms[0] tags {team: nobody}",),
+        spec={"vSwitchSelectorTerms": [{"tags": {"team": "nobody"}}]},
+    ),
+    Wrong(
+        name="vSwitches of two VPCs",
+        condition="VSwitchesReady",
+        reason="MultipleVPCs",
+        named=("spec.vSwitchSelectorTerms", "several VPCs"),
+        trouble=vswitch_of_another_vpc,
+    ),
+    Wrong(
+        name="no security group selected",
+        condition="SecurityGroupsReady",
+        reason="SecurityGroupsNotFound",
+        named=('spec.securityGroupSelectorTerms[0] name "nobodys"',),
+        spec={"securityGroupSelectorTerms": [{"name": "nobodys"}]},
+    ),
+    Wrong(
+        name="a security group of another VPC",
+        condition="SecurityGroupsReady",
+        reason="SecurityGroupVPCMismatch",
+        named=("spec.securityGroupSelectorTerms", "not in the VPC of the vSwitches"),
+        trouble=foreign_group,
+    ),
+    Wrong(
+        name="security groups of two kinds",
+        condition="SecurityGroupsReady",
+        reason="MixedSecurityGroupTypes",
+        named=("spec.securityGroupSelectorTerms", "basic (normal) and enterprise groups"),
+        trouble=basic_group,
+    ),
+    Wrong(
+        name="unknown version of an alias",
+        condition="ImagesReady",
+        reason="ImagesNotFound",
+        named=('spec.imageSelectorTerms[0] alias "ContainerOS@19990101"', "1.32.1-aliyun.1"),
+        spec={"imageSelectorTerms": [{"alias": "ContainerOS@19990101"}]},
+    ),
+    Wrong(
+        name="invalid user data",
+        condition="ValidationSucceeded",
+        reason="InvalidUserData",
+        named=("spec.userData", "MIME"),
+        spec={"userData": "MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nnothing"},
+    ),
+    Wrong(
+        name="unknown key pair",
+        condition="ValidationSucceeded",
+        reason="InvalidKeyPairNotFound",
+        named=("spec.keyPairName", "InvalidKeyPair.NotFound"),
+        spec={"keyPairName": "nobodys"},
+        trouble=no_key_pair,
+    ),
+    Wrong(
+        name="unknown deployment set",
+        condition="ValidationSucceeded",
+        reason="InvalidDeploymentSetIdNotFound",
+        named=("spec.deploymentSetId", "ds-nobodys"),
+        spec={"deploymentSetId": "ds-nobodys"},
+    ),
+    Wrong(
+        name="unknown cluster",
+        condition="ImagesReady",
+        reason="ErrorClusterNotFound",
+        named=("--cluster-id", f'"{STRANGER}"', "cn-hangzhou"),
+        trouble=no_such_cluster,
+        cluster_id=STRANGER,
+        found_by_itself="--cluster-id",
+    ),
+)
+
+TYPES = ("ecs.c7.large", "ecs.g7.large", "ecs.g8y.large")
+SPARE = "spare"
+"""NodePool and NodeClass with which nothing is wrong."""
+SPOT = {"karpenter.sh/capacity-type": ["spot"]}
+POOL = node_pool_manifest(ECSNodeClass, requirements=SPOT)
+SPARE_POOL = node_pool_manifest(ECSNodeClass, SPARE, node_class=SPARE, requirements=SPOT)
+POD = pod_manifest("web", **in_pool("general"))
+SPARE_POD = pod_manifest("spare", **in_pool(SPARE))
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Theatre]:
+    """One cloud that sells little, as each process reads its catalogue."""
+    theatre = Theatre([it for it in realistic_types() if it.name in TYPES])
+    with theatre.open():
+        yield theatre
+
+
+@pytest.fixture
+def theatre(opened: Theatre) -> Theatre:
+    """The cloud as it was in the beginning."""
+    opened.cloud.reset()
+    return opened
+
+
+def mended(theatre: Theatre, wrong: dict[str, Any]) -> dict[str, Any]:
+    """Return the NodeClass as it should have been, without what was wrong in it."""
+    right = theatre.node_class()
+    return {**right, "spec": {**dict.fromkeys(wrong), **right["spec"]}}
+
+
+def launched_by(cloud: SimulatedAlibabaCloud) -> list[str]:
+    """Return the NodeClasses of all machines, sorted."""
+    return sorted(each.tags[NODE_CLASS_TAG] for each in cloud.living())
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
+def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_path, case):
+    """Conditions, findings, and the number of calls over minutes of simulated time."""
+    cloud = theatre.cloud
+    is_everybodys = case.trouble is not None and not case.spec
+
+    async def story(stage: ProviderStage) -> None:
+        controller = stage.running
+        with nullcontext() if case.trouble is None else case.trouble(cloud):
+            cloud.calls.clear()
+            stage.apply(theatre.node_class(**case.spec), POOL, POD)
+            stage.apply(theatre.node_class(SPARE), SPARE_POOL, SPARE_POD)
+            await stage.until_ready("False")
+            await stage.minutes(MINUTES)
+            calls, launches = len(cloud.calls.all), cloud.calls.count(GROUP)
+            told = stage.conditions()
+            of_objects = await stage.said_of_objects()
+            of_the_cloud = await stage.said_of_the_cloud()
+
+        assert controller.is_alive
+        assert launched_by(cloud) == ([] if is_everybodys else [SPARE])
+        found = told[case.condition]
+        assert (found["status"], found["reason"]) == ("False", case.reason)
+        for each in case.named:
+            assert each in found["message"]
+            assert each in told["Ready"]["message"]
+            assert each in of_objects
+        assert f'ECSNodeClass "default" is not ready: {case.condition}' in of_objects
+        assert case.found_by_itself in of_the_cloud
+        assert bool(case.found_by_itself) is bool(of_the_cloud)
+        assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
+        assert launches <= LAUNCHES_A_MINUTE * MINUTES
+
+        if case.needs_restart:
+            await stage.restart()
+        if case.spec:
+            stage.apply(mended(theatre, case.spec))
+        await stage.harness.settle(
+            lambda: launched_by(cloud) == ["default", SPARE], seconds=LONGEST_RECOVERY_SECONDS
+        )
+        assert stage.running is controller or case.needs_restart
+        assert stage.is_ready("True")
+        assert await stage.said_of_objects() == ""
+
+    theatre.play(tmp_path, story, cluster_id=case.cluster_id)
+
+
+def without_rules(schema: Any) -> Any:
+    """Return a schema that lets everything in, as that of an older version might have."""
+    if isinstance(schema, list):
+        return [without_rules(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: without_rules(value)
+        for key, value in schema.items()
+        if key not in {"x-kubernetes-validations", "pattern", "enum"}
+    }
+
+
+def test_a_family_that_nobody_knows_is_told_though_it_is_stored_already(theatre, tmp_path):
+    """Case 17: an older CRD let it in."""
+
+    async def story(stage: ProviderStage) -> None:
+        cluster = stage.harness.cluster
+        name = f"{ECSNodeClass.resource.plural}.{ECSNodeClass.resource.group}"
+        stored = cluster.find(CUSTOM_RESOURCE_DEFINITIONS, name)
+        assert stored is not None
+        ours = {**deepcopy(stored), "metadata": {"name": name}}
+        stage.apply({**ours, "spec": without_rules(ours["spec"])})
+        stage.apply(theatre.node_class(imageSelectorTerms=[{"alias": "Debian"}]), POOL, POD)
+        stage.apply(ours)
+        await stage.until_ready("False")
+        await stage.minutes(MINUTES)
+
+        told = stage.conditions()["ImagesReady"]
+        assert (told["status"], told["reason"]) == ("False", "ImagesNotFound")
+        for each in ('spec.imageSelectorTerms[0] alias "Debian"', "ContainerOS"):
+            assert each in told["message"]
+            assert each in await stage.said_of_objects()
+        assert stage.running.is_alive
+        assert not theatre.cloud.living()
+
+        stage.apply(theatre.node_class())
+        await stage.harness.settle(lambda: launched_by(theatre.cloud) == ["default"])
+
+    theatre.play(tmp_path, story)
+
+
+def deleted_key(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
+    """Delete the key that the process has; the status of HTTP is that of what does not exist."""
+    return cloud.fail("*", code="InvalidAccessKeyId.NotFound", status=404, times=None)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "condition"),
+    [
+        (deleted_key, "VSwitchesReady"),
+        (denied("ecs:Describe*"), "SecurityGroupsReady"),
+        (denied("cs:*"), "ImagesReady"),
+        (vswitch_of_another_vpc, "VSwitchesReady"),
+    ],
+    ids=["key", "permissions", "permissions for ACK", "VPC"],
+)
+def test_what_goes_wrong_later_costs_no_machine(theatre, tmp_path, trouble, condition):
+    """A machine that runs goes on, whatever the NodeClass has come to."""
+    cloud = theatre.cloud
+
+    async def story(stage: ProviderStage) -> None:
+        stage.apply(theatre.node_class(), POOL, POD)
+        await stage.harness.settle(lambda: len(cloud.living()) == 1)
+        claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
+        with trouble(cloud):
+            await stage.until_ready("False", seconds=1000)
+            # Longer would end the claim: nothing here makes a Node of the machine.
+            await stage.minutes(3)
+            assert stage.conditions()[condition]["status"] == "False"
+            assert stage.running.is_alive
+            assert {claim["metadata"]["uid"] for claim in stage.harness.claims()} == claims
+            assert not cloud.calls.of("DeleteInstance")
+            assert not cloud.calls.of("DeleteInstances")
+            assert len(cloud.held().instances) == 1
+        await stage.until_ready("True", seconds=1000)
+
+    theatre.play(tmp_path, story)
