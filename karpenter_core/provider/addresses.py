@@ -77,6 +77,8 @@ class _Account:
     read_at: float
     look: int
     expected: int | None = None
+    under_way: int = 0
+    """How many are kept for launches of which nobody knows yet what they take."""
 
     @property
     def left(self) -> int:
@@ -112,12 +114,15 @@ class AddressBook:
         addresses_each: Mapping[str, int],
         instances: int = 1,
         skips_short: bool = False,
+        ignores_under_way: bool = False,
     ) -> AddressHold[S]:
         """Choose one subnet for each zone and keep addresses for a launch.
 
         `addresses_each` says by zone how many addresses one instance is reckoned to take; a zone
         that is not named takes none. With `skips_short` a subnet that is known to have fewer than
-        one instance takes is none to choose from, and a zone without another one is left out.
+        one instance takes is none to choose from, and a zone without another one is left out. With
+        `ignores_under_way` what is kept for other launches counts as there: each keeps addresses in
+        all its zones, and will take those of one.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -127,7 +132,8 @@ class AddressBook:
                     subnet
                     for subnet in subnets
                     if (account := fresh[subnet.id]) is None
-                    or account.left >= max(addresses_each.get(subnet.zone, 0), 1)
+                    or account.left + (account.under_way if ignores_under_way else 0)
+                    >= max(addresses_each.get(subnet.zone, 0), 1)
                 ]
             chosen = choose_subnets(
                 subnets,
@@ -145,7 +151,9 @@ class AddressBook:
                 account = fresh[subnet.id]
                 if account is not None:
                     looks[subnet.id] = account.look
-                    account.expected = account.left - each[subnet.id] * instances
+                    kept = each[subnet.id] * instances
+                    account.expected = account.left - kept
+                    account.under_way += kept
             return AddressHold(
                 subnets=chosen, addresses_each=each, instances=instances, looks=looks
             )
@@ -158,11 +166,20 @@ class AddressBook:
                 unused = hold.instances - launched.get(subnet_id, 0)
                 if account is None or account.look != look or account.expected is None:
                     continue
-                account.expected += max(unused, 0) * hold.addresses_each[subnet_id]
+                each = hold.addresses_each[subnet_id]
+                account.expected += max(unused, 0) * each
+                account.under_way -= hold.instances * each
 
     def exhaust(self, subnet_id: str) -> None:
         """Take down that the cloud found no free address in a subnet."""
         self.record({subnet_id: 0})
+
+    def is_short(self, subnet_id: str, addresses: int) -> bool:
+        """Whether a subnet is known to have fewer, even if no launch under way takes any."""
+        now = self._clock.monotonic()
+        with self._lock:
+            account = self._fresh(subnet_id, now)
+            return account is not None and account.left + account.under_way < addresses
 
     def expected(self, subnet_id: str) -> int:
         """Return how many addresses are left to new launches; none where nothing is known."""

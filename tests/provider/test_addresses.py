@@ -138,6 +138,29 @@ def test_a_subnet_too_small_for_one_machine_is_passed_over_on_request(book):
     assert chosen(book.hold([A1, A2], addresses_each=each, skips_short=True)) != {}
 
 
+def test_what_launches_under_way_keep_may_be_counted_as_there(book):
+    """Each keeps addresses in every zone and takes those of one: together they keep too much."""
+    book.record({A1.id: 30, B1.id: 30})
+    each = {"us-east-1a": 15, "us-east-1b": 15}
+    first = book.hold([A1, B1], addresses_each=each, instances=2)
+
+    def again(**options):
+        hold = book.hold([A1, B1], addresses_each=each, skips_short=True, **options)
+        book.settle(hold, {})
+        return set(hold.subnets)
+
+    assert again() == set()
+    assert again(ignores_under_way=True) == {"us-east-1a", "us-east-1b"}
+    assert not book.is_short(A1.id, 30)
+    assert book.is_short(A1.id, 31)
+
+    book.settle(first, {A1.id: 2})
+    assert again() == again(ignores_under_way=True) == {"us-east-1b"}
+    assert book.is_short(A1.id, 1)
+    assert not book.is_short(B1.id, 30)
+    assert not book.is_short("nobody-read-it", 30)
+
+
 def test_a_subnet_of_which_nothing_is_known_is_not_passed_over(book):
     """A process that has just started has not looked yet."""
     hold = book.hold([A1], addresses_each={"us-east-1a": 15}, skips_short=True)

@@ -156,11 +156,27 @@ class VSwitches:
         It is the one with most free addresses, launches under way counted; of equals the first of
         the status. A vSwitch with too few for one machine is passed over, and a zone that has no
         other is left out. `addresses_each` is of `least_addresses`.
+
+        Where launches under way leave no zone, what is kept for them counts as there: they keep
+        addresses in all zones and take those of some, and ECS says when a vSwitch is full.
         """
         listed = [ZonalVSwitch(v.id, v.zone_id) for v in node_class.status.v_switches]
-        return self._book.hold(
+        hold = self._book.hold(
             listed, addresses_each=addresses_each, instances=instances, skips_short=True
         )
+        if hold.subnets:
+            return hold
+        return self._book.hold(
+            listed,
+            addresses_each=addresses_each,
+            instances=instances,
+            skips_short=True,
+            ignores_under_way=True,
+        )
+
+    def is_short(self, vswitch_id: str, addresses: int) -> bool:
+        """Whether a vSwitch is known to have fewer free addresses, launches under way apart."""
+        return self._book.is_short(vswitch_id, addresses)
 
     def note_launched(self, hold: AddressHold[ZonalVSwitch], launched: Mapping[str, int]) -> None:
         """Give back the addresses that a launch did not take.

@@ -30,6 +30,7 @@ from karpenter_provider_alibabacloud.codes import (
     launch_reason,
 )
 from karpenter_provider_alibabacloud.described import VISIBLE_WITHIN
+from karpenter_provider_alibabacloud.launch.calls import ADDRESSES_LIFE
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
 from karpenter_provider_alibabacloud.launch.outcome import (
     Answer,
@@ -65,8 +66,6 @@ _ROUNDS: Final = 5
 """How often a launch goes on to what was not tried yet, within one call of the core."""
 _QUOTA_LIFE: Final = timedelta(minutes=10)
 """How long nothing is launched of a capacity type whose quota is used up."""
-_ADDRESSES_LIFE: Final = timedelta(minutes=5)
-"""How long a vSwitch is left alone in which no address was free."""
 _OTHERS_CALL: Final = "IdempotentParameterMismatch"
 """The code for a token that came before, with something else: another process launched the same."""
 _ELSEWHERE: Final = SHORTAGES | {ErrorClass.UNKNOWN}
@@ -167,7 +166,8 @@ class Buyer:
                 break
             has_failed_oddly = has_failed_oddly or is_odd
         if left:
-            outcomes |= dict.fromkeys((r.token for r in left), self._error(answers, pairs))
+            error = why_unserved(answers, pairs) if answers else self._calls.nothing_left(plan)
+            outcomes |= dict.fromkeys((r.token for r in left), error)
         return outcomes
 
     def repeat(self, call: Call, known: Mapping[str, ClaimRef]) -> dict[str, LaunchOutcome]:
@@ -184,7 +184,7 @@ class Buyer:
         outcomes = self._dealt(call, answer, known)
         missing = [token for token in call.requests if token not in outcomes]
         if missing:
-            outcomes |= dict.fromkeys(missing, self._error([answer], call.pairs))
+            outcomes |= dict.fromkeys(missing, why_unserved([answer], call.pairs))
         return outcomes
 
     def _made(self, call: Call) -> Answer:
@@ -288,7 +288,7 @@ class Buyer:
         if marks.is_beyond_quota:
             shelves.unavailable.mark_capacity_type(capacity_type, now=now, life=_QUOTA_LIFE)
         for vswitch_id in marks.vswitches:
-            shelves.unavailable.mark_subnet(vswitch_id, now=now, life=_ADDRESSES_LIFE)
+            shelves.unavailable.mark_subnet(vswitch_id, now=now, life=ADDRESSES_LIFE)
             shelves.vswitches.note_exhausted(vswitch_id)
         shelves.disks.mark(*marks.disks)
         shelves.availability.note_exhausted(*marks.reservations)
@@ -299,11 +299,6 @@ class Buyer:
         for token in call.requests:
             self._others.put(token, reason)
         self._uncertain.note_answered(call.requests, failed=tuple(call.requests))
-
-    def _error(self, answers: Sequence[Answer], pairs: Sequence[Pair]) -> CloudProviderError:
-        if not answers:
-            return LaunchFailedError("none of the offerings is where the NodeClass has a vSwitch")
-        return why_unserved(answers, pairs)
 
     @staticmethod
     def _is_about_images(call: Call, error: ApiError) -> bool:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.provider.launch_candidates import offering_keys
+from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
 from karpenter_provider_alibabacloud.discovery.vswitches import least_addresses
 from karpenter_provider_alibabacloud.launch.filters import bootable
@@ -38,7 +42,10 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.launch.pairs import Pair
     from karpenter_provider_alibabacloud.launch.plans import Plan
 
-__all__ = ["Call", "CallMaker", "Shelves", "Trial"]
+__all__ = ["ADDRESSES_LIFE", "Call", "CallMaker", "Shelves", "Trial"]
+
+ADDRESSES_LIFE: Final = timedelta(minutes=5)
+"""How long what has too few free addresses is left alone."""
 
 Trial = tuple[str, str, str]
 """What was tried: instance type, vSwitch, and the category of the system disk where one is chosen."""
@@ -158,7 +165,13 @@ class CallMaker:
         node_class = plan.node_class
         ground = self.ground(node_class)
         candidates = self._bootable(plan.open_candidates(ground), ground)
-        hold = self._hold(plan, candidates, ground, len(requests))
+        least = least_addresses(
+            (candidate.to_instance_type() for candidate in candidates),
+            plan.capacity_type,
+            self._details().cni,
+        )
+        hold = self._hold(node_class, least, ground, len(requests))
+        self._note_short(node_class, candidates, least)
         try:
             wanted = self._wanted(plan, boots, requests, candidates, hold, zones, tried)
         except BaseException:
@@ -182,6 +195,17 @@ class CallMaker:
             hold=hold,
         )
 
+    def nothing_left(self, plan: Plan) -> InsufficientCapacityError:
+        """Return the outcome of claims for which there is nothing to try from the beginning."""
+        free = self.free_addresses(plan.node_class)
+        zones = sorted({o.zone for candidate in plan.candidates for o in candidate.offerings})
+        said = ", ".join(f"{zone} {free.get(zone, 0)}" for zone in zones)
+        return InsufficientCapacityError(
+            "nothing of what was planned can be had now; free addresses in the vSwitches of "
+            f"spec.vSwitchSelectorTerms: {said}",
+            offerings=offering_keys(plan.candidates),
+        )
+
     def free_addresses(self, node_class: ECSNodeClass) -> dict[str, int]:
         """Return the free addresses of the best vSwitch of each zone."""
         free: dict[str, int] = {}
@@ -200,24 +224,41 @@ class CallMaker:
         return bootable(candidates, known, ground.node_class.spec.system_disk_categories)
 
     def _hold(
-        self, plan: Plan, candidates: Sequence[Candidate], ground: Ground, instances: int
+        self,
+        node_class: ECSNodeClass,
+        least: Mapping[str, int],
+        ground: Ground,
+        instances: int,
     ) -> AddressHold[ZonalVSwitch]:
         """Keep addresses in the vSwitches that were not found full."""
         marked = ground.shortages.subnets
-        node_class = plan.node_class
         if marked:
             left = tuple(v for v in node_class.status.v_switches if v.id not in marked)
             status = node_class.status.model_copy(update={"v_switches": left})
             node_class = node_class.model_copy(update={"status": status})
         return self._shelves.vswitches.zonal_vswitches(
-            node_class,
-            addresses_each=least_addresses(
-                (candidate.to_instance_type() for candidate in candidates),
-                plan.capacity_type,
-                self._details().cni,
-            ),
-            instances=instances,
+            node_class, addresses_each=least, instances=instances
         )
+
+    def _note_short(
+        self, node_class: ECSNodeClass, candidates: Sequence[Candidate], least: Mapping[str, int]
+    ) -> None:
+        """Close what is in zones whose vSwitches have too few addresses, so that nobody plans it."""
+        vswitches = self._shelves.vswitches
+        roomy = {
+            vswitch.zone_id
+            for vswitch in node_class.status.v_switches
+            if not vswitches.is_short(vswitch.id, least.get(vswitch.zone_id, 1))
+        }
+        short = [
+            OfferingMark(candidate.instance_type.name, offering.zone, offering.capacity_type)
+            for candidate in candidates
+            for offering in candidate.offerings
+            if offering.zone not in roomy
+        ]
+        if short:
+            now = self._clock.now()
+            self._shelves.unavailable.mark(*short, now=now, life=ADDRESSES_LIFE)
 
     def _wanted(
         self,

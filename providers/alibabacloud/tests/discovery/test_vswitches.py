@@ -141,13 +141,38 @@ def test_a_launch_gets_the_vswitch_of_each_zone_with_enough_addresses(cloud, rea
     assert readers.vswitches.expected_addresses(large) == 60 - 45
     second = hold()
     assert second.subnets[zone].id == large
-    assert hold().subnets == {}
+    assert readers.vswitches.expected_addresses(large) == 0
 
     readers.vswitches.note_launched(first, {large: 1})
     readers.vswitches.restore(second)
     assert readers.vswitches.expected_addresses(large) == 60 - 15
+    readers.vswitches.note_launched(hold(instances=3), {large: 3})
+    assert hold().subnets == {}
     readers.vswitches.note_exhausted(large)
     assert hold().subnets == {}
+
+
+def test_a_launch_is_not_held_up_by_what_others_keep(cloud, readers):
+    """Each keeps addresses in all zones until it is known in which it was launched."""
+    node_class = node_class_of(cloud)
+    listed = readers.vswitches.find(node_class.spec.v_switch_selector_terms).items
+    status = ECSNodeClassStatus(v_switches=tuple(VSwitch(id=v.id, zone_id=v.zone) for v in listed))
+    node_class = node_class.model_copy(update={"status": status})
+    each = dict.fromkeys(cloud.world.zones, 15)
+
+    def hold(instances):
+        return readers.vswitches.zonal_vswitches(
+            node_class, addresses_each=each, instances=instances
+        )
+
+    first = hold(instances=1000)
+    assert set(hold(instances=1).subnets) == set(cloud.world.zones)
+    assert not any(readers.vswitches.is_short(vswitch.id, 15) for vswitch in listed)
+
+    zone = cloud.world.zones[0]
+    readers.vswitches.note_launched(first, {cloud.world.vswitches[zone]: 1000})
+    assert set(hold(instances=1).subnets) == set(cloud.world.zones[1:])
+    assert readers.vswitches.is_short(cloud.world.vswitches[zone], 15)
 
 
 def test_with_terway_each_pod_takes_an_address(catalogue_types):

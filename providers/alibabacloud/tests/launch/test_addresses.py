@@ -1,0 +1,112 @@
+"""vSwitches that are known to have too few free addresses (section 4.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.provider.contract import LaunchedInstance
+from providers.alibabacloud.tests.launch.processes import (
+    LARGE,
+    ON_DEMAND,
+    ONLY_LARGE,
+    ZONE_B,
+    claim_of,
+    class_of,
+    in_zone,
+)
+
+FEW = 14
+"""One less than a node with 15 pods takes on Terway."""
+
+
+@pytest.fixture
+def short(process, node_class):
+    """The process once it has read that zone b's vSwitch has few addresses left."""
+    process.cloud.networks.leave_addresses(process.cloud.world.vswitches[ZONE_B], FEW)
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+    return process
+
+
+def zones_of(process, node_class, capacity_type="on-demand"):
+    offerings = process.types(node_class)[LARGE].offerings
+    return {o.zone for o in offerings if o.available and o.capacity_type == capacity_type}
+
+
+def test_a_claim_that_may_go_nowhere_else_is_told_that_there_is_no_capacity(short, node_class):
+    """It names what it looked at, and nothing is asked of ECS."""
+    outcome = short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert "addresses" in str(outcome)
+    assert ZONE_B in str(outcome)
+    assert {(key.instance_type, key.zone) for key in outcome.offerings} == {(LARGE, ZONE_B)}
+    assert not short.sent()
+
+
+def test_the_zone_is_closed_for_five_minutes(short, node_class):
+    """So that nothing is planned there that cannot be launched."""
+    everywhere = zones_of(short, node_class)
+    assert ZONE_B in everywhere
+
+    short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert zones_of(short, node_class) == everywhere - {ZONE_B}
+    short.clock.forward(5 * 60 - 1)
+    assert zones_of(short, node_class) == everywhere - {ZONE_B}
+    short.clock.forward(1)
+    assert zones_of(short, node_class) == everywhere
+
+
+def test_a_claim_that_may_go_elsewhere_does(short, node_class):
+    outcome = short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert outcome.zone != ZONE_B
+    assert ZONE_B not in zones_of(short, node_class)
+
+
+def test_a_node_of_flannel_takes_one_address(process):
+    process.cloud.clusters.get(process.cloud.world.cluster).network = "Flannel"
+    node_class = class_of(process.cloud)
+    process.cloud.networks.leave_addresses(process.cloud.world.vswitches[ZONE_B], FEW)
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert outcome.zone == ZONE_B
+    assert ZONE_B in zones_of(process, node_class)
+
+
+def test_one_address_more_is_enough(process, node_class):
+    process.cloud.networks.leave_addresses(process.cloud.world.vswitches[ZONE_B], FEW + 1)
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert ZONE_B in zones_of(process, node_class)
+
+
+def test_a_wave_is_launched_in_all_zones_that_have_room(process, node_class):
+    """Its calls are made at the same time, and together keep more addresses than there are."""
+    vswitches = process.cloud.world.vswitches
+    for vswitch in vswitches.values():
+        process.cloud.networks.leave_addresses(vswitch, 15 * 100)
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+    everywhere = zones_of(process, node_class)
+
+    outcomes = process.launch(
+        *(claim_of(f"n{number}", ON_DEMAND, ONLY_LARGE) for number in range(240)),
+        node_class=node_class,
+    )
+
+    assert {type(outcome) for outcome in outcomes} == {LaunchedInstance}
+    assert len({outcome.provider_id for outcome in outcomes}) == 240
+    launched = Counter(outcome.zone for outcome in outcomes)
+    with_room = {zone for zone in everywhere if launched[zone] < 100}
+    assert with_room
+    assert zones_of(process, node_class) >= with_room
