@@ -45,8 +45,8 @@ __all__ = ["Running"]
 _TYPES_TASK: Final = "instance-types"
 _STOCK_TASK: Final = "stock"
 _DISKS_TASK: Final = "system-disks"
-_DOUBTED_AGAIN_SECONDS: Final = 60
-"""How often launches can have the stock read anew at most."""
+_DOUBTED_AGAIN_SECONDS: Final = {_TYPES_TASK: 30 * 60, _STOCK_TASK: 60}
+"""How often launches can have something read anew at most, by task; types are a dozen calls."""
 
 
 @final
@@ -79,8 +79,10 @@ class Running:
             raise
         self._capacity_errors: Final = CapacityErrors()
         self._lock: Final = Lock()
-        self._doubted_at = -inf
-        """When launches last found again and again what the stock does not say, monotonic."""
+        self._doubted_at: Final = dict.fromkeys(_DOUBTED_AGAIN_SECONDS, -inf)
+        """When launches last found again and again what is not as it was read; by task, monotonic."""
+        self._are_types_doubted = False
+        """Whether they were not read since."""
 
     def close(self) -> None:
         """Let go of connections, and of the metrics' names."""
@@ -105,17 +107,22 @@ class Running:
             for it in outcomes
         ]
         if any(noted):
-            self._doubt_stock()
+            self._doubt()
         return outcomes
 
-    def _doubt_stock(self) -> None:
-        """Ask for the stock anew, unless that was done a moment ago."""
+    def _doubt(self) -> None:
+        """Ask for types and stock anew, unless that was done a while ago."""
         now = self._context.clock.monotonic()
         with self._lock:
-            if now - self._doubted_at < _DOUBTED_AGAIN_SECONDS:
-                return
-            self._doubted_at = now
-        self._context.wake(_STOCK_TASK)
+            due = [
+                task
+                for task, seconds in _DOUBTED_AGAIN_SECONDS.items()
+                if now - self._doubted_at[task] >= seconds
+            ]
+            self._doubted_at.update(dict.fromkeys(due, now))
+            self._are_types_doubted |= _TYPES_TASK in due
+        for task in due:
+            self._context.wake(task)
 
     def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
         """Learn from a Node that has registered, and bring its instance in line."""
@@ -171,7 +178,9 @@ class Running:
         )
 
     def _refresh_types(self) -> None:
-        self.parts.type_catalogue.refresh()
+        with self._lock:
+            at_once, self._are_types_doubted = self._are_types_doubted, False
+        self.parts.type_catalogue.refresh(at_once=at_once)
 
     def _refresh_stock(self) -> None:
         self.parts.stock.refresh(at_once=True)

@@ -135,13 +135,38 @@ def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context,
 
     running.launch([request])
     running.launch([request] * 10)
-    assert woken == ["stock"]
+    assert woken.count("stock") == 1
     refresh()
     assert cloud.calls.count("DescribeAvailableResource") == 2 * asked
 
     context.clock.forward(minutes=1)
     running.launch([request] * 3)
-    assert woken == ["stock", "stock"]
+    assert woken.count("stock") == 2
+
+
+def test_types_are_asked_for_again_too_but_rarely(cloud, context, plugin, woken):
+    """Section 3.1: what the region sells may be another; that is a dozen calls."""
+    plugin.karpenter_start(context)
+    running = plugin.running
+    running.parts.launching = Launching()
+    request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
+    refresh = next(task.run for task in running.tasks() if task.name == "instance-types")
+    refresh()
+    asked = cloud.calls.count("DescribeInstanceTypes")
+    refresh()
+    assert cloud.calls.count("DescribeInstanceTypes") == asked
+
+    running.launch([request] * 3)
+    assert "instance-types" in woken
+    for _ in range(2):
+        refresh()
+        assert cloud.calls.count("DescribeInstanceTypes") == 2 * asked
+
+    for minutes, again in ((29, False), (1, True)):
+        woken.clear()
+        context.clock.forward(minutes=minutes)
+        running.launch([request] * 3)
+        assert ("instance-types" in woken) is again
 
 
 @pytest.mark.parametrize("raised", [True, False], ids=["raised", "an outcome"])
