@@ -117,6 +117,18 @@ def test_variety_that_is_asked_for_survives_and_nothing_else_is_filtered():
     assert variety == set(names(kept))
 
 
+def test_spot_is_as_dear_as_it_is_where_variety_is_asked_for():
+    """Case 53: without, it would be left out for the on-demand machine that costs less."""
+    types = [
+        named("ecs.g7.large", spot("a", 0.4), on_demand("a", 1.0)),
+        named("ecs.c7.large", spot("a", 1.1), on_demand("a", 2.0)),
+    ]
+    wanted = wish((labels.INSTANCE_FAMILY, "ecs.g7", "ecs.c7"), least=2)
+
+    assert names(chosen(types, wanted)) == ["ecs.g7.large", "ecs.c7.large"]
+    assert names(chosen(types)) == ["ecs.g7.large"]
+
+
 def test_too_little_variety_is_a_lack_of_capacity():
     """It names what is missing."""
     wanted = wish((labels.INSTANCE_FAMILY, "ecs.g7", "ecs.c7"), least=2)

@@ -47,6 +47,11 @@ def test_each_choice_boots_an_image_of_its_architecture(process, node_class):
     """Case 57: ACK's script is another for each, so each has a call; the cheapest comes first."""
     names = ("ecs.g7.large", "ecs.g8y.large")
     claims = [claim_of("a", ON_DEMAND, (INSTANCE_TYPE, *names))]
+    types = process.types(node_class)
+    prices = {
+        name: min(each.price.amount for each in types[name].offerings if each.available)
+        for name in names
+    }
     process.cloud.capacity.sell_out(instance_type="ecs.g7.large")
     process.cloud.capacity.sell_out(instance_type="ecs.g8y.large")
 
@@ -58,6 +63,8 @@ def test_each_choice_boots_an_image_of_its_architecture(process, node_class):
         for config in sent["LaunchTemplateConfig"]
     }
     assert booted == {"ecs.g7.large": IMAGES["amd64"], "ecs.g8y.large": IMAGES["arm64"]}
+    asked = [{c["InstanceType"] for c in sent["LaunchTemplateConfig"]} for sent in process.sent()]
+    assert asked == [{name} for name in sorted(names, key=prices.__getitem__)]
 
 
 def test_what_boots_alike_but_for_its_image_shares_a_call(process, node_class, monkeypatch):
@@ -176,7 +183,10 @@ def test_data_disks_are_launched_with_and_without_categories(process):
         name = "with" if options else "without"
         outcome = process.launch_one(claim_of(name, ON_DEMAND, ONLY_LARGE), node_class)
         (disk,) = process.launched(outcome).data_disks
+        sent = process.sent()[-1]
 
+        assert [each["Size"] for each in sent["LaunchConfiguration"]["DataDisk"]] == ["20"]
+        assert sent["DataDiskConfig"] == [{"DiskCategory": disk.category}]
         assert disk.size_gib == 20
         assert disk.device == "/dev/xvdb"
         assert disk.category == ("cloud_auto" if options else "cloud_essd")

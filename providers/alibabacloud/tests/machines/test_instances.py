@@ -33,6 +33,7 @@ class Delayed:
 def test_provider_ids_are_read_from_the_last_dot_on():
     """Case 88."""
     assert parse_provider_id("cn-hangzhou.i-abc") == ("cn-hangzhou", "i-abc")
+    assert parse_provider_id("cn-hangzhou.finance.i-abc") == ("cn-hangzhou.finance", "i-abc")
     for text in ("i-abc", "", "cn-hangzhou.", ".i-abc"):
         with pytest.raises(CloudProviderError, match=text or '""'):
             parse_provider_id(text)
