@@ -9,6 +9,11 @@ and reserved but unused pages are no memory).
 
     python -m benchmarks.startup                 14,800 pods; the gate is 512 MiB and 10 s
     python -m benchmarks.startup --pods 5000
+
+With `--provider` it is another question: what a provider and its SDK add to the start of a controller
+that has nothing to do yet (benchmarks.provider_startup).
+
+    python -m benchmarks.startup --provider alibabacloud aws
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks import provider_startup
 from benchmarks.scale_up import create, install
 from karpenter_core.kube import resources
 from karpenter_core.testing.beds import RealBed
@@ -218,13 +224,25 @@ def _planned_pods(controller: ChildProcess) -> int:
 
 
 def main() -> None:
-    """Start once, print the figures, fail when the gate is missed."""
+    """Measure, print the figures, fail when a gate is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pods", type=int, default=PODS)
     parser.add_argument("--kubernetes", default="1.36", help="minor of the control plane")
+    parser.add_argument(
+        "--provider",
+        nargs="+",
+        choices=provider_startup.SDKS,
+        help="what these providers add; ratios are to the last one",
+    )
+    parser.add_argument("--runs", type=int, default=5, help="of each provider; medians are told")
     options = parser.parse_args()
+    if options.provider:
+        measured = provider_startup.measure(options.provider, options.runs)
+        for row in provider_startup.as_rows(measured):
+            print(json.dumps(row))
+        sys.exit(0 if all(map(provider_startup.holds, measured)) else 1)
     found = asyncio.run(measure(options.pods, options.kubernetes))
     print(json.dumps({**asdict(found), "holds": found.holds}))
     sys.exit(0 if found.holds else 1)
