@@ -55,6 +55,10 @@ class NodePods(NamedTuple):
 
 def tells_kubelet(cluster: ClusterDetails) -> bool:
     """Whether `spec.kubeletConfiguration` reaches kubelets, which ACK's script takes it to."""
+    return _has_script(cluster)
+
+
+def _has_script(cluster: ClusterDetails) -> bool:
     return cluster != CUSTOM_CLUSTER
 
 
@@ -128,12 +132,12 @@ def estimated_memory_bytes(facts: InstanceTypeFacts, *, overhead_percent: float)
     return (mib - ceil(mib * overhead_percent - _ROUNDING)) * MIB
 
 
-def ephemeral_storage_gib(spec: ECSNodeClassSpec) -> int:
+def ephemeral_storage_gib(spec: ECSNodeClassSpec, cluster: ClusterDetails) -> int:
     """Return the size of the disk with the kubelet's directory.
 
     That is the system disk, unless ACK's script formats the last data disk for it.
     """
-    if spec.format_data_disk and spec.data_disks:
+    if spec.format_data_disk and spec.data_disks and _has_script(cluster):
         return spec.data_disks[-1].size_gib
     return spec.system_disk_gib
 

@@ -98,7 +98,7 @@ def class_key(node_class: ECSNodeClass, cluster: ClusterDetails) -> Hashable:
         tuple(sorted((it.id, it.zone_id, it.instance_type) for it in status.capacity_reservations)),
         tuple((image.id, image.requirements) for image in status.images),
         "" if kubelet is None else json.dumps(kubelet.as_set(), sort_keys=True),
-        ephemeral_storage_gib(spec),
+        ephemeral_storage_gib(spec, cluster),
         spot_hours(spec),
         None if spec.spot is None else spec.spot.price_limit,
     )
@@ -121,7 +121,7 @@ class Resolver:
         self._cluster: Final = cluster
         self._region: Final = region
         self._overhead_percent: Final = overhead_percent
-        self._ephemeral_gib: Final = ephemeral_storage_gib(node_class.spec)
+        self._ephemeral_gib: Final = ephemeral_storage_gib(node_class.spec, cluster)
         self._spot_hours: Final = spot_hours(node_class.spec)
         v_switches: dict[str, list[str]] = {}
         for each in sorted(node_class.status.v_switches, key=lambda it: (it.zone_id, it.id)):

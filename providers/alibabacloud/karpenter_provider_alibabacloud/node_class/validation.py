@@ -145,12 +145,15 @@ class Validator:
 
     def _remark(self, node_class: ECSNodeClass) -> str:
         """Return what is odd, though nodes can be launched."""
-        if self._is_custom and node_class.spec.kubelet_configuration is not None:
-            return (
-                "spec.kubeletConfiguration: in a Custom cluster nobody tells the kubelet, unless "
-                "spec.userData does"
-            )
-        return ""
+        spec = node_class.spec
+        fields = (
+            ("spec.kubeletConfiguration", spec.kubelet_configuration is not None),
+            ("spec.formatDataDisk", spec.format_data_disk),
+        )
+        idle = [name for name, is_set in fields if is_set]
+        if not self._is_custom or not idle:
+            return ""
+        return f"{', '.join(idle)}: in a Custom cluster nobody does so, unless spec.userData does"
 
 
 def _failed(attempt: str, error: CloudProviderError) -> Part:

@@ -196,17 +196,23 @@ def test_classes_with_different_system_disks_have_different_storage_at_the_same_
     assert found == [40 * GIB, 200 * GIB, 40 * GIB, 20 * GIB]
 
 
-@pytest.mark.parametrize(("is_formatted", "gib"), [(True, 300), (False, 40)])
+@pytest.mark.parametrize(
+    ("is_formatted", "cluster", "gib"),
+    [(True, TERWAY, 300), (False, TERWAY, 40), (True, CUSTOM_CLUSTER, 40)],
+    ids=["formatted", "not formatted", "nobody formats"],
+)
 def test_storage_is_that_of_the_data_disk_where_containers_are_put_on_it(
-    is_formatted: bool, gib: int
+    is_formatted: bool, cluster: ClusterDetails, gib: int
 ):
+    """ACK's script does so, and no other cluster has it."""
     spec = {
         "systemDisk": {"volumeSize": "40Gi"},
         "dataDisks": [{"volumeSize": "100Gi"}, {"volumeSize": "300Gi"}],
         "formatDataDisk": is_formatted,
     }
 
-    assert resolve("ecs.g7.large", node_class(spec)).capacity["ephemeral-storage"] == gib * GIB
+    found = resolve("ecs.g7.large", node_class(spec), cluster=cluster)
+    assert found.capacity["ephemeral-storage"] == gib * GIB
 
 
 def test_the_users_reservations_stand_in_place_of_acks():

@@ -73,14 +73,17 @@ def test_the_kubelet_of_another_cluster_is_told_by_nobody(make_process, cloud):
     """Nodes can be launched all the same, so it is a remark."""
     process = make_process(cluster_type="Custom")
     image = cloud.images.add("golden").id
+    images = {"imageSelectorTerms": [{"id": image}]}
     node_class = node_class_of(
-        cloud, imageSelectorTerms=[{"id": image}], kubeletConfiguration={"podsPerCore": 4}
+        cloud, **images, kubeletConfiguration={"podsPerCore": 4}, formatDataDisk=True
     )
 
     status, _, message = validation(process, node_class)
 
     assert status == "True"
     assert "spec.kubeletConfiguration" in message
+    assert "spec.formatDataDisk" in message
+    assert validation(process, node_class_of(cloud, **images))[2] == ""
     assert cloud.calls.count("DescribeClusterAttachScripts") == 0
 
 
