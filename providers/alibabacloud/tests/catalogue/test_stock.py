@@ -92,6 +92,21 @@ def test_a_region_without_spot_is_one(tmp_path: Path):
     assert stock.spot_zones(NAME) == ()
 
 
+def test_a_region_that_sells_no_spot_any_more_has_none(tmp_path: Path):
+    """Case 41: an empty answer is one, and none that failed; where it was sold stays known."""
+    market = Market()
+    book = market.book(tmp_path)
+    book.current()
+    market.spot = dict
+    market.clock.at += timedelta(minutes=5)
+
+    assert book.refresh()
+    stock, _ = book.current()
+    assert stock.on_demand == {NAME: (A,)}
+    assert stock.spot_zones(NAME) == ()
+    assert stock.spot_listed == {NAME: (B,)}
+
+
 @pytest.mark.parametrize("half", ["on_demand", "spot"])
 def test_an_answer_that_fails_leaves_that_half_as_it_was(tmp_path: Path, half: str):
     market = Market()
