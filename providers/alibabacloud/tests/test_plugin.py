@@ -1,9 +1,7 @@
-"""The plug-in as a whole: how it starts, and what one part of it tells another (cases 98 and 100)."""
+"""The plug-in as a whole: how it starts, and what one part of it tells another (case 98)."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -94,20 +92,6 @@ def test_nothing_is_asked_of_the_cloud_at_the_start(cloud, context, plugin):
 
     assert plugin.running.tasks()
     assert not cloud.calls.all
-
-
-def test_the_core_and_a_loaded_plug_in_need_no_sdk():
-    """Case 100; what it takes to import the SDKs is measured elsewhere."""
-    code = (
-        "import sys, karpenter_core.cli.main, karpenter_provider_alibabacloud.plugin as p;"
-        "p.AlibabaCloudProvider().karpenter_provider_info();"
-        "print(sorted(n for n in sys.modules if n.startswith(('alibabacloud_', 'darabonba'))))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-
-    assert done.stdout.strip() == "[]"
 
 
 class Launching:

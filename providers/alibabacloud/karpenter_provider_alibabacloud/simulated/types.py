@@ -62,11 +62,6 @@ class TypeFacts:
     sold_as_spot: bool = True
 
     @property
-    def bare_metal(self) -> bool:
-        """Whether the machine is not shared."""
-        return self.name.startswith("ecs.ebm")
-
-    @property
     def bandwidth_kbps(self) -> int:
         """The base bandwidth of its network: a gigabit for each two processors, 64 at most."""
         return min(64, max(1, self.vcpus // 2)) * 1_024_000

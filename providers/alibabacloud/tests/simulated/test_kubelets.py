@@ -162,6 +162,17 @@ def test_a_token_that_has_expired_lets_no_machine_join(cloud, launch):
     assert cloud.node(in_time) is not None
 
 
+def test_a_token_that_was_revoked_lets_no_machine_join(cloud, launch):
+    revoked = launch.script()
+    cloud.clusters.revoke_tokens()
+
+    (late,) = launch.run(UserData=encoded(revoked))
+    (in_time,) = launch.run(UserData=encoded(launch.script()))
+
+    assert cloud.node(late) is None
+    assert cloud.node(in_time) is not None
+
+
 def test_a_machine_that_does_not_come_up_makes_no_node(cloud, node):
     cloud.kubelets.failing = lambda _instance: True
 

@@ -13,6 +13,7 @@ from karpenter_core.provider.simulated.rates import Rate
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.sdk import Clients, Limits
 from karpenter_provider_alibabacloud.simulated.signatures import SignatureCheck
+from karpenter_provider_alibabacloud.simulated.throttling import ALIBABA_CLOUD_RATES
 
 REGION = {"RegionId": "cn-hangzhou"}
 
@@ -111,6 +112,22 @@ def test_calls_are_throttled_by_buckets_that_fill_again(cloud, launch, code):
     assert caught.value.code == "Throttling.User"
     assert caught.value.retry_after == timedelta(milliseconds=70)
     assert launch.run()
+
+
+def test_the_rates_of_alibaba_cloud_itself_can_be_set(cloud):
+    """A minute's allowance of calls for vSwitches is 360, in one bucket that fills in a minute."""
+    cloud.throttling.set(ALIBABA_CLOUD_RATES)
+    taken = 0
+    while cloud.throttling.take("vpc:DescribeVSwitches"):
+        taken += 1
+    others = 0
+    while cloud.throttling.take("ecs:DescribeInstances"):
+        others += 1
+
+    cloud.time.advance(60)
+
+    assert taken >= 360 > others >= 100
+    assert cloud.throttling.take("vpc:DescribeVSwitches", 360)
 
 
 def test_what_is_not_there_is_refused_by_name(cloud):
