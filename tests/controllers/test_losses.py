@@ -9,6 +9,7 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.faults import Fault, on
 from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_provider_kwok.registrar import NodeRegistrar
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -191,6 +192,32 @@ def test_an_instance_is_not_ended_because_a_watch_is_silent(tmp_path):
 
         (after,) = cloud(scene, tmp_path)["instances"]
         assert before["token"] == after["token"]
+
+    play(tmp_path, story)
+
+
+def test_a_node_goes_with_its_claim_whatever_the_cloud_knows(tmp_path, monkeypatch):
+    """The claim owns it: nobody waits until the cloud sees that the Node has no machine any more."""
+
+    async def later(_registrar, _work):
+        pass
+
+    monkeypatch.setattr(NodeRegistrar, "_delete", later)
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        (node,) = (each["metadata"]["name"] for each in scene.nodes())
+        claim = scene.claims()[0]["metadata"]["name"]
+        scene.cluster.server.registry.patch(
+            NODE_CLAIMS, {"metadata": {"finalizers": None}}, claim, ""
+        )
+        scene.cluster.delete(NODE_CLAIMS, claim)
+
+        await scene.settle(
+            lambda: node not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=60
+        )
 
     play(tmp_path, story)
 
