@@ -11,7 +11,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -63,6 +63,11 @@ class AlibabaCloudMetrics:
             buckets=_PAIRS,
             registry=registry,
         )
+        self._estimated: Final = Gauge(
+            "karpenter_alibabacloud_estimated_prices",
+            "Instance types that NodePools may launch and whose on-demand price is estimated.",
+            registry=registry,
+        )
         self._addresses: Final = _Addresses(registry, clock)
         self._batches: Final = BatchSizes(registry)
         self.offerings: Final = OfferingSeries(
@@ -82,6 +87,10 @@ class AlibabaCloudMetrics:
         """Note from how many pairs of type and vSwitch a call could choose."""
         self._pairs.observe(count)
 
+    def observe_estimated(self, count: int) -> None:
+        """Note of how many types that may be launched nobody has said the price."""
+        self._estimated.set(count)
+
     def observe_batch(self, batcher: str, size: int) -> None:
         """Note for how many items a call was made: `delete_instances` …."""
         self._batches.observe(batcher, size)
@@ -96,6 +105,7 @@ class AlibabaCloudMetrics:
             self._requests,
             self._durations,
             self._pairs,
+            self._estimated,
             self._addresses,
         )
         for collector in own:

@@ -109,6 +109,7 @@ class Parts:
             types=self.type_catalogue.current,
             disk=prices_disk,
             price_file=settings.price_file,
+            observe_estimated=metrics.observe_estimated,
         )
         self.types: Final = OfferedTypes(
             Catalogue(

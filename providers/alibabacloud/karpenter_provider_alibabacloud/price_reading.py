@@ -104,8 +104,12 @@ class PriceReader:
         disk: DiskCache,
         price_file: str = "",
         sleep: Callable[[float], None] = time.sleep,
+        observe_estimated: Callable[[int], None] = lambda _count: None,
     ) -> None:
         """`types` is `TypeCatalogue.current`.
+
+        `observe_estimated` is told, after each run, of how many types that some NodePool may launch
+        nobody has said the on-demand price.
 
         Raises:
             SettingsError: the price file cannot be used.
@@ -116,6 +120,7 @@ class PriceReader:
         self._types: Final = types
         self._disk: Final = disk
         self._sleep: Final = sleep
+        self._observe_estimated: Final = observe_estimated
         rate = clients.limits.price_calls_per_second
         self._bucket: Final = TokenBucket(
             rate_per_second=rate, burst=rate, monotonic=clock.monotonic
@@ -164,6 +169,7 @@ class PriceReader:
                 if isinstance(error, AuthError):
                     self._silent_until[part.__name__] = now + SILENCE
         self._prices.keep(self._disk, now=now)
+        self._observe_estimated(sum(self._prices.is_estimated(it) for it in work.considered))
         if errors:
             raise errors[0]
         return self._prices.revision != before

@@ -109,6 +109,13 @@ def test_launches_and_batches_are_measured(metrics, registry):
     assert registry.get_sample_value(size, {"batcher": "delete_instances"}) == 5
 
 
+def test_prices_that_are_estimated_have_a_number(metrics, registry):
+    for count in (7, 2):
+        metrics.observe_estimated(count)
+
+    assert registry.get_sample_value(f"{OURS}estimated_prices") == 2
+
+
 def test_free_addresses_are_those_of_the_last_look(cloud, clients, metrics, registry, clock):
     vswitch = cloud.world.vswitches["cn-hangzhou-b"]
     found = VSwitches(clients, clock, observe=metrics.observe_vswitches).find(

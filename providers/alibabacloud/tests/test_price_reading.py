@@ -47,6 +47,7 @@ class Shop:
         self.clock = SetClock()
         self.prices = Prices(REGION)
         self.waits: list[float] = []
+        self.estimated: list[int] = []
         self.disk = DiskCache(folder, "alibabacloud-prices", version=DISK_VERSION)
         self.reader = PriceReader(
             self.clients,
@@ -56,6 +57,7 @@ class Shop:
             disk=self.disk,
             price_file=price_file,
             sleep=self.waits.append,
+            observe_estimated=self.estimated.append,
         )
 
     def asked(self, action: str) -> list[str]:
@@ -116,6 +118,25 @@ class Shop:
                 ]
             }
         }
+
+
+def test_prices_that_nobody_told_are_counted(tmp_path: Path):
+    """Section 3.5: types stay visible, and their prices are flagged."""
+    shop = Shop(tmp_path)
+    for action in (PRICE, HISTORY):
+        shop.faults[action, XLARGE] = refused("InvalidInstanceType.ValueNotSupported")
+    shop.reader.consider([LARGE, XLARGE])
+    shop.reader.refresh()
+
+    shop.clients.answers[PRICE] = shop.clients.answers[HISTORY] = lambda _: {}
+    shop.faults.clear()
+    shop.faults[ADVICE] = refused("InternalError", 500)
+    shop.reader.consider([OTHER])
+    shop.clock.at += timedelta(hours=2)
+    with pytest.raises(CloudProviderError):
+        shop.reader.refresh()
+
+    assert shop.estimated == [1, 2]
 
 
 def test_types_that_may_be_launched_are_read_exactly_and_others_by_averages(tmp_path: Path):
