@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.catalogue.fetch import (
@@ -80,6 +81,21 @@ def test_types_of_no_use_are_left_out(tmp_path: Path):
     )
 
     assert list(catalogue(clients, tmp_path).current()[0]) == ["ecs.g7.large"]
+
+
+def test_types_of_an_unknown_architecture_are_told_of_once(tmp_path: Path):
+    """Section 3.2: they would be taken for something that they are not."""
+    clock = SetClock()
+    clients = cloud(item("ecs.g7.large"), item("ecs.risc.large", CpuArchitecture="RISC-V"))
+    types = catalogue(clients, tmp_path, clock)
+
+    with capture_logs() as told:
+        types.current()
+        clock.at += timedelta(hours=12)
+        types.refresh()
+
+    assert len(clients.calls) == 2
+    assert [entry["types"] for entry in told] == [["ecs.risc.large"]]
 
 
 def test_a_cloud_without_types_is_an_error(tmp_path: Path):

@@ -1,0 +1,57 @@
+"""Which of the credentials that are there are used (section 12.2 of the provider's behaviour)."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_provider_alibabacloud.credentials import find_credential
+
+KEY = {"ALIBABA_CLOUD_ACCESS_KEY_ID": "LTAI5tEXAMPLE", "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "s"}
+TOKEN = {"ALIBABA_CLOUD_SECURITY_TOKEN": "t"}
+
+
+@pytest.fixture
+def role(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("t")
+    return {
+        "ALIBABA_CLOUD_ROLE_ARN": "acs:ram::1:role/karpenter",
+        "ALIBABA_CLOUD_OIDC_PROVIDER_ARN": "acs:ram::1:oidc-provider/ack",
+        "ALIBABA_CLOUD_OIDC_TOKEN_FILE": str(token),
+    }
+
+
+def test_a_key_goes_before_a_role_and_a_role_before_the_rest(role):
+    """As in the library's own chain."""
+    assert find_credential({**role, **KEY}).provider == "access_key"
+    assert find_credential({**role, **KEY, **TOKEN}).provider == "sts"
+    assert find_credential({**role, **TOKEN}).provider == "oidc_role_arn"
+    assert find_credential(TOKEN).provider == "default"
+
+
+@pytest.mark.parametrize("missing", sorted(KEY))
+def test_half_a_key_is_none(role, missing):
+    half = {name: value for name, value in KEY.items() if name != missing}
+
+    assert find_credential({**role, **half}).provider == "oidc_role_arn"
+
+
+def test_a_role_is_one_only_with_all_three_variables(role):
+    for missing in role:
+        some = {name: value for name, value in role.items() if name != missing}
+        assert find_credential(some).provider == "default", missing
+
+
+def test_the_role_is_taken_where_the_variables_say(role):
+    """The service that gives out its keys, and what it is asked for."""
+    given = {
+        **role,
+        "ALIBABA_CLOUD_STS_REGION": "cn-beijing",
+        "ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED": "true",
+        "ALIBABA_CLOUD_ROLE_SESSION_NAME": "node-keeper",
+    }
+
+    source = find_credential(given).client.cloud_credential.provider
+
+    assert source._sts_endpoint == "sts-vpc.cn-beijing.aliyuncs.com"
+    assert source._role_session_name == "node-keeper"
