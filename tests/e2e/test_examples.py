@@ -1,0 +1,109 @@
+"""The manifests of the guides on a real API server: all are admitted, and their rights are enough."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from karpenter_core.cli.demo.clouds import find_simulated_cloud
+from karpenter_core.kube import resources
+from karpenter_core.kube.resources import ResourceKind, custom
+from karpenter_core.testing.runner import NODE_POOLS, World
+from tests.e2e.kwok import KwokCloud
+from tests.repository.test_examples import CLOUDS, NODE_CLASSES, documents, of_kind
+
+if TYPE_CHECKING:
+    from karpenter_core.testing.beds import RealBed
+
+ACCOUNT = "system:serviceaccount:kube-system:karpenter"
+CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
+RBAC = "rbac.authorization.k8s.io"
+KINDS = {
+    "ClusterRole": ResourceKind(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+    "ClusterRoleBinding": ResourceKind(
+        RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+    ),
+    "ConfigMap": ResourceKind("", "v1", "configmaps", "ConfigMap", namespaced=True),
+    "Deployment": resources.DEPLOYMENTS,
+    "Namespace": resources.NAMESPACES,
+    "NodePool": NODE_POOLS,
+    "PodDisruptionBudget": resources.POD_DISRUPTION_BUDGETS,
+    "Role": ResourceKind(RBAC, "v1", "roles", "Role", namespaced=True),
+    "RoleBinding": ResourceKind(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
+    "Service": resources.SERVICES,
+    "ServiceAccount": ResourceKind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
+    **{model.resource.kind: custom(model.resource) for model in NODE_CLASSES.values()},
+}
+KEPT = {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
+"""What has to be there for the doctor; the rest is admitted as a dry run."""
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.real,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(240),
+]
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+async def test_the_guides_manifests_are_admitted_and_let_the_controller_do_its_work(
+    cloud, real_bed: RealBed, tmp_path
+):
+    """As `karpenter doctor` finds under the service account's own rights."""
+    kubeconfig = real_bed.control_plane.write_kubeconfig(ACCOUNT, organization="nobody")
+    applied = [*documents(f"{cloud}/settings"), *documents("deploy/controller")]
+    async with World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+        try:
+            for manifest in (*applied, *documents(f"{cloud}/nodes")):
+                await apply(world.client, manifest)
+            with find_simulated_cloud(cloud) as account:
+                settings = of_kind(f"{cloud}/settings", "ConfigMap")["data"]
+                found = await doctor(kubeconfig, {**settings, **account.environment})
+        finally:
+            for manifest in reversed(applied):
+                if manifest["kind"] in KEPT:
+                    metadata = manifest["metadata"]
+                    namespace = metadata.get("namespace", "")
+                    await world.client.delete(KINDS[manifest["kind"]], metadata["name"], namespace)
+
+    assert {each["about"] for each in found} >= {"CRDs", "objects", "permissions", cloud}
+    assert [each for each in found if each["severity"] == "error"] == []
+    (rights,) = (each for each in found if each["about"] == "permissions")
+    assert rights["severity"] == "ok"
+
+
+async def apply(client, manifest):
+    """Apply as the guide does, but refuse fields that the server does not know."""
+    metadata = manifest["metadata"]
+    path = KINDS[manifest["kind"]].path(
+        namespace=metadata.get("namespace", ""), name=metadata["name"]
+    )
+    await client.request(
+        "PATCH",
+        path,
+        manifest,
+        query={
+            "fieldManager": "kubectl",
+            "fieldValidation": "Strict",
+            **({} if manifest["kind"] in KEPT else {"dryRun": "All"}),
+        },
+        content_type="application/apply-patch+yaml",
+    )
+
+
+async def doctor(kubeconfig, settings):
+    """Return the findings of `karpenter doctor` with these variables."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "karpenter_core.cli.main", "doctor", "--output=json"),
+        f"--kubeconfig={kubeconfig}",
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, **settings},
+    )
+    output, _ = await process.communicate()
+    return json.loads(output)
