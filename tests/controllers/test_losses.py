@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from karpenter_core.errors import CloudProviderError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.faults import Fault, on
@@ -192,6 +193,39 @@ def test_an_instance_is_not_ended_because_a_watch_is_silent(tmp_path):
 
         (after,) = cloud(scene, tmp_path)["instances"]
         assert before["token"] == after["token"]
+
+    play(tmp_path, story)
+
+
+def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeypatch):
+    """However long that takes; an instance without a claim goes once they can be."""
+    listed = SimulatedCloud.list
+    faults = {"down": False}
+
+    def listing(self, *args, **options):
+        if faults["down"]:
+            raise CloudProviderError("nobody answers")
+        return listed(self, *args, **options)
+
+    monkeypatch.setattr(SimulatedCloud, "list", listing)
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods("Running"), seconds=60)
+        faults["down"] = True
+        claim = scene.claims()[0]["metadata"]["name"]
+        scene.cluster.server.registry.patch(
+            NODE_CLAIMS, {"metadata": {"finalizers": None}}, claim, ""
+        )
+        scene.cluster.delete(NODE_CLAIMS, claim)
+        await scene.cluster.clock.sleep(900)
+        assert len(cloud(scene, tmp_path)["instances"]) == 1
+
+        faults["down"] = False
+        await scene.settle(lambda: cloud(scene, tmp_path)["instances"] == [], seconds=900)
 
     play(tmp_path, story)
 
