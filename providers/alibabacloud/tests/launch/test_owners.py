@@ -191,6 +191,17 @@ def test_what_is_remembered_counts_first():
     assert owners_of(instances, {"i-b": claims[1]}) == {"i-b": claims[1]}
 
 
+def test_an_instance_that_shows_late_is_nobodys_when_every_claim_has_one():
+    """A process that began anew dealt what it saw; a claim that was left over has been launched for
+    again. What comes to light then must be collected, not dealt to claims that have theirs."""
+    claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
+    tags = tags_of(claims)
+    shown = [TaggedInstance(id=name, tags=tags) for name in ("i-a", "i-b", "i-c")]
+    known = {"i-b": claims[0], "i-c": claims[1], "i-z": claims[2]}
+
+    assert owners_of(shown, known) == {"i-b": claims[0], "i-c": claims[1]}
+
+
 def test_groups_are_told_apart_by_their_claims():
     """The second group was for the claims that the first brought nothing."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
