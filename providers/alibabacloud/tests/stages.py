@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import asyncio
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, cast
 
+from karpenter_core.kube.resources import NODES
 from karpenter_core.provider.simulated.cloud_time import utc_now
 from karpenter_core.testing.provider_stage import ProviderPlay
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
@@ -15,11 +17,12 @@ from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaClou
 from karpenter_provider_alibabacloud.testing import node_class_for, simulated_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
 
     from karpenter_core.clock import Clock
+    from karpenter_core.testing.harness import Harness
     from karpenter_core.testing.provider_stage import ProviderStage
     from karpenter_provider_alibabacloud.simulated.types import TypeFacts
     from karpenter_provider_alibabacloud.simulated.world import WorldPlan
@@ -120,3 +123,40 @@ def pod_manifest(name: str, *, cpu: str = "1", **spec: Any) -> dict[str, Any]:
 def in_pool(name: str) -> Mapping[str, Any]:
     """Return what binds a pod to a NodePool."""
     return {"nodeSelector": {"karpenter.sh/nodepool": name}}
+
+
+class Machines:
+    """Lets machines join the cluster as kubelets do, and takes Nodes away whose machine is gone."""
+
+    def __init__(self, cloud: SimulatedAlibabaCloud, harness: Harness) -> None:
+        self._cloud = cloud
+        self._harness = harness
+        self._names: dict[str, str] = {}
+        """Of the Nodes, by id of the instance."""
+
+    async def run(self) -> None:
+        """Follow the cloud until cancelled."""
+        while True:
+            living = {each.id for each in self._cloud.living()}
+            for instance_id in sorted(living - self._names.keys()):
+                node = self._cloud.node(instance_id)
+                if node is not None:
+                    self._harness.cluster.apply([node])
+                    self._names[instance_id] = cast("dict[str, Any]", node["metadata"])["name"]
+            for instance_id in self._names.keys() - living:
+                name = self._names.pop(instance_id)
+                if self._harness.cluster.find(NODES, name) is not None:
+                    self._harness.cluster.delete(NODES, name)
+            await self._harness.cluster.clock.sleep(1)
+
+
+@asynccontextmanager
+async def joining(theatre: Theatre, stage: ProviderStage) -> AsyncIterator[None]:
+    """Let machines join while the context is open."""
+    task = asyncio.create_task(Machines(theatre.cloud, stage.harness).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
