@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT
+from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import OfferingKey
 from karpenter_core.provider.catalogue import Overhead, compatible_offerings
 
@@ -31,6 +31,7 @@ __all__ = [
     "narrowed",
     "offering_keys",
     "offerings_in",
+    "with_fullest_reservations",
     "without_dear_spot",
 ]
 
@@ -107,6 +108,32 @@ def candidates_of(types: Iterable[CompatibleType], requests: Resources) -> tuple
         if offerings:
             found.append(Candidate(instance_type=compatible.instance_type, offerings=offerings))
     return tuple(found)
+
+
+def with_fullest_reservations(
+    candidates: Sequence[Candidate],
+    requirements: Requirements,
+    *,
+    reservation_of: Callable[[Offering], str],
+) -> tuple[Candidate, ...]:
+    """Keep one reservation of a type in each zone, the one with most left, and nothing else.
+
+    `reservation_of` tells the id of an offering's reservation: of equals the first by id is kept. All
+    is kept where the requirements allow nothing reserved, or nothing reserved can be had.
+    """
+    if not allows(requirements, RESERVED):
+        return tuple(candidates)
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        fullest: dict[str, Offering] = {}
+        for offering in sorted(offerings_in((candidate,), RESERVED), key=reservation_of):
+            best = fullest.get(offering.zone)
+            if best is None or offering.reservation_capacity > best.reservation_capacity:
+                fullest[offering.zone] = offering
+        if fullest:
+            offerings = tuple(fullest[zone] for zone in sorted(fullest))
+            kept.append(replace(candidate, offerings=offerings))
+    return tuple(kept) or tuple(candidates)
 
 
 def without_dear_spot(

@@ -7,14 +7,18 @@ next. The tables differ from cloud to cloud, the arithmetic does not.
 from __future__ import annotations
 
 from math import ceil, inf, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
 from karpenter_core.api.quantities import parse_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["eviction_threshold", "reserved_by_brackets"]
+__all__ = ["eviction_threshold", "kept_amounts", "kept_threshold", "reserved_by_brackets"]
+
+_ASKED_FOR: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+"""Of what a kubelet can keep, that which pods ask for; process ids they do not."""
 
 
 def reserved_by_brackets(
@@ -74,3 +78,36 @@ def eviction_threshold(text: str, capacity: int, *, resource: str = "memory") ->
         message = f'eviction threshold "{text}" is negative'
         raise ValueError(message)
     return amount
+
+
+def kept_amounts(quantities: Mapping[str, str], *, field: str) -> dict[str, int]:
+    """Return what a user lets the kubelet keep, by resource, in the core's units.
+
+    `field` is where that stands (`spec.kubelet.kubeReserved`). Resources that pods do not ask for are
+    left out.
+
+    Raises:
+        ValueError: a quantity cannot be read; names field and value.
+    """
+    amounts: dict[str, int] = {}
+    for resource, text in sorted(quantities.items()):
+        if resource in _ASKED_FOR:
+            try:
+                amounts[resource] = parse_amount(resource, text)
+            except ValueError as error:
+                message = f"{field}.{resource}: {error}"
+                raise ValueError(message) from error
+    return amounts
+
+
+def kept_threshold(text: str, capacity: int, *, field: str) -> int:
+    """Return what `eviction_threshold` does; `field` is where it stands.
+
+    Raises:
+        ValueError: as there; names field and value.
+    """
+    try:
+        return eviction_threshold(text, capacity)
+    except ValueError as error:
+        message = f"{field}: {error}"
+        raise ValueError(message) from error

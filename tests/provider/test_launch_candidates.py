@@ -5,13 +5,15 @@ from __future__ import annotations
 from karpenter_core.api.labels import CAPACITY_TYPE, WELL_KNOWN, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import OfferingKey
-from karpenter_core.provider.catalogue import Requirements
+from karpenter_core.provider.catalogue import Offering, Price, Requirements
 from karpenter_core.provider.launch_candidates import (
+    Candidate,
     candidates_of,
     compatible_types,
     missing_values,
     narrowed,
     offering_keys,
+    with_fullest_reservations,
     without_dear_spot,
 )
 from karpenter_core.testing.builders import instance_type, offering
@@ -95,3 +97,56 @@ def test_variety_that_is_missing_is_named():
     assert missing_values(candidates(SMALL, LARGE), wanted) == (
         "node.kubernetes.io/instance-type (2 of 3)",
     )
+
+
+POOLS = "example.com/pool"
+
+
+def reserved(zone, pool, left):
+    labels = {ZONE: zone, CAPACITY_TYPE: "reserved", POOLS: pool}
+    return Offering(
+        requirements=Requirements.from_labels(labels),
+        price=Price(0.1),
+        available=True,
+        reservation_capacity=left,
+    )
+
+
+ANYHOW = Candidate(
+    instance_type=instance_type("anyhow"),
+    offerings=(
+        reserved("zone-a", "p2", 3),
+        reserved("zone-a", "p1", 3),
+        reserved("zone-a", "p0", 2),
+        reserved("zone-b", "p3", 1),
+        offering(zone="zone-a", capacity_type="on-demand", price=2.0),
+    ),
+)
+
+
+def pool_of(it):
+    return it.requirements.single_value(POOLS)
+
+
+def test_of_reservations_the_fullest_of_each_zone_is_kept_and_nothing_else():
+    """Of equally full ones the first by id; and no type that nothing is reserved of."""
+    found = with_fullest_reservations(
+        [ANYHOW, *candidates(SMALL)],
+        wish(CAPACITY_TYPE, "reserved", "on-demand", "spot"),
+        reservation_of=pool_of,
+    )
+
+    assert [(c.instance_type.name, [pool_of(o) for o in c.offerings]) for c in found] == [
+        ("anyhow", ["p1", "p3"])
+    ]
+
+
+def test_all_is_kept_where_nothing_reserved_may_be_had():
+    given = (ANYHOW, *candidates(SMALL))
+    unreserved = candidates(SMALL, LARGE)
+
+    assert (
+        with_fullest_reservations(given, wish(CAPACITY_TYPE, "spot"), reservation_of=pool_of)
+        == given
+    )
+    assert with_fullest_reservations(unreserved, ANY, reservation_of=pool_of) == unreserved

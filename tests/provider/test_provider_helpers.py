@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.errors import BadInputError
+from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.orphans import OrphanWatch
 from karpenter_core.provider.price_book import PriceBook, PriceKey
-from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
+from karpenter_core.provider.reserved import (
+    eviction_threshold,
+    kept_amounts,
+    kept_threshold,
+    reserved_by_brackets,
+)
+from karpenter_core.provider.setting_values import duration_of, number_of
 from karpenter_core.provider.user_data import (
     SHELL_SCRIPT,
     UserDataPart,
@@ -73,6 +80,35 @@ def test_an_eviction_threshold_is_a_share_or_a_quantity(text, kept):
 def test_an_eviction_threshold_that_means_nothing_is_refused(text):
     with pytest.raises(ValueError, match=f'"{text}"'):
         eviction_threshold(text, 1000)
+
+
+def test_what_a_user_reserves_counts_where_pods_ask_for_it():
+    quantities = {"memory": "1Gi", "cpu": "100m", "pid": "1000"}
+
+    assert kept_amounts(quantities, field="spec.kubelet.kubeReserved") == {"cpu": 100, "memory": GI}
+
+
+def test_what_cannot_be_reserved_is_refused_by_field_and_value():
+    with pytest.raises(ValueError, match=r'^spec\.x\.kubeReserved\.cpu: .*"much"'):
+        kept_amounts({"cpu": "much"}, field="spec.x.kubeReserved")
+    with pytest.raises(ValueError, match=r'^spec\.x\.evictionHard: .*"101%"'):
+        kept_threshold("101%", 1000, field="spec.x.evictionHard")
+    assert kept_threshold("5%", 1000, field="spec.x.evictionHard") == 50
+
+
+# -- settings
+
+
+def test_a_setting_of_another_type_is_refused_by_flag_and_value():
+    """As a plug-in might declare it that shares the setting."""
+    context = SimpleNamespace(settings={"qps": 2.5, "on": True, "period": MINUTE})
+
+    assert number_of(context, "qps") == 2.5
+    assert duration_of(context, "period") == MINUTE
+    with pytest.raises(SettingsError, match="--on: must be a number, not True"):
+        number_of(context, "on")
+    with pytest.raises(SettingsError, match=r"--qps: must be a duration, not 2\.5"):
+        duration_of(context, "qps")
 
 
 # -- user data

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
+from karpenter_core.provider.setting_values import duration_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,18 +203,18 @@ class AlibabaCloudSettings:
             cluster_id=str(given["cluster-id"]).strip(),
             region_id=str(given["region-id"]).strip(),
             network=str(given["alibaba-cloud-network"]),
-            vm_memory_overhead_percent=_number(context, "vm-memory-overhead-percent"),
+            vm_memory_overhead_percent=number_of(context, "vm-memory-overhead-percent"),
             interruption=given["interruption"] is True,
-            interruption_poll_interval=_duration(context, "interruption-poll-interval"),
-            launch_rate_per_second=_number(context, "launch-qps"),
-            launch_burst=int(_number(context, "launch-burst") or _number(context, "apg-qps")),
+            interruption_poll_interval=duration_of(context, "interruption-poll-interval"),
+            launch_rate_per_second=number_of(context, "launch-qps"),
+            launch_burst=int(number_of(context, "launch-burst") or number_of(context, "apg-qps")),
             launch_api=str(given["launch-api"]),
             cluster_type=str(given["cluster-type"]),
             endpoint_ecs=str(given["alibaba-endpoint-ecs"]),
             endpoint_vpc=str(given["alibaba-endpoint-vpc"]),
             endpoint_cs=str(given["alibaba-endpoint-cs"]),
             endpoint_protocol=str(given["alibaba-endpoint-protocol"]),
-            http_pool=int(_number(context, "alibaba-http-pool")),
+            http_pool=int(number_of(context, "alibaba-http-pool")),
             price_file=str(given["price-file"]),
             metadata_endpoint=str(given["metadata-endpoint"]).rstrip("/"),
         )
@@ -284,17 +285,3 @@ def _is_host(text: str) -> bool:
         return bool(parts.hostname) and parts.netloc == text and parts.port != 0
     except ValueError:  # such as a port that is no number
         return False
-
-
-def _number(context: ProviderContext, name: str) -> float:
-    value = context.settings[name]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SettingsError(f"--{name}: must be a number, not {value}")
-    return value
-
-
-def _duration(context: ProviderContext, name: str) -> timedelta:
-    value = context.settings[name]
-    if not isinstance(value, timedelta):
-        raise SettingsError(f"--{name}: must be a duration, not {value}")
-    return value

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
+from karpenter_core.provider.setting_values import duration_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,13 +154,13 @@ class AwsSettings:
             or base64.b64encode(context.cluster.ca_bundle.encode()).decode(),
             isolated_vpc=given["isolated-vpc"] is True,
             eks_control_plane=given["eks-control-plane"] is True,
-            vm_memory_overhead_percent=_number(context, "vm-memory-overhead-percent"),
+            vm_memory_overhead_percent=number_of(context, "vm-memory-overhead-percent"),
             interruption_queue=str(given["interruption-queue"]),
-            reserved_enis=int(_number(context, "reserved-enis")),
+            reserved_enis=int(number_of(context, "reserved-enis")),
             disable_dry_run=given["disable-dry-run"] is True,
             enable_zonal_shift=given["enable-zonal-shift"] is True,
-            ami_refresh_interval=_duration(context, "ami-refresh-interval"),
-            subnet_refresh_interval=_duration(context, "subnet-refresh-interval"),
+            ami_refresh_interval=duration_of(context, "ami-refresh-interval"),
+            subnet_refresh_interval=duration_of(context, "subnet-refresh-interval"),
             reserved_capacity=context.feature_gates.reserved_capacity,
             gates=gates,
         )
@@ -218,17 +219,3 @@ def _is_base64(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _number(context: ProviderContext, name: str) -> float:
-    value = context.settings[name]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SettingsError(f"--{name}: must be a number, not {value}")
-    return value
-
-
-def _duration(context: ProviderContext, name: str) -> timedelta:
-    value = context.settings[name]
-    if not isinstance(value, timedelta):
-        raise SettingsError(f"--{name}: must be a duration, not {value}")
-    return value

@@ -6,14 +6,15 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
-from karpenter_core.api.quantities import parse_amount
 from karpenter_core.provider.catalogue import Overhead
-from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
+from karpenter_core.provider.reserved import (
+    kept_amounts,
+    kept_threshold,
+    reserved_by_brackets,
+)
 from karpenter_provider_alibabacloud.catalogue.capacity import tells_kubelet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from karpenter_core.api.records import Resources
     from karpenter_provider_alibabacloud.api.kubelet import KubeletConfiguration
     from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["overhead_of", "reserved_cpu_milli", "reserved_memory_mib"]
 
 MIB: Final = 2**20
+_FIELD: Final = "spec.kubeletConfiguration"
 
 # ACK's documentation of its reservation policy
 _CPU_BRACKETS: Final = ((1000, 0.06), (2000, 0.01), (4000, 0.005), (inf, 0.0025))
@@ -32,8 +34,6 @@ _LARGEST_SHARE: Final = 0.25
 _MEMORY_MIB_SEEN: Final = 200
 """What nodes were seen to keep beyond the policy: eviction threshold and system daemons."""
 
-_RESERVABLE: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
-"""Of what can be reserved, that which pods ask for; process ids they do not."""
 _EVICTION: Final = (("memory.available", MEMORY), ("nodefs.available", EPHEMERAL_STORAGE))
 
 
@@ -72,31 +72,16 @@ def overhead_of(
     if kubelet is None or not tells_kubelet(cluster):
         return Overhead(kube_reserved=reserved)
     return Overhead(
-        kube_reserved=reserved | _amounts("kubeReserved", kubelet.kube_reserved),
-        system_reserved=_amounts("systemReserved", kubelet.system_reserved),
+        kube_reserved=reserved
+        | kept_amounts(kubelet.kube_reserved, field=f"{_FIELD}.kubeReserved"),
+        system_reserved=kept_amounts(kubelet.system_reserved, field=f"{_FIELD}.systemReserved"),
         eviction_threshold={
-            resource: _threshold(signal, kubelet.eviction_hard[signal], capacity[resource])
+            resource: kept_threshold(
+                kubelet.eviction_hard[signal],
+                capacity[resource],
+                field=f"{_FIELD}.evictionHard.{signal}",
+            )
             for signal, resource in _EVICTION
             if signal in kubelet.eviction_hard
         },
     )
-
-
-def _amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
-    amounts: dict[str, int] = {}
-    for resource, text in sorted(quantities.items()):
-        if resource in _RESERVABLE:
-            try:
-                amounts[resource] = parse_amount(resource, text)
-            except ValueError as error:
-                message = f"spec.kubeletConfiguration.{field}.{resource}: {error}"
-                raise ValueError(message) from error
-    return amounts
-
-
-def _threshold(signal: str, text: str, capacity: int) -> int:
-    try:
-        return eviction_threshold(text, capacity)
-    except ValueError as error:
-        message = f"spec.kubeletConfiguration.evictionHard.{signal}: {error}"
-        raise ValueError(message) from error

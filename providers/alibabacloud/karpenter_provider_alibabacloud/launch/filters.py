@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import CAPACITY_TYPES, ON_DEMAND, RESERVED, SPOT
+from karpenter_core.api.labels import CAPACITY_TYPES, ON_DEMAND, SPOT
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.provider.launch_candidates import (
     Candidate,
@@ -17,7 +17,7 @@ from karpenter_core.provider.launch_candidates import (
     missing_values,
     narrowed,
     offering_keys,
-    offerings_in,
+    with_fullest_reservations,
     without_dear_spot,
 )
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
@@ -75,7 +75,7 @@ def filtered(
             the offerings that would have been asked for.
     """
     kept = tuple(candidates)
-    for keep in (without_shared_pools, without_exotic, _without_dear_spot):
+    for keep in (without_shared_pools, without_exotic, without_dear_spot):
         before, kept = kept, keep(kept, requirements)
         if not kept:
             raise InsufficientCapacityError(
@@ -103,19 +103,7 @@ def without_shared_pools(
 
     A result names type and zone, by which the pool is known then. Where none may be had, all is kept.
     """
-    if not allows(requirements, RESERVED):
-        return tuple(candidates)
-    kept: list[Candidate] = []
-    for candidate in candidates:
-        fullest: dict[str, Offering] = {}
-        for offering in sorted(offerings_in((candidate,), RESERVED), key=reservation_of):
-            best = fullest.get(offering.zone)
-            if best is None or offering.reservation_capacity > best.reservation_capacity:
-                fullest[offering.zone] = offering
-        if fullest:
-            offerings = tuple(fullest[zone] for zone in sorted(fullest))
-            kept.append(replace(candidate, offerings=offerings))
-    return tuple(kept) or tuple(candidates)
+    return with_fullest_reservations(candidates, requirements, reservation_of=reservation_of)
 
 
 def without_exotic(
@@ -186,12 +174,6 @@ def is_inflexible(
 def reservation_of(offering: Offering) -> str:
     """Return the private pool of an offering; empty for none."""
     return offering.requirements.single_value(CAPACITY_RESERVATION_ID)
-
-
-def _without_dear_spot(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
-    return without_dear_spot(candidates, requirements)
 
 
 def _by_price(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:

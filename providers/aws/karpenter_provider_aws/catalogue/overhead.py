@@ -6,9 +6,12 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
-from karpenter_core.api.quantities import parse_amount
 from karpenter_core.provider.catalogue import Overhead
-from karpenter_core.provider.reserved import eviction_threshold, reserved_by_brackets
+from karpenter_core.provider.reserved import (
+    kept_amounts,
+    kept_threshold,
+    reserved_by_brackets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["overhead_of"]
 
 MIB: Final = 2**20
+_FIELD: Final = "spec.kubelet"
 GIB: Final = 2**30
 
 _CPU_BRACKETS: Final = ((1000, 0.06), (2000, 0.01), (4000, 0.005), (inf, 0.0025))
@@ -25,8 +29,6 @@ _CPU_BRACKETS: Final = ((1000, 0.06), (2000, 0.01), (4000, 0.005), (inf, 0.0025)
 _MEMORY_MIB_PER_POD: Final = 11
 _MEMORY_MIB_BASE: Final = 255
 _STORAGE_BYTES: Final = GIB
-_NODE_RESOURCES: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
-"""Of what can be reserved, that which pods ask for; process ids they do not."""
 
 # Signals of evictionHard, the resource each guards, and its default threshold
 _EVICTION: Final = (
@@ -58,30 +60,14 @@ def overhead_of(
         EPHEMERAL_STORAGE: _STORAGE_BYTES,
     }
     return Overhead(
-        kube_reserved=default | _amounts("kubeReserved", kube_reserved),
-        system_reserved=_amounts("systemReserved", system_reserved),
+        kube_reserved=default | kept_amounts(kube_reserved, field=f"{_FIELD}.kubeReserved"),
+        system_reserved=kept_amounts(system_reserved, field=f"{_FIELD}.systemReserved"),
         eviction_threshold={
-            resource: _threshold(signal, eviction_hard.get(signal, usual), capacity[resource])
+            resource: kept_threshold(
+                eviction_hard.get(signal, usual),
+                capacity[resource],
+                field=f"{_FIELD}.evictionHard.{signal}",
+            )
             for signal, resource, usual in _EVICTION
         },
     )
-
-
-def _amounts(field: str, quantities: Mapping[str, str]) -> dict[str, int]:
-    amounts: dict[str, int] = {}
-    for resource, text in sorted(quantities.items()):
-        if resource in _NODE_RESOURCES:
-            try:
-                amounts[resource] = parse_amount(resource, text)
-            except ValueError as error:
-                message = f"spec.kubelet.{field}.{resource}: {error}"
-                raise ValueError(message) from error
-    return amounts
-
-
-def _threshold(signal: str, text: str, capacity: int) -> int:
-    try:
-        return eviction_threshold(text, capacity)
-    except ValueError as error:
-        message = f"spec.kubelet.evictionHard.{signal}: {error}"
-        raise ValueError(message) from error

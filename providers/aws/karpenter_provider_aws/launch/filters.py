@@ -6,7 +6,6 @@ that the claim allows, from the first filter on; later ones only leave out more.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import RESERVED, WELL_KNOWN
@@ -22,6 +21,7 @@ from karpenter_core.provider.launch_candidates import (
     narrowed,
     offering_keys,
     offerings_in,
+    with_fullest_reservations,
     without_dear_spot,
 )
 from karpenter_core.provider.launch_candidates import compatible_types as find_compatible
@@ -167,19 +167,7 @@ def without_shared_pools(
 
     A fleet takes a type in a zone once. Where nothing is reserved, all is kept.
     """
-    if not allows(requirements, RESERVED):
-        return tuple(candidates)
-    kept: list[Candidate] = []
-    for candidate in candidates:
-        fullest: dict[str, Offering] = {}
-        for offering in sorted(offerings_in((candidate,), RESERVED), key=_reservation_id):
-            best = fullest.get(offering.zone)
-            if best is None or offering.reservation_capacity > best.reservation_capacity:
-                fullest[offering.zone] = offering
-        if fullest:
-            offerings = tuple(fullest[zone] for zone in sorted(fullest))
-            kept.append(replace(candidate, offerings=offerings))
-    return tuple(kept) or tuple(candidates)
+    return with_fullest_reservations(candidates, requirements, reservation_of=_reservation_id)
 
 
 def without_exotic(
