@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,29 @@ def test_the_guide_shows_the_same_node_class_and_node_pool(cloud):
     shown = [each for block in blocks for each in yaml.safe_load_all(block)]
 
     assert [each for each in documents(f"{cloud}/nodes") if each not in shown] == []
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_guides_commands_run_one_after_the_other_with_every_name_set(cloud, tmp_path):
+    """In one shell, as it says; the programs themselves only tell that they were called."""
+    guide = (ROOT / "docs" / f"{cloud}.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    script = "\n".join(block for block in blocks if not block.startswith("#!"))
+    told = tmp_path / "told"
+    programs = ("aliyun", "aws", "docker", "envsubst", "karpenter", "kubectl", "pip")
+    stubs = "\n".join(
+        f"{name}() {{ echo {name} >> {told}; [ -t 0 ] || cat > /dev/null; }}" for name in programs
+    )
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f"{stubs}\n{script.replace('/tmp/', f'{tmp_path}/')}"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "OLD_NAMESPACE": "karpenter-system"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"docker", "envsubst", "karpenter", "kubectl", "pip"} <= set(told.read_text().split())
