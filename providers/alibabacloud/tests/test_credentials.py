@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from karpenter_provider_alibabacloud.credentials import find_credential
@@ -55,3 +57,27 @@ def test_the_role_is_taken_where_the_variables_say(role):
 
     assert source._sts_endpoint == "sts-vpc.cn-beijing.aliyuncs.com"
     assert source._role_session_name == "node-keeper"
+
+
+def test_a_profile_of_the_command_line_is_used_where_there_is_nothing_else(tmp_path, monkeypatch):
+    """Charts of the existing provider mount one: `~/.aliyun/config.json`."""
+    from alibabacloud_credentials.provider import cli_profile
+    from alibabacloud_credentials.utils import auth_util
+
+    folder = tmp_path / ".aliyun"
+    folder.mkdir()
+    profile = {
+        "name": "default",
+        "mode": "AK",
+        "access_key_id": "LTAI5tPROFILE",
+        "access_key_secret": "s",
+    }
+    (folder / "config.json").write_text(json.dumps({"current": "default", "profiles": [profile]}))
+    monkeypatch.setattr(cli_profile.ac, "HOME", str(tmp_path))
+    for name in ("access_key_id", "access_key_secret", "role_arn", "oidc_provider_arn"):
+        monkeypatch.setattr(auth_util, f"environment_{name}", None)
+
+    found = find_credential({})
+
+    assert found.provider == "default"
+    assert found.client.get_credential().access_key_id == "LTAI5tPROFILE"
