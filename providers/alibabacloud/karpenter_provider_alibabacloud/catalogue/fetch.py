@@ -66,7 +66,9 @@ def fetch_types(clients: Clients) -> dict[str, InstanceTypeFacts]:
         found = [read_instance_type(item) for item in items]
     facts = {it.name: it for it in found if it.name and it.cpu_cores > 0 and it.memory_mib > 0}
     if not facts:
-        raise CloudProviderError("ecs:DescribeInstanceTypes: no instance types found")
+        raise CloudProviderError(
+            f"ecs:DescribeInstanceTypes: no instance types found in region {clients.region}"
+        )
     return dict(sorted(facts.items()))
 
 

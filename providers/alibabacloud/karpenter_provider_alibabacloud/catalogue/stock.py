@@ -198,7 +198,10 @@ class StockBook:
         listing = read_listing(body)
         if spot_hours is None and not listing.listed:
             # A region may sell no spot, but it sells something.
-            raise CloudProviderError("ecs:DescribeAvailableResource: no instance types found")
+            raise CloudProviderError(
+                "ecs:DescribeAvailableResource: no instance types found in region "
+                f"{self._clients.region}"
+            )
         return listing
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.labels import ARCH
+from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,17 +61,23 @@ class Boots:
         """Return the user data of a type's machines, in base64.
 
         Raises:
-            BadInputError, CloudProviderError: as `Bootstrapper.user_data`.
+            BadInputError, CloudProviderError: as `Bootstrapper.user_data`; names the NodeClass.
         """
         architecture = instance_type.requirements.single_value(ARCH)
         key = (architecture, self._max_pods(instance_type.name))
         text = self._texts.get(key)
         if text is None:
-            text = self._texts[key] = self._bootstrapper.user_data(
-                self._node_class,
-                self._node_claim,
-                capacity_type=self._capacity_type,
-                architecture=architecture,
-                max_pods=key[1],
-            )
+            try:
+                text = self._bootstrapper.user_data(
+                    self._node_class,
+                    self._node_claim,
+                    capacity_type=self._capacity_type,
+                    architecture=architecture,
+                    max_pods=key[1],
+                )
+            except BadInputError as error:
+                # A NodeClaim tells of it, which is not the object to be mended.
+                name = self._node_class.name
+                raise BadInputError(f'ECSNodeClass "{name}": {error}') from error
+            self._texts[key] = text
         return text

@@ -179,7 +179,7 @@ class Launching:
             return _gone(", ".join(instance.id for instance in instances))
         instance = there[0]
         try:
-            instance_type = self._type_of(instance.instance_type, request)
+            instance_type = self._type_of(instance, request)
         except (CloudProviderError, BadInputError) as error:
             return as_outcome(error)
         facts = Facts(
@@ -192,12 +192,15 @@ class Launching:
         )
         return launched_instance(facts, instance_type, request.node_claim)
 
-    def _type_of(self, name: str, request: LaunchRequest) -> InstanceType:
-        """Return a type, which the claim may no longer be offered."""
+    def _type_of(self, instance: DescribedInstance, request: LaunchRequest) -> InstanceType:
+        """Return the type of an instance, which the claim may no longer be offered."""
         for it in (*request.instance_types, *self._types.instance_types(_class_of(request))):
-            if it.name == name:
+            if it.name == instance.instance_type:
                 return it
-        raise CloudProviderError(f'the instance type "{name}" of an instance is not known')
+        raise CloudProviderError(
+            f'instance {instance.id} is of the type "{instance.instance_type}", which the region '
+            "does not sell any more"
+        )
 
     # -- what nobody knows -----------------------------------------------------------------------
 

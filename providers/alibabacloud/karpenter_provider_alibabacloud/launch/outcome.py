@@ -220,9 +220,11 @@ def why_unserved(answers: Sequence[Answer], tried: Sequence[Pair]) -> CloudProvi
         if any(answer.bought for answer in answers):
             return CloudProviderError(
                 "ECS launched fewer instances than were asked for, and does not say why"
+                f"{_requests(answers)}"
             )
         return InsufficientCapacityError(
-            "ECS launched nothing, and does not say why", offerings=_keys(tried)
+            f"ECS launched nothing, and does not say why{_requests(answers)}",
+            offerings=_keys(tried),
         )
     said = _said(answers)
     mistakes = [failure for failure in failures if not failure.is_shortage]
@@ -260,13 +262,16 @@ def _keys(pairs: Iterable[Pair]) -> tuple[OfferingKey, ...]:
 
 def _said(answers: Iterable[Answer]) -> str:
     """Return what ECS said, each thing once, with the ids of the requests."""
-    texts: dict[str, None] = {}
-    ids: dict[str, None] = {}
-    for answer in answers:
-        for failure in answer.failures:
-            said = ": ".join(part for part in (failure.code, failure.message) if part)
-            texts[said] = None
-        if answer.failures and answer.request_id:
-            ids[answer.request_id] = None
-    told = f" (request {', '.join(ids)})" if ids else ""
-    return f"{'; '.join(texts)}{told}"
+    failed = [answer for answer in answers if answer.failures]
+    texts = {
+        ": ".join(part for part in (failure.code, failure.message) if part): None
+        for answer in failed
+        for failure in answer.failures
+    }
+    return f"{'; '.join(texts)}{_requests(failed)}"
+
+
+def _requests(answers: Iterable[Answer]) -> str:
+    """Return the ids by which Alibaba Cloud finds the requests again."""
+    ids = dict.fromkeys(answer.request_id for answer in answers if answer.request_id)
+    return f" (request {', '.join(ids)})" if ids else ""

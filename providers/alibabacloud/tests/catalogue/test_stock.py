@@ -148,7 +148,7 @@ def test_a_region_that_sells_nothing_is_taken_for_a_failure(tmp_path: Path):
     market.on_demand = dict
     market.spot = refuse()
 
-    with pytest.raises(CloudProviderError, match="no instance types found"):
+    with pytest.raises(CloudProviderError, match=r"no instance types found in region cn-\w+"):
         market.book(tmp_path).current()
 
 

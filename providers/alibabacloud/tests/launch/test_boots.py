@@ -135,7 +135,7 @@ def test_an_archive_that_nobody_can_read_launches_nothing(process, text):
     outcome = process.launch_one(claim_of("a", ON_DEMAND), class_of(process.cloud, userData=text))
 
     assert isinstance(outcome, LaunchFailedError)
-    assert "spec.userData is no MIME archive" in str(outcome)
+    assert 'ECSNodeClass "default": spec.userData is no MIME archive' in str(outcome)
     assert not process.sent()
     assert not process.cloud.living()
 

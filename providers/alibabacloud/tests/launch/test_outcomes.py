@@ -17,7 +17,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_provider_alibabacloud.launch.outcome import read_group
+from karpenter_provider_alibabacloud.launch.outcome import Answer, read_group, why_unserved
 from karpenter_provider_alibabacloud.simulated.pools import Pool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
@@ -43,6 +43,19 @@ def marked(process):
 
 def many(number, *wish):
     return [claim_of(f"n{each}", *wish) for each in range(number)]
+
+
+@pytest.mark.parametrize("bought", [False, True])
+def test_a_launch_that_brought_too_little_and_says_nothing_is_told_by_its_requests(bought):
+    answers = [
+        Answer(request_id="R-1", bought=(object(),) if bought else ()),
+        Answer(request_id="R-2"),
+    ]
+
+    error = why_unserved(answers, ())
+
+    assert isinstance(error, InsufficientCapacityError) is not bought
+    assert str(error).endswith("does not say why (request R-1, R-2)")
 
 
 def test_a_pair_that_was_sold_out_is_left_alone_for_three_minutes(process, node_class):
