@@ -15,6 +15,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64Error
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -54,6 +55,8 @@ __all__ = [
 ]
 
 _CLAIMS_KEY: Final = re.compile(rf"{re.escape(NODE_CLAIMS_TAG)}(?:-\d+)?")
+_GROUPS_KEPT: Final = 512
+"""All instances of a group have the same tags, and each listing brings them again: they are read once."""
 MOST_MACHINES: Final = 100
 """Of one call: RunInstances takes no more."""
 _LATER_TAGS: Final = 2
@@ -67,6 +70,13 @@ _WHOLE: Final = "="
 `aliyun` or `acs:`."""
 _PLAIN_UID: Final = "!"
 """Begins a UID that is no UUID, and is written as it is."""
+
+
+def _claims_key(index: int) -> str:
+    return NODE_CLAIMS_TAG if index == 0 else f"{NODE_CLAIMS_TAG}-{index}"
+
+
+_CLAIMS_KEYS: Final = tuple(_claims_key(index) for index in range(MAX_TAGS))
 
 
 class ClaimsTooManyError(ValueError):
@@ -184,20 +194,20 @@ def claims_of(tags: Mapping[str, str]) -> tuple[ClaimRef, ...]:
     cannot be read is left out.
     """
     pool, own = tags.get(NODE_POOL_TAG, ""), tags.get(NODE_CLAIM_TAG, "")
-    entries = (
-        entry
-        for index in range(MAX_TAGS)
-        for entry in tags.get(_claims_key(index), "").split(" ")
-        if entry
-    )
-    claims = sorted(
-        (claim for entry in entries if (claim := _claim(entry, pool)) is not None), key=_by_uid
-    )
+    claims = _told_by(tuple(tags[key] for key in _CLAIMS_KEYS if key in tags), pool)
     if len(claims) == 1 and own:
         return (ClaimRef(name=own, uid=claims[0].uid),)
     if not claims and own:
         return (ClaimRef(name=own, uid=""),)
-    return tuple(claims)
+    return claims
+
+
+@lru_cache(maxsize=_GROUPS_KEPT)
+def _told_by(values: tuple[str, ...], node_pool: str) -> tuple[ClaimRef, ...]:
+    """Return the claims that tags tell of, sorted by UID."""
+    entries = (entry for value in values for entry in value.split(" ") if entry)
+    claims = (_claim(entry, node_pool) for entry in entries)
+    return tuple(sorted((claim for claim in claims if claim is not None), key=_by_uid))
 
 
 def deal(
@@ -256,10 +266,6 @@ def _by_uid(claim: ClaimRef) -> tuple[str, str]:
 
 def _room(other_tags: int) -> int:
     return max(MAX_TAGS - _LATER_TAGS - other_tags, 1)
-
-
-def _claims_key(index: int) -> str:
-    return NODE_CLAIMS_TAG if index == 0 else f"{NODE_CLAIMS_TAG}-{index}"
 
 
 def _entry(claim: ClaimRef, node_pool: str) -> str:

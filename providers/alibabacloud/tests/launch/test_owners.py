@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from karpenter_provider_alibabacloud.labels import MAX_TAG_LENGTH, MAX_TAGS, NODE_CLAIM_TAG
+from karpenter_provider_alibabacloud.launch import owners
 from karpenter_provider_alibabacloud.launch.owners import (
     ClaimRef,
     ClaimsTooManyError,
@@ -225,3 +226,16 @@ def test_an_instance_beyond_the_last_claim_is_nobodys():
     dealt = deal([TaggedInstance(id=name, tags=tags) for name in ("i-a", "i-b")])
 
     assert dealt == {"i-a": ref(1)}
+
+
+def test_the_tags_of_a_group_are_read_once(monkeypatch):
+    """They are the same on all its instances; a cluster of thousands is listed every few minutes."""
+    claims = [ref(number, "often-listed") for number in range(50)]
+    tags = tags_of(claims, "often-listed")
+    read = []
+    monkeypatch.setattr(owners, "_claim", lambda *entry: read.append(entry))
+
+    for _ in range(2):
+        owners_of(TaggedInstance(id=f"i-{number}", tags=tags) for number in range(50))
+
+    assert len(read) == 50
