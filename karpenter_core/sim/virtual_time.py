@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from contextvars import Context
 
-__all__ = ["DeadlockError", "LoopClock", "VirtualTimeLoop", "run_virtual"]
+__all__ = ["DeadlockError", "LoopClock", "VirtualTimeLoop", "run_virtual", "until"]
 
 _TICKS: Final = 1_000_000
 """How many there are in a second. Time and timers are whole ticks: asyncio rings a timer up to a
 nanosecond early, and what is set again for the rest of its time would ring for ever."""
+_STILL_TICKS: Final = _TICKS
+"""How long, at most, who waits for something does not look while nothing happens."""
 _EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
 
@@ -30,19 +32,94 @@ class DeadlockError(RuntimeError):
     """Every task waits for another and no timer is set: nothing will ever happen again."""
 
 
-class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: tells the loop to move its time instead."""
+class _Look:
+    """Somebody who waits until something holds: what to ask, how often, and until when."""
 
-    ticks: int = 0
+    __slots__ = ("answer", "error", "every", "holds", "last", "next")
+
+    def __init__(
+        self,
+        holds: Callable[[], bool],
+        answer: asyncio.Future[bool],
+        *,
+        ticks: tuple[int, int, int],
+    ) -> None:
+        """`ticks` are those of now, between two looks, and of the last look."""
+        self.holds: Final = holds
+        self.answer: Final = answer
+        self.error: BaseException | None = None
+        now, self.every, self.last = ticks
+        self.next = now + self.every
+
+    def look(self, ticks: int) -> None:
+        """Ask, and tell who waits if it holds, or if it was for the last time."""
+        self.next = ticks + self.every
+        try:
+            held = self.holds()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self.error = error
+            self.answer.set_result(False)
+        else:
+            if held or ticks >= self.last:
+                self.answer.set_result(held)
+
+    def put_off(self, ticks: int) -> None:
+        """Skip the looks before a time."""
+        missed = -(-(ticks - self.next) // self.every)
+        self.next += self.every * max(0, missed)
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Never waits: tells the loop to move its time instead.
+
+    What comes from outside (a signal) is looked for before time moves, not at every turn.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ticks: int = 0
+        self.looks: Final[list[_Look]] = []
+        self._is_still = False
+        """Whether nothing has run since everybody looked."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout == 0:
+            self._is_still = False
+            return []
         ready = super().select(0)
-        if ready or timeout == 0:
+        if ready:
+            self._is_still = False
             return ready
-        if timeout is None:
+        if timeout is None and not self.looks:
             raise DeadlockError("nothing is scheduled: every task waits for something else")
-        self.ticks += max(1, round(timeout * _TICKS))
+        timer = math.inf if timeout is None else self.ticks + max(1, round(timeout * _TICKS))
+        if not self._look(timer):
+            self.ticks = int(timer)
+            self._is_still = False
         return ready
+
+    def _look(self, timer: float) -> bool:
+        """Have the next look, if it comes before the next timer.
+
+        Where nothing runs nothing changes, but for what goes by the clock alone, which may be seen
+        late: time goes straight to the next timer, or on by so much.
+        """
+        if self._is_still:
+            for look in self.looks:
+                look.put_off(min(int(min(timer, look.next + _STILL_TICKS)), look.last))
+        look = min(self.looks, key=_next_of, default=None)
+        if look is None or look.next >= timer:
+            return False
+        self.ticks = look.next
+        look.look(self.ticks)
+        self._is_still = len(self.looks) == 1
+        return True
+
+
+def _next_of(look: _Look) -> int:
+    return look.next
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -52,6 +129,29 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping: Final = _JumpingSelector()
         self.epoch: Final = epoch
         super().__init__(self._jumping)
+
+    async def until(
+        self, holds: Callable[[], bool], *, every_seconds: float, within_seconds: float
+    ) -> bool:
+        """Wait until something holds, looking at it in regular intervals; tell whether it does.
+
+        As a loop of looks and sleeps would, without the cost of a task and a timer for each look.
+        `holds` is asked when all else has been done at its time. While nothing happens at all, so
+        that only the clock could change its answer, it is asked once a second.
+        """
+        if holds():
+            return True
+        now = self._jumping.ticks
+        ticks = (now, max(1, round(every_seconds * _TICKS)), now + round(within_seconds * _TICKS))
+        look = _Look(holds, self.create_future(), ticks=ticks)
+        self._jumping.looks.append(look)
+        try:
+            held = await look.answer
+        finally:
+            self._jumping.looks.remove(look)
+        if look.error is not None:
+            raise look.error
+        return held
 
     def time(self) -> float:
         """Return the seconds of virtual time that have passed."""
@@ -107,6 +207,17 @@ class LoopClock:
     async def sleep(self, seconds: float) -> None:
         """Wait for so many seconds of the loop's time."""
         await asyncio.sleep(seconds)
+
+
+async def until(holds: Callable[[], bool], *, every_seconds: float, within_seconds: float) -> bool:
+    """Wait until something holds, on the running loop, virtual or real; tell whether it does."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, VirtualTimeLoop):
+        return await loop.until(holds, every_seconds=every_seconds, within_seconds=within_seconds)
+    deadline = loop.time() + within_seconds
+    while not (held := holds()) and loop.time() < deadline:  # noqa: ASYNC110 - has no event
+        await asyncio.sleep(every_seconds)
+    return held
 
 
 def run_virtual(coro: Coroutine[Any, Any, _T], *, epoch: datetime = _EPOCH) -> _T:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
@@ -27,11 +28,13 @@ from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.executor import InlineExecutor
 from karpenter_core.provider.manager import load_plugins
 from karpenter_core.sim.cluster import EmbeddedCluster
+from karpenter_core.sim.virtual_time import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
 
+    from karpenter_core.api.base import KubernetesObject
     from karpenter_core.kube.transport import Request, Response, Transport
     from karpenter_core.kube.writer import Faults
     from karpenter_core.sim.fields import Json
@@ -39,6 +42,12 @@ if TYPE_CHECKING:
 __all__ = ["Cable", "CountedIds", "Harness", "RunningProcess"]
 
 LOOK_SECONDS: Final = 0.1
+
+
+@cache
+def _definition(model: type[KubernetesObject]) -> Mapping[str, Any]:
+    """Draw a kind's definition once for all clusters; nobody may change it."""
+    return render_crd(model)
 
 
 @final
@@ -168,7 +177,7 @@ class Harness:
         models = [*core_models()]
         for provider in load_plugins(extra=self._plugins(), entry_points=()).providers.values():
             models.extend(provider.info.node_classes)
-        self.cluster.apply(render_crd(model) for model in models)
+        self.cluster.apply(_definition(model) for model in models)
         return self
 
     async def __aexit__(
@@ -223,12 +232,9 @@ class Harness:
         Raises:
             TimeoutError: it does not in time.
         """
-        deadline = self.cluster.clock.monotonic() + seconds
-        while not holds():
-            if self.cluster.clock.monotonic() >= deadline:
-                message = f"did not come true within {seconds} s of simulated time"
-                raise TimeoutError(message)
-            await self.cluster.clock.sleep(LOOK_SECONDS)
+        if not await until(holds, every_seconds=LOOK_SECONDS, within_seconds=seconds):
+            message = f"did not come true within {seconds} s of simulated time"
+            raise TimeoutError(message)
 
     def pods(self, phase: str = "") -> list[Json]:
         """Return the pods, those of one phase if given."""

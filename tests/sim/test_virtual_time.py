@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from karpenter_core.sim.virtual_time import DeadlockError, LoopClock, run_virtual
+from karpenter_core.sim.virtual_time import DeadlockError, LoopClock, run_virtual, until
 
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
 
@@ -113,6 +113,97 @@ def test_executors_run_inline():
         return asyncio.get_running_loop().time()
 
     assert run_virtual(work()) == 0
+
+
+class TestUntil:
+    @pytest.mark.parametrize("after", [0.0, 0.05, 0.1, 0.15, 7.01, 7.1, 63.0])
+    def test_what_comes_true_is_seen_at_the_next_look(self, after):
+        """As by a loop of looks and sleeps; at the very time of a look too, as the last thing."""
+
+        async def story():
+            loop, done = asyncio.get_running_loop(), []
+            loop.call_later(after, loop.call_soon, done.append, True)
+            assert await until(lambda: bool(done), every_seconds=0.1, within_seconds=100)
+            return loop.time()
+
+        looks = math.ceil(round(after / 0.1, 6))
+        assert run_virtual(story()) == pytest.approx(max(looks, 1) / 10)
+
+    def test_what_holds_already_takes_no_time(self):
+        async def story():
+            assert await until(lambda: True, every_seconds=1, within_seconds=0)
+            return asyncio.get_running_loop().time()
+
+        assert run_virtual(story()) == 0
+
+    def test_what_never_holds_is_given_up_in_time_whether_or_not_others_are_at_work(self):
+        async def story(*others):
+            loop = asyncio.get_running_loop()
+            tasks = [loop.create_task(asyncio.sleep(other)) for other in others]
+            assert not await until(lambda: False, every_seconds=0.3, within_seconds=10)
+            for task in tasks:
+                task.cancel()
+            return loop.time()
+
+        assert run_virtual(story()) == pytest.approx(10, abs=0.3)
+        assert run_virtual(story(0.2, 9.95, 60)) == pytest.approx(10, abs=0.3)
+
+    def test_what_goes_by_the_clock_alone_is_seen_within_a_second(self):
+        async def story():
+            loop = asyncio.get_running_loop()
+            assert await until(lambda: loop.time() >= 5.3, every_seconds=0.1, within_seconds=60)
+            return loop.time()
+
+        assert 5.3 <= run_virtual(story()) < 6.4
+
+    def test_what_a_look_sets_off_is_done_before_the_next_one(self):
+        async def story():
+            loop, begun, done = asyncio.get_running_loop(), [], []
+
+            def poked():
+                begun.append(loop.time())
+                loop.call_soon(loop.call_later, 0.05, done.append, loop.time())
+                return len(done) == 2
+
+            assert await until(poked, every_seconds=0.1, within_seconds=60)
+            return begun
+
+        assert run_virtual(story()) == pytest.approx([0, 0.1, 0.2])
+
+    def test_an_error_ends_the_waiting(self):
+        async def story():
+            answers = iter([False])
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await until(lambda: next(answers), every_seconds=1, within_seconds=60)
+            return asyncio.get_running_loop().time()
+
+        assert run_virtual(story()) == 1
+
+    def test_several_wait_side_by_side_and_who_is_cancelled_looks_no_more(self):
+        async def story():
+            loop, looked = asyncio.get_running_loop(), []
+            first = asyncio.create_task(
+                until(lambda: loop.time() >= 2, every_seconds=0.5, within_seconds=60)
+            )
+            second = asyncio.create_task(
+                until(lambda: looked.append(loop.time()), every_seconds=0.4, within_seconds=60)
+            )
+            assert await first
+            second.cancel()
+            await asyncio.sleep(10)
+            return looked
+
+        looked = run_virtual(story())
+        assert looked == pytest.approx([0, 0.4, 0.8, 1.2, 1.6, 2.0][: len(looked)])
+        assert len(looked) >= 5
+
+    def test_a_real_loop_is_waited_for_too(self):
+        async def story():
+            answers = [False, False, True]
+            assert await until(lambda: answers.pop(0), every_seconds=0.001, within_seconds=60)
+            assert not await until(lambda: False, every_seconds=0.001, within_seconds=0.01)
+
+        asyncio.run(story())
 
 
 def test_the_clock_also_follows_a_real_loop():
