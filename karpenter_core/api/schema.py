@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from karpenter_core.api import field_errors as errors
 from karpenter_core.api.cel import CELError, compile_rule
@@ -26,6 +26,12 @@ __all__ = ["FieldError", "FieldErrorType", "SchemaValidator"]
 
 _ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _MISSING: Final = object()
+_UNIQUE_LISTS: Final = frozenset({"set", "map"})
+# What there is in a part of a schema or below it; where there is nothing, nobody has to look.
+_DEFAULTS: Final = 1
+_LISTS: Final = 2  # lists that are sets or maps
+_RULES: Final = 4
+_TRANSITIONS: Final = 8  # rules that compare with the old value: of unchanged values too
 _ANYTHING: Final[Json] = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
 _BLOCKING: Final = frozenset(
     {
@@ -40,12 +46,17 @@ _BLOCKING: Final = frozenset(
 
 
 class SchemaValidator:
-    """One version's `openAPIV3Schema`, ready to default and to judge objects."""
+    """One version's `openAPIV3Schema`, ready to default and to judge objects.
 
-    __slots__ = ("_schema",)
+    The schema may not be changed any more.
+    """
+
+    __slots__ = ("_found", "_schema")
 
     def __init__(self, schema: Json) -> None:
         self._schema: Final = schema
+        self._found: Final[_Found] = {}
+        _survey(schema, self._found)
 
     def default(self, obj: Json) -> Json:
         """Return the object without unknown fields and with the schema's defaults.
@@ -54,7 +65,7 @@ class SchemaValidator:
         """
         kept = {name: obj[name] for name in obj if name in _ROOT_FIELDS}
         rest = _prune(self._schema, {name: obj[name] for name in obj if name not in kept})
-        return kept | _default_map(self._schema, rest, skip=_ROOT_FIELDS)
+        return kept | _default_map(self._schema, rest, self._found, skip=_ROOT_FIELDS)
 
     def validate(self, obj: Json, old: Json | None = None) -> list[FieldError]:
         """Say all that is wrong with an object, in the API server's words.
@@ -63,10 +74,37 @@ class SchemaValidator:
         """
         before = _MISSING if old is None else old
         found = list(_check(self._schema, obj, before, ""))
-        found += _check_lists(self._schema, obj, before, "")
+        found += _check_lists(self._schema, obj, before, "", self._found)
         if not any(error.type in _BLOCKING for error in found):
-            found += _check_rules(self._schema, obj, before, "")
+            found += _check_rules(self._schema, obj, before, "", self._found)
         return found
+
+
+_Found: TypeAlias = "dict[int, int]"
+"""What is in each part of a schema, by the part's identity."""
+
+
+def _survey(schema: Json, found: _Found) -> int:
+    """Note what is in every part of a schema that values are judged by."""
+    own = 0
+    if schema.get("x-kubernetes-list-type") in _UNIQUE_LISTS:
+        own |= _LISTS
+    for entry in schema.get("x-kubernetes-validations", ()):
+        own |= _RULES
+        if "oldSelf" in entry["rule"]:
+            own |= _TRANSITIONS
+    properties: Json = schema.get("properties", {})
+    if any("default" in child for child in properties.values()):
+        own |= _DEFAULTS
+    for child in (*properties.values(), schema.get("additionalProperties"), schema.get("items")):
+        if isinstance(child, dict):
+            own |= _survey(cast("Json", child), found)
+    found[id(schema)] = own
+    return own
+
+
+def _has(found: _Found, schema: Json, what: int) -> bool:
+    return bool(found.get(id(schema), 0) & what)
 
 
 def _prune(schema: Json, value: Any) -> Any:
@@ -99,14 +137,18 @@ def _child(schema: Json, name: str) -> Json | None:
     return _ANYTHING if more is True else None
 
 
-def _default_value(schema: Json, value: Any) -> Any:
+def _default_value(schema: Json, value: Any, found: _Found) -> Any:
+    if not _has(found, schema, _DEFAULTS):
+        return value
     if isinstance(value, list):
         items = schema.get("items", {})
-        return [_default_value(items, item) for item in cast("list[Any]", value)]
-    return _default_map(schema, cast("Json", value)) if isinstance(value, dict) else value
+        return [_default_value(items, item, found) for item in cast("list[Any]", value)]
+    return _default_map(schema, cast("Json", value), found) if isinstance(value, dict) else value
 
 
-def _default_map(schema: Json, value: Json, *, skip: frozenset[str] = frozenset()) -> Json:
+def _default_map(
+    schema: Json, value: Json, found: _Found, *, skip: frozenset[str] = frozenset()
+) -> Json:
     filled = dict(value)
     for name, child in cast("Json", schema.get("properties", {})).items():
         is_absent = name not in filled or (filled[name] is None and not child.get("nullable"))
@@ -115,7 +157,7 @@ def _default_map(schema: Json, value: Json, *, skip: frozenset[str] = frozenset(
     for name, item in filled.items():
         child = _child(schema, name)
         if child is not None and name not in skip:
-            filled[name] = _default_value(child, item)
+            filled[name] = _default_value(child, item, found)
     return filled
 
 
@@ -156,12 +198,14 @@ def _no_branch(path: str, detail: str) -> FieldError:
     return FieldError(path, f'Invalid value: "": "{path}" {detail}')
 
 
-def _check_lists(schema: Json, value: Any, old: Any, path: str) -> Iterator[FieldError]:
+def _check_lists(
+    schema: Json, value: Any, old: Any, path: str, found: _Found
+) -> Iterator[FieldError]:
     """Judge that lists which are sets or maps name nothing twice."""
-    if _is_unchanged(value, old):
+    if not _has(found, schema, _LISTS) or _is_unchanged(value, old):
         return
     kind = schema.get("x-kubernetes-list-type")
-    if isinstance(value, list) and kind in {"set", "map"}:
+    if isinstance(value, list) and kind in _UNIQUE_LISTS:
         seen: set[str] = set()
         for index, item in enumerate(cast("list[Any]", value)):
             identity = item if kind == "set" else _identity(schema, item)
@@ -170,22 +214,30 @@ def _check_lists(schema: Json, value: Any, old: Any, path: str) -> Iterator[Fiel
                 yield errors.duplicate(f"{path}[{index}]", identity)
             seen.add(text)
     for child, item, before, place in _below(schema, value, old, path):
-        yield from _check_lists(child, item, before, place)
+        yield from _check_lists(child, item, before, place, found)
 
 
 def _check_rules(
-    schema: Json, value: Any, old: Any, path: str, *, inside_unchanged: bool = False
+    schema: Json,
+    value: Any,
+    old: Any,
+    path: str,
+    found: _Found,
+    *,
+    inside_unchanged: bool = False,
 ) -> Iterator[FieldError]:
     """Judge by the CEL rules of the schema; those of a parent come first."""
-    if value is None:
+    if value is None or not _has(found, schema, _RULES):
         return
     is_unchanged = inside_unchanged or _is_unchanged(value, old)
+    if is_unchanged and not _has(found, schema, _TRANSITIONS):
+        return
     for entry in schema.get("x-kubernetes-validations", ()):
         yield from _check_rule(
             schema, entry, value, old=old, path=path, only_transition=is_unchanged
         )
     for child, item, before, place in _below(schema, value, old, path):
-        yield from _check_rules(child, item, before, place, inside_unchanged=is_unchanged)
+        yield from _check_rules(child, item, before, place, found, inside_unchanged=is_unchanged)
 
 
 def _check_rule(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, ResourceKind
 from karpenter_core.sim.kinds import Served
@@ -11,6 +14,7 @@ from karpenter_core.sim.status import FieldIssue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from karpenter_core.api.schema import SchemaValidator
     from karpenter_core.sim.fields import Json
 
 __all__ = ["CLEANUP_FINALIZER", "SERVED_DEFINITIONS", "kinds_of"]
@@ -28,10 +32,8 @@ def kinds_of(definition: Json) -> list[Served]:
 
 
 def _serve(spec: Json, version: Json) -> Served:
-    from karpenter_core.api.schema import SchemaValidator
-
     schema: Json = version.get("schema", {}).get("openAPIV3Schema", {"type": "object"})
-    validator = SchemaValidator(schema)
+    validator = _validator_of(msgspec.json.encode(schema))
     subresources: Json = version.get("subresources") or {}
     scale: Json | None = subresources.get("scale")
 
@@ -59,6 +61,14 @@ def _serve(spec: Json, version: Json) -> Served:
         prepare=prepare,
         issues=issues,
     )
+
+
+@lru_cache(maxsize=64)
+def _validator_of(schema: bytes) -> SchemaValidator:
+    """Make a schema ready once, however many clusters and writes of its definition there are."""
+    from karpenter_core.api.schema import SchemaValidator
+
+    return SchemaValidator(msgspec.json.decode(schema))
 
 
 def _prepare_definition(definition: Json, old: Json | None) -> Json:
