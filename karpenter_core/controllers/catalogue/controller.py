@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from hashlib import blake2b
+from operator import is_
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
@@ -22,7 +24,7 @@ from karpenter_core.state.events import CataloguePublished
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
@@ -138,8 +140,11 @@ class CatalogueController:
 
     def _take_over(self, listing: _Listing, types: tuple[InstanceType, ...]) -> None:
         listing.refreshed = self._runtime.clock.now()
+        known = listing.catalogue
+        if known is not None and _are_same(known.instance_types, types):
+            return
         version = catalogue_version(types)
-        if listing.catalogue is None or listing.catalogue.version != version:
+        if known is None or known.version != version:
             listing.catalogue = Catalogue(version=version, instance_types=types)
             self._log.info("listed instance types", count=len(types), version=version)
 
@@ -210,6 +215,14 @@ class CatalogueController:
                 self._reconciler.wake(key)
 
 
+def _are_same(known: Sequence[InstanceType], types: Sequence[InstanceType]) -> bool:
+    """Whether these are the very objects that are known: most providers keep what has not changed.
+
+    They cannot have changed themselves, and reading thousands of them takes a while.
+    """
+    return len(known) == len(types) and all(map(is_, known, types))
+
+
 def catalogue_version(instance_types: Iterable[InstanceType]) -> str:
     """Digest a catalogue: the same types, prices and availability give the same version."""
     digest = blake2b(digest_size=12)
@@ -240,6 +253,7 @@ def _offering_text(offering: Offering) -> str:
     )
 
 
+@lru_cache(maxsize=4096)  # a catalogue says the same of many offerings, and at each refresh
 def _requirements_text(requirements: Requirements) -> str:
     return ";".join(
         f"{r.key}={r.complement}:{','.join(sorted(r.values))}:{r.gte}:{r.lte}"
