@@ -244,14 +244,9 @@ def played(folder, life, faults, troubles=()):
 
 def total(running, counter):
     """Sum a counter over all of its labels."""
-    families = running.process.metrics.registry.collect()
-    return sum(
-        sample.value
-        for family in families
-        if family.name == counter
-        for sample in family.samples
-        if sample.name == f"{counter}_total"
-    )
+    series = f"{counter}_total"
+    families = running.process.metrics.registry.restricted_registry([series]).collect()
+    return sum(sample.value for family in families for sample in family.samples)
 
 
 TAPES = {}

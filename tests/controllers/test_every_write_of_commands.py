@@ -60,9 +60,17 @@ def played(folder, life, faults):
     return kept[0]
 
 
+TAPES = {}
+"""What was taped of each life; it is the same each time."""
+
+
+def taped(folder, life):
+    return played(folder, life, lambda _clock: CommandTape())
+
+
 @pytest.mark.parametrize("life", LIVES)
 def test_the_writes_of_commands_are_all_seen(tmp_path, life):
-    tape = played(tmp_path / "life", life, lambda _clock: CommandTape())
+    tape = taped(tmp_path / "life", life)
     assert len(tape.commanded) >= LIVES[life][1]
 
 
@@ -70,7 +78,9 @@ def test_the_writes_of_commands_are_all_seen(tmp_path, life):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("life", LIVES)
 def test_a_life_ends_well_whichever_write_of_a_command_fails(tmp_path, life, way):
-    tape = played(tmp_path / "tape", life, lambda _clock: CommandTape())
+    if life not in TAPES:
+        TAPES[life] = taped(tmp_path / "tape", life)
+    tape = TAPES[life]
     for number in sorted(tape.commanded.intersection(tape.numbers(WAYS[way]))):
         strike = played(
             tmp_path / f"{number}", life, lambda clock, n=number: Strike(n, WAYS[way], clock)

@@ -64,16 +64,26 @@ pytestmark = [
 """Warnings: what was about to begin when the process died."""
 
 
+SEEN = {}
+"""The awaits that each life comes by; they are the same each time."""
+
+
+def awaits_of(folder, life):
+    if life not in SEEN:
+        SEEN[life] = lived(folder / life, life)
+    return SEEN[life]
+
+
 def kills(folder, life):
     """Each await with the occurrences at which the process is killed.
 
     Awaits that an earlier life has come by as well are killed there alone.
     """
-    seen = lived(folder / life, life)
+    seen = dict(awaits_of(folder, life))
     for earlier in () if os.environ.get(EVERY) else LIVES:
         if earlier == life:
             break
-        for point in lived(folder / earlier, earlier):
+        for point in awaits_of(folder, earlier):
             seen.pop(point, None)
     for point, times in seen.items():
         chosen = range(1, times + 1) if os.environ.get(EVERY) else sorted({1, times})
