@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from hypothesis import settings
@@ -14,3 +15,9 @@ if "KARPENTER_PROPERTY_EXAMPLES" not in os.environ:
 
 # All providers of the workspace are installed; programs that tests start need but one.
 os.environ.setdefault("PROVIDERS", "kwok")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what thousands of collected tests consist of out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
