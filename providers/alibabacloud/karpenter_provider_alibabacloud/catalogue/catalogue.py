@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
-from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
+from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import InstanceType
 from karpenter_core.provider.learned_memory import image_set
 from karpenter_provider_alibabacloud.catalogue.offerings import (
@@ -307,10 +307,18 @@ class Catalogue:
             )
             same = before.get(name)
             if same is None or same.inputs != inputs:
-                same = entry.resolver.resolve(inputs)
+                same = _resolved_for(node_class, entry.resolver, inputs)
             found[name] = same
         entry.resolved = resolved = (key, found)
         return resolved
+
+
+def _resolved_for(node_class: ECSNodeClass, resolver: Resolver, inputs: Inputs) -> ResolvedType:
+    """Resolve a type; who asks is told of its own NodeClass, whichever the resolver was made for."""
+    try:
+        return resolver.resolve(inputs)
+    except ValueError as error:
+        raise BadInputError(f'ECSNodeClass "{node_class.name}": {error}') from error
 
 
 def _are_same(some: Sequence[InstanceType], others: Sequence[InstanceType]) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT, WELL_KNOWN
-from karpenter_core.errors import BadInputError
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.catalogue.capacity import (
@@ -106,7 +105,7 @@ def class_key(node_class: ECSNodeClass, cluster: ClusterDetails) -> Hashable:
 
 @final
 class Resolver:
-    """Resolves the types of a region for one NodeClass."""
+    """Resolves the types of a region for one NodeClass, and for all of the same `class_key`."""
 
     def __init__(
         self,
@@ -116,7 +115,6 @@ class Resolver:
         region: str,
         overhead_percent: float,
     ) -> None:
-        self._node_class: Final = node_class
         self._spec: Final = node_class.spec
         self._cluster: Final = cluster
         self._region: Final = region
@@ -147,16 +145,8 @@ class Resolver:
         """Resolve one type.
 
         Raises:
-            BadInputError: a field of `spec.kubeletConfiguration` cannot be used; names NodeClass,
-                field and value.
+            ValueError: a field of `spec.kubeletConfiguration` cannot be used; names field and value.
         """
-        try:
-            return self._resolve(inputs)
-        except ValueError as error:
-            name = self._node_class.metadata.name
-            raise BadInputError(f'ECSNodeClass "{name}": {error}') from error
-
-    def _resolve(self, inputs: Inputs) -> ResolvedType:
         facts = inputs.facts
         on_demand = self._zones(inputs.on_demand_zones)
         spot = self._zones(inputs.spot_zones)

@@ -248,3 +248,13 @@ def test_a_quantity_that_cannot_be_read_names_class_field_and_value():
         match=r'ECSNodeClass "web": spec.kubeletConfiguration.kubeReserved.memory: .*lots',
     ):
         World("ecs.g7.large").list(of)
+
+
+def test_of_two_classes_with_the_same_mistake_each_is_told_of_its_own():
+    """Their types are resolved alike, and once."""
+    world = World("ecs.g7.large")
+    for name in ("web", "batch"):
+        of = node_class(kubelet(kubeReserved={"memory": "lots"}), name=name)
+
+        with pytest.raises(BadInputError, match=f'ECSNodeClass "{name}": spec.kubelet'):
+            world.list(of)
