@@ -121,6 +121,23 @@ def test_what_the_doctor_calls_enough_is_granted_and_nothing_else(cloud):
     assert granted(cloud) == needed | BESIDES
 
 
+def test_the_doctors_reference_lists_what_is_granted():
+    page = (ROOT / "docs" / "reference" / "doctor.md").read_text()
+    table = page.split("| resource | verbs |", 1)[1].split("\n\n", 1)[0]
+    listed = set(re.findall(r"`([a-z/]+)`", table)) - {"status"}
+    besides = {resource for _, resource, _ in BESIDES} - {"services"}
+    everywhere = {
+        resource
+        for document in documents("deploy/controller")
+        if document["kind"] in {"Role", "ClusterRole"}
+        for rule in document["rules"]
+        for resource in rule["resources"]
+    }
+
+    assert listed == everywhere - besides
+    assert all(f"`{resource}`" in page for resource in besides)
+
+
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_every_role_is_bound_to_the_account_that_the_pods_run_under(cloud):
     (account,) = (d for d in documents(f"{cloud}/settings") if d["kind"] == "ServiceAccount")
