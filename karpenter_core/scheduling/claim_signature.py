@@ -127,7 +127,7 @@ class ClaimSignature:
 
     def fitting(self, used: Amounts) -> Mask:
         """Return which of `rows` hold an amount."""
-        free, lines = self.free, [*self._overdrawn, *np.flatnonzero(used).tolist()] or [0]
+        free, lines = self.free, [*self._overdrawn, *used.nonzero()[0].tolist()] or [0]
         fits: Mask = np.logical_and.reduce([free[line] >= used[line] for line in lines])
         return fits
 

@@ -7,9 +7,11 @@ equals the procedure pod by pod.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
+
+from msgspec import Struct, field
 
 from karpenter_core.api.labels import (
     ALIASES,
@@ -76,8 +78,7 @@ class Rung:
     bound: tuple[Group, ...]
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class PodClass:
+class PodClass(Struct, kw_only=True, eq=False):
     """Pods that are alike to the scheduler, oldest first.
 
     `blocked` says why none of them can be placed anywhere, whatever there is. `counted` are the

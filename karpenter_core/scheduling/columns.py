@@ -46,6 +46,8 @@ class OpenNodes:
         self._row = np.full(size, NO_ROW, dtype=np.int64)
         self._worth = np.zeros(size, dtype=np.float64)
         self._weights: Final = weights
+        self._worth_of: Final = dict[int, float]()
+        """What a pod of each class takes, weighed."""
         self.signatures_in_use: Final = list(dict.fromkeys(signatures.tolist()))
         """Every signature some node has or had, in the order of coming up."""
         self._known: Final = set(self.signatures_in_use)
@@ -102,20 +104,29 @@ class OpenNodes:
     ) -> None:
         """Put pods of one class on nodes."""
         self.log.append((pod_class, columns, counts))
+        worth = self._weighed(pod_class, request)
         if len(columns) == 1:  # the usual case, at a third of the time
             column, count = columns[0], counts[0]
             amount = request if count == 1 else request * count
             self._free[:, column] -= amount
             self._used[:, column] += amount
-            if self._weights is not None:
-                self._worth[column] -= (self._weights @ request) * count
+            if worth is not None:
+                self._worth[column] -= worth * count
             return
         given = np.array(counts)
         amounts = request[:, None] * given[None, :]
         self._free[:, columns] -= amounts
         self._used[:, columns] += amounts
-        if self._weights is not None:
-            self._worth[columns] -= (self._weights @ request) * given
+        if worth is not None:
+            self._worth[columns] -= worth * given
+
+    def _weighed(self, pod_class: int, request: Amounts) -> float | None:
+        if self._weights is None:
+            return None
+        worth = self._worth_of.get(pod_class)
+        if worth is None:
+            worth = self._worth_of[pod_class] = float(self._weights @ request)
+        return worth
 
     def become(self, columns: Columns | list[int], signature: int, limit: Amounts | None) -> None:
         """Give nodes another signature; `limit` is what its machines hold, when that changed."""

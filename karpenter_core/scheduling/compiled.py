@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
 from karpenter_core.scheduling.classes import classify_steps
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["CompiledProblem", "NodeReader", "Task", "compile_steps"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Task:
+class Task(Struct, frozen=True, kw_only=True, eq=False):
     """A class at one rung: what is being placed."""
 
     index: int

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
+from msgspec import Struct
 
 from karpenter_core.scheduling.domains import counts_on, domains_of
 from karpenter_core.scheduling.topology import Kind
@@ -27,8 +28,7 @@ __all__ = ["NO_CAP", "Counts", "DomainCaps", "HostCaps", "Tally", "Ties"]
 NO_CAP: Final = 1 << 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ties:
+class Ties(Struct, frozen=True, kw_only=True, eq=False):
     """The groups that concern a class at a rung, sorted by what they count on.
 
     `grows` are the indices of the groups whose counts grow with the class itself; `zonal` has the
@@ -42,8 +42,7 @@ class Ties:
     grows: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class HostCaps:
+class HostCaps(Struct, frozen=True, eq=False):
     """Pods that each open node takes at most (None: any number), and that a new one takes.
 
     `first`: none has a pod yet that affinity asks for; whoever comes first chooses one node.

@@ -6,8 +6,9 @@ zone by its own labels, by its volumes, and by the pods that its topology constr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from karpenter_core.api.labels import ZONE
 from karpenter_core.scheduling.counts import Counts

@@ -10,11 +10,11 @@ constraints change with every pod, domain by domain in the order of their levels
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
+from msgspec.structs import replace
 
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW, OpenNodes
@@ -224,7 +224,7 @@ class Engine:
     def rest(self) -> Amounts:
         """Return what still waits and will not go where there is room already, per resource."""
         planned = self.nodes.free[:, self.nodes.existing :]
-        room = np.maximum(planned, 0).sum(axis=1)
+        room = np.add.reduce(np.maximum(planned, 0), axis=1)
         return np.maximum(self._demand() - (_LIKELY_FILLED * room).astype(np.int64), 0)
 
     def pins(self, task: Task, domains: tuple[Pin, ...] = ()) -> tuple[Pin, ...]:

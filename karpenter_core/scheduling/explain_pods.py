@@ -6,10 +6,10 @@ pool's machines can be is narrowed group by group, spread constraints first.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from karpenter_core.scheduling.explain_options import listed
 from karpenter_core.scheduling.problem import Constraint, PoolRejection

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
     from karpenter_core.scheduling.compiled import Task
     from karpenter_core.scheduling.engine import Engine
 
@@ -46,7 +46,9 @@ class _Market:
     gained: Amounts
     """R x S."""
     extra: Floats
-    """S: per hour; not above 0: no step."""
+    """S: per hour."""
+    costs_more: Mask
+    """S: whether it is a step at all."""
 
 
 @final
@@ -97,7 +99,9 @@ class Grower:
         for signature, row in sorted(set(zip(numbers.tolist(), rows.tolist(), strict=True))):
             market = self._market(signature, row)
             worth = weights @ np.minimum(market.gained, rest)
-            good = np.flatnonzero((worth > 0) & (market.extra > 0))
+            good = ((worth > 0) & market.costs_more).nonzero()[0]
+            if not len(good):
+                continue
             scores = market.extra[good] / worth[good]
             cheap = scores < most
             steps += [
@@ -118,6 +122,6 @@ class Grower:
                 now = shapes.robust_price[(shapes.room >= room).all(axis=0)].min()
                 extra = shapes.robust_price - now
             gained = shapes.room - (room if len(place) else shapes.room)
-            known = _Market(gained=gained, extra=extra)
+            known = _Market(gained=gained, extra=extra, costs_more=extra > 0)
             self._markets[signature, row] = known
         return known

@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from msgspec import Struct
+
 from karpenter_core.scheduling.problem import ReservationPolicy
 from karpenter_core.scheduling.reservations import ReservationManager
 from karpenter_core.scheduling.signatures import NO_MATCH
@@ -53,8 +55,7 @@ class Choice:
     reservations: frozenset[Reservation]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
+class Choices(Struct, frozen=True, kw_only=True):
     """What a new claim may be: reserved first, `plain` (or NO_MATCH) if none of these will do.
 
     `taken` are the reservations that would do if there was something left; then there is no choice.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW
@@ -65,11 +67,11 @@ class Profile:
     """Groups of classes that mix freely, to be placed last and together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True, eq=False):
     """Claims to open at once: `pods` on each (fewer on the last), `charge` for each.
 
-    `asked` is the signature before it was pinned to domains.
+    `asked` is the signature before it was pinned to domains. (A struct, as what is looked for: both
+    are made for every class.)
     """
 
     pool: int
@@ -87,8 +89,7 @@ class Opening:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Wanted:
+class _Wanted(Struct, frozen=True, kw_only=True, eq=False):
     """What claims are looked for: pods `left` of a class where pins allow, `cap` on each at most.
 
     `together`: prefer a machine that holds as many of them as one can.
@@ -289,7 +290,7 @@ class Opener:
         free = shapes.room
         pods = np.minimum.reduce(free[task.lines] // request[task.lines, None], axis=0)
         np.minimum(pods, min(cap, 1) if task.ask.host_ports else cap, out=pods)
-        candidates = np.flatnonzero(pods > 0)
+        candidates = pods.nonzero()[0]
         if not len(candidates):
             return None
         held = np.minimum(pods[candidates], left)
@@ -303,7 +304,7 @@ class Opener:
             worth = self._engine.weights @ np.minimum(free[:, candidates], rest[:, None])
         fee = self._compiled.options.node_fee_per_hour
         score = (shapes.robust_price[candidates] + fee) / np.maximum(worth, _TINY)
-        good = np.flatnonzero(score <= score.min() * _NEARLY_EQUAL)
+        good = (score <= np.minimum.reduce(score) * _NEARLY_EQUAL).nonzero()[0]
         chosen = good[np.lexsort((good, score[good], -held[good]))[0]]
         best = int(shapes.row[candidates[chosen]])
         row, per_claim = int(claim.rows[best]), int(pods[candidates[chosen]])

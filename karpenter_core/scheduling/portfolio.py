@@ -144,11 +144,16 @@ def _profiles(compiled: CompiledProblem, mix: Mix | None) -> Iterator[Profile]:
     if mix is None:
         yield grown
         return
-    shares = (1.0, None, _CAUTIOUS_SHARE)
+    shares = (1.0, 0.0, _CAUTIOUS_SHARE)
     if not (mix.forces_nodes and mix.is_zonal):
-        shares = (None, 1.0, _CAUTIOUS_SHARE)
+        shares = (0.0, 1.0, _CAUTIOUS_SHARE)
+    made: set[tuple[object, ...]] = set()
     for share in shares:
-        yield grown if share is None else replace(grown, mix=mix.openings(share))
+        openings = mix.openings(share) if share else ()
+        what = tuple((one.pool, one.row, one.signature, one.count) for one in openings)
+        if what not in made:  # a share of few machines, rounded down, is often what another one is
+            made.add(what)
+            yield replace(grown, mix=openings)
 
 
 def _constrained_first(compiled: CompiledProblem, worth: Floats) -> tuple[int, ...]:

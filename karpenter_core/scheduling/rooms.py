@@ -130,6 +130,8 @@ class Rooms:
     ) -> tuple[list[int], list[int]]:
         """Return the nodes that up to `left` pods go to, and how many go on each."""
         columns = self._able(task, becoming, caps)
+        if left == 1 and not becoming.checks:
+            return self._one(columns)
         if self._tight and len(columns) > 1:
             columns = self._ranked(columns)
         chosen: list[int] = []
@@ -153,6 +155,15 @@ class Rooms:
                 left -= sum(given)
             start, size = start + size, size * 4
         return chosen, counts
+
+    def _one(self, columns: Columns) -> tuple[list[int], list[int]]:
+        """Return the first node in the order of filling, with one pod; most classes have no more."""
+        if not len(columns):
+            return [], []
+        first = columns.item(0)
+        if self._tight and len(columns) > 1 and first >= self._nodes.existing:
+            first = columns.item(self._nodes.worth[columns].argmin())
+        return [first], [1]
 
     def every(self, task: Task, becoming: Becoming, caps: HostCaps) -> tuple[Columns, Amounts]:
         """Return all nodes that take pods, in their order, and how many each takes."""

@@ -7,10 +7,10 @@ patterns, which end within a few percent of the optimum where class after class 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from karpenter_core.scheduling.merging import merged
 from karpenter_core.scheduling.patterns import PatternProblem, pattern_steps

@@ -125,9 +125,10 @@ class WhatIf:
         verdict = question.answer()
         if verdict.fits:
             question.keep(self._cluster.volumes)
+            compiled.overlay.keep()
             self._pushes.append(mark)
         else:
-            question.take_back(mark)
+            compiled.overlay.undo(mark)
         return verdict
 
     def pop(self) -> None:
@@ -277,7 +278,6 @@ class WhatIf:
             question.answer()
             question.keep(self._cluster.volumes)
             compiled.base.bar(self._barred)
-            compiled.overlay.forget_starts()
             compiled.is_settled = True
         return compiled
 

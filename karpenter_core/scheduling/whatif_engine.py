@@ -7,11 +7,14 @@ for any of them. Everything else of the compiled problem is shared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar, final, overload
 
 import numpy as np
+from msgspec.structs import replace
 
 from karpenter_core.scheduling.domains import FirstCounts
 from karpenter_core.scheduling.emit import emit_steps, finish_steps, place_steps
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.classes import PodClass
     from karpenter_core.scheduling.compiled import CompiledProblem
     from karpenter_core.scheduling.counts import Ties
-    from karpenter_core.scheduling.emit import FinishedPlan
+    from karpenter_core.scheduling.emit import FinishedPlan, Placement
     from karpenter_core.scheduling.problem import ExistingNode, PlannedNodeClaim
     from karpenter_core.scheduling.whatif_base import Base
     from karpenter_core.scheduling.whatif_overlay import Overlay
@@ -61,18 +64,28 @@ class _Question:
 
 @final
 class Outlook:
-    """What the engine says: where pods go on nodes, the claims to open, the pods that are left."""
+    """What the engine says: where pods go on nodes, the claims to open, the pods that are left.
+
+    Of several, most are looked at for their price alone: who is where is told when asked.
+    """
 
     def __init__(self, question: _Question, plan: FinishedPlan) -> None:
         self._question: Final = question
         self._plan: Final = plan
-        self._placement: Final = run(place_steps(plan))
         self.cost_per_hour: Final = plan.cost_per_hour
         self.claims: Final = len(plan.machines)
         """How many."""
-        self.left: Final = tuple(
-            pod for _, pods in sorted(self._placement.left.items()) for pod in pods
-        )
+        self.waiting: Final = sum(plan.left.values())
+        """How many pods are left."""
+
+    @cached_property
+    def _placement(self) -> Placement:
+        return run(place_steps(self._plan))
+
+    @cached_property
+    def left(self) -> tuple[PodView, ...]:
+        """The pods that are left."""
+        return tuple(pod for _, pods in sorted(self._placement.left.items()) for pod in pods)
 
     @property
     def sequence(self) -> tuple[str, ...]:
@@ -167,7 +180,7 @@ def _ask(
     return _Question(
         classes=tuple(numbers),
         slots=tuple(chosen),
-        compiled=replace(
+        compiled=with_fields(
             compiled,
             classes=classes,
             requests=requests,

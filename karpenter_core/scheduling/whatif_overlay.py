@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.api.labels import NODES
-from karpenter_core.scheduling.whatif_takers import TakersKey
+from karpenter_core.scheduling.whatif_open import OpenTakers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,8 +50,10 @@ class Overlay:
         self.signatures: Final = dict[int, int]()
         self.nodes: Final = dict[int, "ExistingNode"]()
         """Nodes that have other volumes now."""
-        self.starts: Final = dict[TakersKey, int]()
-        """Where lists of takers begin to have any: those before are full, or gone."""
+        self.open: Final = OpenTakers(base.takers, base.plans)
+        """Who takes what, after all that is kept."""
+        self._kept = 0
+        """How long the journal was when `keep` was called."""
         self._witnesses: Final = dict[int, int]()
         self._journal: Final = list[tuple[dict[object, object], object, object]]()
 
@@ -68,6 +70,9 @@ class Overlay:
             else:
                 table[key] = value
         del journal[mark:]
+        if mark < self._kept:
+            self._kept = 0
+            self.open.forget()
 
     def _set(self, table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
         self._journal.append((table, key, table.get(key, _ABSENT)))  # pyright: ignore[reportArgumentType] - tables of all kinds
@@ -222,10 +227,14 @@ class Overlay:
                     freed[name] += 1 if name == NODES else node.capacity.get(name, 0)
         return freed
 
-    def skip(self, key: TakersKey, start: int) -> None:
-        """Note where a list of takers begins to have any."""
-        self._set(self.starts, key, start)
-
-    def forget_starts(self) -> None:
-        """Look at lists of takers from their beginning again."""
-        self.starts.clear()
+    def keep(self) -> None:
+        """Expect that most of what there is will stay: find those that have room still faster."""
+        free, removed, journal = self.free, self.removed, self._journal
+        if len(journal) == self._kept:
+            return
+        changed: dict[int, list[int] | None] = {}
+        for table, slot, _ in journal[self._kept :]:
+            if table is free or table is removed:
+                changed[slot] = None if slot in removed else free.get(slot)  # pyright: ignore[reportArgumentType] - both are by slot
+        self.open.advance(changed)
+        self._kept = len(journal)

@@ -62,7 +62,11 @@ class Verdict:
         self.placements: Final = placements
         self._outlook: Final = outlook
         self.cost_per_hour: Final = 0.0 if outlook is None else outlook.cost_per_hour
-        self.left: Final = () if outlook is None else outlook.left
+
+    @property
+    def left(self) -> tuple[PodView, ...]:
+        """The pods without a place."""
+        return () if self._outlook is None else self._outlook.left
 
     @property
     def fits(self) -> bool:
@@ -126,7 +130,6 @@ class Question:
         packing = overlay.base.compiled.options.packing
         self._has_plans: Final = packing is Packing.VALUE and not first_fit_only
         self._moves: Sequence[tuple[int, int, tuple[PodView, ...]]] = ()
-        self._walk: Walk | None = None
         self._kept: Outlook | None = None
 
     def _collect(self, works: Iterable[Work]) -> tuple[Work, ...]:
@@ -151,7 +154,7 @@ class Question:
         mark = overlay.mark()
         walk = Walk(self._base, overlay)
         walk.place(self._works)
-        self._walk, self._moves = walk, walk.moves
+        self._moves = walk.moves
         if not walk.left and not walk.rest:
             return self._verdict(Outcome.FITS, walk.moves, None)
         refusal = self._refusal(walk)
@@ -169,7 +172,7 @@ class Question:
         )
         if found is None:
             return self._verdict(Outcome.TOO_MANY, walk.moves, None)
-        if found.left and self._has_plans:
+        if found.waiting and self._has_plans:
             return self._planned(mark)
         self._kept = found
         return self._verdict(self._judge(found), walk.moves, found)
@@ -224,7 +227,7 @@ class Question:
         return Outcome.TOO_DEAR if self._below <= floor < inf else None
 
     def _judge(self, found: Outlook) -> Outcome:
-        if found.left:
+        if found.waiting:
             return Outcome.LEFT
         if not found.claims:
             return Outcome.FITS
@@ -236,13 +239,7 @@ class Question:
         """Sort answers: those within the limits, then fewest pods left, then cheapest."""
         fee = self._base.compiled.options.node_fee_per_hour
         refused = self._judge(found) not in {Outcome.FITS, Outcome.CLAIMS}
-        return (refused, len(found.left), round(found.cost_per_hour + fee * found.claims, 9))
-
-    def take_back(self, mark: int) -> None:
-        """Undo everything since a mark, but remember where there was no room even so."""
-        self._overlay.undo(mark)
-        if self._walk is not None:
-            self._walk.skip_full()
+        return (refused, found.waiting, round(found.cost_per_hour + fee * found.claims, 9))
 
     def keep(self, volumes: Mapping[str, PodVolumes]) -> None:
         """Put what the engine placed on nodes into the overlay too, and note who is where."""

@@ -59,7 +59,6 @@ class Walk:
         """Whether the first of the rest found too little room where it has to go."""
         self._short: Final[list[tuple[int, int]]] = []
         self._in_play: frozenset[int] | None = None
-        self._keys: Final[list[TakersKey]] = []
         self._closed: set[int] | dict[int, bool] = overlay.removed
         """Nodes not to look at: they are gone or, of many classes, have too little for any."""
         self._least: tuple[tuple[int, int], ...] = ()
@@ -112,13 +111,11 @@ class Walk:
         """
         overlay, places, number, asked = self._overlay, self._base.places, plan.number, plan.asked
         closed, taken = self._closed, overlay.free
-        slots = self._base.takers.of(key)
-        self._keys.append(key)
-        start = overlay.starts.get(key, 0)
+        slots = overlay.open.of(key)
         placed, left = 0, len(pods)
         # Most nodes that were filled lack CPU or memory: looked at before anything is called.
         (line_a, amount_a), (line_b, amount_b) = plan.closest
-        for slot in slots[start:] if start else slots:
+        for slot in slots:
             if slot in closed or (within and not self._is_within(slot, within)):
                 continue
             free = taken.get(slot)
@@ -220,31 +217,6 @@ class Walk:
                 if not left:
                     return 0
         return left
-
-    def skip_full(self) -> None:
-        """Note, for the next walk, where the lists that were looked at begin to have room.
-
-        For an overlay from which this walk was taken back, as it may be again. Of lists that are
-        looked at for the second time: most are not.
-        """
-        overlay = self._overlay
-        for key in dict.fromkeys(self._keys):
-            first = overlay.starts.get(key)
-            if first is None:
-                overlay.skip(key, 0)
-                continue
-            slots, plan = self._base.takers.of(key), self._base.plans[key[0]]
-            start = first
-            while start < len(slots):
-                slot = slots[start]
-                free = overlay.free.get(slot)
-                if slot not in overlay.removed and (
-                    free is None or self._room(plan, slot, free, 1)
-                ):
-                    break
-                start += 1
-            if start > first:
-                overlay.skip(key, start)
 
     def _room(self, plan: ClassPlan, slot: int, free: list[int], most: int) -> int:
         """Return how many more pods a node takes, none to `most`."""

@@ -284,6 +284,46 @@ def test_pods_that_were_moved_to_a_node_move_on_with_it():
     assert moves(whatif.push(("b",))) == {"c": ["one", "two"]}
 
 
+def test_a_long_growth_fills_the_first_nodes_with_room_wherever_it_goes_on_from():
+    """Two hundred nodes of one pod each, as counted by hand; some pushes are taken back."""
+    names = [f"n{number:03}" for number in range(200)]
+    cpus = {name: 1 + number % 3 for number, name in enumerate(names)}
+    room = {name: number * 7 % 4 for number, name in enumerate(names)}
+    whatif = ask(
+        *(
+            node(name, web(f"pod-{name}", name, cpu=str(cpus[name])), free=str(room[name]))
+            for name in names
+        )
+    )
+    on = {name: [f"pod-{name}"] for name in names}
+    asks = {f"pod-{name}": cpus[name] for name in names}
+    pushes = []
+    for step, gone in enumerate(reversed(names)):
+        before = (dict(room), {name: [*pods] for name, pods in on.items()})
+        leaving, expected = on.pop(gone), {}
+        del room[gone]
+        for one in sorted(leaving, key=lambda one: (-asks[one], one)):
+            target = next((name for name in names if room.get(name, 0) >= asks[one]), None)
+            if target is not None:
+                room[target] -= asks[one]
+                on[target].append(one)
+                expected.setdefault(target, []).append(one)
+        fits = sum(map(len, expected.values())) == len(leaving)
+        verdict = whatif.push((gone,))
+        assert verdict.fits == fits, gone
+        if fits:
+            assert {name: sorted(to) for name, to in moves(verdict).items()} == {
+                name: sorted(to) for name, to in expected.items()
+            }
+            pushes.append(before)
+        else:
+            room, on = before
+        for _ in range({2: len(pushes), 100: 30}.get(step, 0)):
+            whatif.pop()
+            room, on = pushes.pop()
+    assert len(pushes) > 64
+
+
 def test_there_is_nothing_to_take_back_before_a_push():
     """Nor after the cluster has changed."""
     whatif = ask(node("a", web("one", "a")), node("b", free="1"))
