@@ -90,7 +90,8 @@ class UnavailableOfferings:
     """Marks with their ends; callable from any thread.
 
     With a `longest_life` an offering that is sold out again, not later than that after its mark
-    ended, is marked for twice as long as before, up to that; `delete` starts anew.
+    ended, is marked for twice as long as before, up to that; `delete` starts anew. While a mark holds,
+    it is the same shortage, which several launches find that are under way together.
     """
 
     def __init__(
@@ -161,7 +162,11 @@ class UnavailableOfferings:
         for known in [each for each, (_, end) in self._earlier.items() if now - end > longest]:
             del self._earlier[known]
         earlier = self._earlier.get(offering)
-        life = self._life if earlier is None else min(2 * earlier[0], longest)
+        if earlier is None:
+            life = self._life
+        else:
+            before, end = earlier
+            life = before if now < end else min(2 * before, longest)
         self._earlier[offering] = (life, now + life)
         return life
 

@@ -159,6 +159,19 @@ def test_a_mark_made_again_soon_lasts_twice_as_long():
     assert not marks.view(now=after(21)).is_unavailable(LARGE)
 
 
+def test_a_mark_made_again_while_it_holds_is_the_same_shortage():
+    """Launches that are under way together all find it, which does not make it any longer."""
+    marks = UnavailableOfferings(timedelta(minutes=3), longest_life=timedelta(minutes=10))
+    for minute in (0, 0, 0, 1):
+        marks.mark(LARGE, now=after(minute))
+    assert marks.view(now=after(3.9)).is_unavailable(LARGE)
+    assert not marks.view(now=after(4)).is_unavailable(LARGE)
+    for minute in (5, 5):
+        marks.mark(LARGE, now=after(minute))
+    assert marks.view(now=after(10.9)).is_unavailable(LARGE)
+    assert not marks.view(now=after(11)).is_unavailable(LARGE)
+
+
 def test_growth_starts_anew_after_success_and_after_long_quiet():
     marks = UnavailableOfferings(timedelta(minutes=3), longest_life=timedelta(minutes=10))
     marks.mark(LARGE, now=NOW)
