@@ -62,8 +62,13 @@ class Sdk:
 
 SDKS: Final = {
     "alibabacloud": Sdk(
-        "import alibabacloud_credentials.client, alibabacloud_ecs20140526.client\n"
-        "import alibabacloud_vpc20160428.client, alibabacloud_cs20151215.client\n",
+        "from karpenter_provider_alibabacloud.credentials import find_credential\n"
+        "from karpenter_provider_alibabacloud.wire import Caller, Endpoint\n"
+        "names = ('ALIBABA_CLOUD_ACCESS_KEY_ID', 'ALIBABA_CLOUD_ACCESS_KEY_SECRET')\n"
+        "keys = find_credential(dict.fromkeys(names, 'any'))\n"
+        "limits = {'connect_seconds': 1, 'read_seconds': 1, 'connections': 1}\n"
+        "for service in ('ecs', 'vpc', 'cs'):\n"
+        "    Caller(service, Endpoint(region='cn-hangzhou'), credential=keys, **limits)\n",
         ("alibabacloud_", "darabonba", "Tea"),
     ),
     "aws": Sdk(

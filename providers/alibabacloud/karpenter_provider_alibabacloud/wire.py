@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from karpenter_provider_alibabacloud.codes import NO_CREDENTIALS, ApiError
+from karpenter_provider_alibabacloud.sdk_models import load_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ class Caller:
         connections: int,
     ) -> None:
         self._service: Final = service
-        self._models: Final[Any] = import_module(f"{_PACKAGES[service]}.models")
+        self._models: Final[Any] = load_models(_PACKAGES[service])
         protocol = endpoint.protocol or "https"
         config: Any = import_module("alibabacloud_tea_openapi.utils_models").Config(
             credential=credential.client,

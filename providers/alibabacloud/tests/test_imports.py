@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from karpenter_provider_alibabacloud.sdk_models import places_of
+
 PACKAGE = Path(__file__).parents[1] / "karpenter_provider_alibabacloud"
 SDKS = {
     "ecs": "alibabacloud_ecs20140526",
@@ -96,6 +98,34 @@ def test_the_core_loads_nothing_of_the_provider():
     assert [name for name in modules if name.startswith("karpenter_provider_")] == []
 
 
+COMPARE = """
+from importlib import import_module
+from karpenter_provider_alibabacloud.sdk_models import load_models
+lazy = load_models({package!r})
+assert lazy is import_module({package!r} + ".models") is import_module({package!r}).models
+names = [name for name in dir(lazy) if name[0].isupper()]
+assert not [name for name in names if getattr(lazy, name).__name__ != name]
+assert not hasattr(lazy, "Nothing")
+files = len(names) and len(list(__import__("pathlib").Path(lazy.__path__[0]).glob("_[a-z]*.py")))
+assert files > 300, files
+assert {{m for m in __import__("sys").modules if m.startswith(lazy.__name__ + "._")}}.__len__() == files
+"""
+"""Every class can be had, and they are in all of the modules that there are."""
+
+
+@pytest.mark.parametrize("package", SDKS.values())
+def test_the_models_of_an_sdk_are_all_there_when_they_are_asked_for(package):
+    loaded_by(COMPARE.format(package=package))
+
+
+def test_models_that_are_not_as_the_generator_writes_them_are_imported_as_usual():
+    head = "from __future__ import annotations\n\nfrom ._a_request import ARequest\n"
+
+    assert places_of(f"{head}__all__ = [\n    ARequest,\n]\n") == {"ARequest": "_a_request"}
+    assert places_of(f"{head}from ._b import B as C\n") == {}
+    assert places_of(f"{head}import sys\n") == {}
+
+
 @pytest.mark.parametrize(
     ("service", "action", "parameters"),
     [
@@ -110,3 +140,14 @@ def test_a_call_loads_the_sdk_of_its_service_alone(service, action, parameters):
 
     assert SDKS[service] in modules
     assert modules & set(SDKS.values()) == {SDKS[service]}
+
+
+def test_a_call_loads_the_models_of_its_action_alone():
+    """Of more than a thousand."""
+    call = ("ecs", "DescribeInstances", {"RegionId": "cn-hangzhou"})
+    prefix = f"{SDKS['ecs']}.models."
+
+    loaded = [m for m in loaded_by(CALL.format(call=call)) if m.startswith(prefix)]
+
+    assert loaded
+    assert [m for m in loaded if not m.startswith(f"{prefix}_describe_instances_re")] == []
