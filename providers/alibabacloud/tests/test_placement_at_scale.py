@@ -1,0 +1,155 @@
+"""A thousand machines through the whole controller on Alibaba Cloud: planned, launched, ended.
+
+`launch/test_thousand.py` has what goes wrong on the way (acceptance cases 67 and 68).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from karpenter_core.kube.resources import PODS
+from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.provider.simulated.faults import Fault, FaultKind
+from karpenter_core.testing.provider_stage import node_pool_manifest
+from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
+from karpenter_provider_alibabacloud.simulated.pools import Pool
+from karpenter_provider_alibabacloud.simulated.types import realistic_types
+from karpenter_provider_alibabacloud.simulated.world import WorldPlan
+from providers.alibabacloud.tests.stages import Theatre, pod_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_core.testing.provider_stage import ProviderStage
+    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+
+pytestmark = pytest.mark.timeout(240)
+
+GROUP = "CreateAutoProvisioningGroup"
+LARGE = "ecs.g7.large"
+MANY = 1000
+FEW = 300
+"""Of what goes wrong; a thousand are no other matter (`launch/test_thousand.py`)."""
+LONGEST_SHORTAGE_MINUTES = 9
+"""What was sold out is left alone for three minutes, and planned on when types are listed anew."""
+MOST_LAUNCHES = 30
+"""For a thousand claims, which the core brings in portions."""
+POOL = node_pool_manifest(
+    ECSNodeClass,
+    requirements={
+        "node.kubernetes.io/instance-type": [LARGE],
+        "karpenter.sh/capacity-type": ["on-demand"],
+    },
+    disruption={"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"},
+)
+ALONE = "1500m"
+"""Of CPU: no two such pods share a machine of two cores."""
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Theatre]:
+    types = [it for it in realistic_types() if it.name == LARGE]
+    with Theatre(types, WorldPlan(vswitch_prefix=16)).open() as made:
+        yield made
+
+
+@pytest.fixture
+def theatre(opened: Theatre) -> Theatre:
+    """A cloud with addresses for the pods of a thousand machines."""
+    opened.cloud.reset()
+    return opened
+
+
+def launched(stage: ProviderStage) -> dict[str, dict[str, Any]]:
+    """Return the NodeClaims that have a machine, by provider id."""
+    claims = stage.harness.claims()
+    there = [each for each in claims if each.get("status", {}).get("providerID")]
+    by_machine = {each["status"]["providerID"]: each for each in there}
+    assert len(by_machine) == len(there)
+    return by_machine
+
+
+def pods(number: int) -> list[dict[str, Any]]:
+    return [pod_manifest(f"web-{each:04}", cpu=ALONE) for each in range(number)]
+
+
+def machines(cloud: SimulatedAlibabaCloud) -> set[str]:
+    """Return the provider ids of all machines."""
+    return {cloud.instances.provider_id(each) for each in cloud.living()}
+
+
+async def until_nothing_is_left(theatre: Theatre, stage: ProviderStage) -> None:
+    """Delete all that wants machines, and wait until there are none."""
+    cluster = stage.harness.cluster
+    for pod in stage.harness.pods():
+        cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
+    cluster.delete(NODE_POOLS, "general")
+    await stage.harness.settle(
+        lambda: not stage.harness.claims() and not theatre.cloud.living(), seconds=300
+    )
+    assert not theatre.cloud.held().all
+
+
+def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path):
+    """Machines that are each a claim's own, by few calls; when all is deleted nothing is left."""
+    cloud = theatre.cloud
+
+    async def story(stage: ProviderStage) -> None:
+        stage.apply(theatre.node_class(), POOL)
+        await stage.until_ready("True")
+        cloud.calls.clear()
+        stage.apply(*pods(MANY))
+        await stage.harness.settle(lambda: len(launched(stage)) == MANY)
+
+        found = launched(stage)
+        assert machines(cloud) == found.keys()
+        assert cloud.calls.count(GROUP) <= MOST_LAUNCHES
+        for provider_id, claim in found.items():
+            machine = cloud.instance(provider_id)
+            labels = claim["metadata"]["labels"]
+            assert labels["topology.kubernetes.io/zone"] == machine.pool.zone
+            assert machine.tags["karpenter.sh/nodepool"] == "general"
+            assert machine.tags[f"kubernetes.io/cluster/{cloud.world.cluster}"] == "owned"
+
+        await until_nothing_is_left(theatre, stage)
+        assert cloud.calls.count("DeleteInstances") <= MANY / 50
+
+    theatre.play(tmp_path, story)
+
+
+def test_lost_replies_and_too_little_stock_leave_no_machine_without_a_claim(theatre, tmp_path):
+    """Those that got none get theirs when there is stock again."""
+    cloud = theatre.cloud
+    lost = Fault(
+        kind=FaultKind.LOST_REPLY,
+        action=GROUP,
+        where=lambda parameters: str(parameters["ClientToken"])[0] in "01234567",
+    )
+
+    async def story(stage: ProviderStage) -> None:
+        for zone in cloud.world.zones:
+            cloud.capacity.stock(
+                Pool(capacity_type="on-demand", instance_type=LARGE, zone=zone), FEW // 5
+            )
+        stage.apply(theatre.node_class(), POOL)
+        await stage.until_ready("True")
+        with cloud.faults.add(lost):
+            stage.apply(*pods(FEW))
+            await stage.minutes(1)
+        assert lost.struck
+        await stage.minutes(2)
+        assert len(cloud.living()) == 3 * (FEW // 5)
+        assert machines(cloud) == launched(stage).keys()
+
+        cloud.capacity.clear()
+        for _ in range(LONGEST_SHORTAGE_MINUTES):
+            await stage.minutes(1)
+            if len(cloud.living()) == FEW:
+                break
+        assert len(launched(stage)) == FEW
+        assert machines(cloud) == launched(stage).keys()
+        await until_nothing_is_left(theatre, stage)
+
+    theatre.play(tmp_path, story)
