@@ -358,6 +358,8 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_pat
             stage.apply(theatre.node_class(SPARE), SPARE_POOL, SPARE_POD)
             await stage.until_ready("False")
             await stage.minutes(MINUTES)
+            # What launches are refused for is tried again now and then.
+            await stage.until_ready("False")
             calls, launches = len(cloud.calls.all), cloud.calls.count(GROUP)
             told = stage.conditions()
             of_objects = await stage.said_of_objects()
@@ -375,7 +377,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_pat
         assert case.found_by_itself in of_the_cloud
         assert bool(case.found_by_itself) is bool(of_the_cloud)
         assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
-        assert launches <= LAUNCHES_A_MINUTE * MINUTES
+        assert launches <= LAUNCHES_A_MINUTE * (MINUTES + 2)
 
         if case.needs_restart:
             await stage.restart()
