@@ -30,14 +30,18 @@ __all__ = ["RefusedLaunches", "refusal_of"]
 
 LIFE: Final = timedelta(minutes=5)
 """How long nothing is launched after a refusal."""
+_FORBIDDEN: Final = "Forbidden."
+_BY_POLICY: Final = "Forbidden.RAM"
+"""What begins like it forbids something about what was asked for, as a private pool of others."""
 
 
 def refusal_of(error: CloudProviderError) -> Outcome | None:
     """Return what the outcome of a launch says of every other launch; None when it says nothing."""
     said = f"launches were refused: {stable_text(str(error))}"
-    if isinstance(error, AuthError):
-        return Outcome(verdict=Verdict.FAILED, reason=denied(error.action), message=said)
     cause = error.__cause__
+    code = cause.code if isinstance(cause, ApiError) else ""
+    if isinstance(error, AuthError) and (code == _BY_POLICY or not code.startswith(_FORBIDDEN)):
+        return Outcome(verdict=Verdict.FAILED, reason=denied(error.action), message=said)
     if isinstance(cause, ApiError) and cause.error_class is ErrorClass.FUNDS:
         return Outcome(verdict=Verdict.REFUSED, reason=code_reason(cause.code), message=said)
     return None
@@ -51,16 +55,22 @@ class RefusedLaunches:
         self._refusals: Final[TtlCache[str, Outcome]] = TtlCache(clock, LIFE)
 
     def note(self, requests: Iterable[LaunchRequest], outcomes: Iterable[LaunchOutcome]) -> None:
-        """Take down what came of launches, in the order of the requests.
+        """Take down what came of launches at once, in the order of the requests.
 
-        One that succeeded says that launches are not refused any more.
+        One that succeeded says that launches from its NodeClass are not refused.
         """
+        refused: dict[str, Outcome] = {}
+        succeeded: set[str] = set()
         for request, outcome in zip(requests, outcomes, strict=True):
             name = request.node_class.name
             if isinstance(outcome, LaunchedInstance):
-                self._refusals.drop(name)
+                succeeded.add(name)
             elif (refusal := refusal_of(outcome)) is not None:
-                self._refusals.put(name, refusal)
+                refused[name] = refusal
+        for name in succeeded:
+            self._refusals.drop(name)
+        for name in refused.keys() - succeeded:
+            self._refusals.put(name, refused[name])
 
     def of(self, node_class: str) -> Outcome | None:
         """Return what launches from a NodeClass were refused for lately."""

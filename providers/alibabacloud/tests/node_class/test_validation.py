@@ -162,12 +162,12 @@ def test_a_refusal_names_the_field_that_it_is_about(code, field):
 
 @pytest.fixture
 def launches(process, cloud):
-    """Notes what came of the launch of one claim of a NodeClass."""
+    """Notes what came of launches from a NodeClass that were made at once."""
     node_class = node_class_of(cloud)
 
-    def note(outcome):
+    def note(*outcomes):
         request = LaunchRequest(node_claim=None, node_class=node_class, instance_types=())
-        process.refused_launches.note([request], [outcome])
+        process.refused_launches.note([request] * len(outcomes), outcomes)
         return validation(process, node_class)
 
     return note
@@ -196,6 +196,18 @@ def test_what_launches_were_refused_for_is_said_of_the_node_class(launches, proc
     said_of_it = f"launches were refused: ecs:{GROUP}: Forbidden.RAM: no"
     assert refused == sold_out == ("False", f"{GROUP}AuthCheckFailed", said_of_it)
     assert later[0] == "True"
+
+
+def test_a_launch_that_succeeds_beside_others_says_that_the_policy_permits_them(launches):
+    assert launches(LAUNCHED, NO_GROUPS)[0] == "True"
+
+
+def test_what_is_forbidden_about_one_launch_is_not_said_of_all(launches):
+    refused = ApiError("Forbidden.PrivatePool", "no", "R", 403, action=f"ecs:{GROUP}")
+    outcome = AuthError(str(refused), action=refused.action)
+    outcome.__cause__ = refused
+
+    assert launches(outcome)[0] == "True"
 
 
 def test_an_account_that_cannot_pay_is_said_of_the_node_class(launches):
