@@ -69,7 +69,7 @@ class Invariants:
         self._limits: Final[dict[str, dict[str, int]]] = {}
         """By the UID of a claim, what its pool might have when it was ordered."""
         self._marked: Final[dict[str, datetime]] = {}
-        """By the UID of a claim, when it last bore the reason of a disruption."""
+        """By the UID of a claim, until when it was known to bear the reason of a disruption."""
         self._taken: Final[set[str]] = set()
         for kind, listener in (
             (NODE_POOLS, self._note_pool),
@@ -119,10 +119,10 @@ class Invariants:
             found = self._harness.cluster.find(NODE_POOLS, pool)
             if found is not None:
                 self._remember(pool, found["spec"])
-        if _condition(claim, REASON) is not None:
+        if before is not None and _condition(before.obj, REASON) is not None:
             self._marked[uid] = self._clock.now()
-            if before is not None and not _is_disrupted(before.obj) and _is_disrupted(claim):
-                self._check_budget(claim)
+        if before is not None and not _is_disrupted(before.obj) and _is_disrupted(claim):
+            self._check_budget(claim)
         is_new = before is None or not _capacity(before.obj)
         if change.type != DELETED and is_new and _capacity(claim):
             self._check_limits(claim)
@@ -184,6 +184,7 @@ class Invariants:
                 _pool_of(each) == _pool_of(claim)
                 and parse_time(metadata["creationTimestamp"]) <= created
                 and "deletionTimestamp" not in metadata
+                and _condition(each, REASON) is None
                 and self._marked.get(metadata["uid"], created - LAG) <= created - LAG
             )
             if is_counted:

@@ -68,6 +68,9 @@ class Scene:
         condition = {"type": "DisruptionReason", "status": "True", "reason": reason}
         self.status(name, conditions=[{**condition, "message": "", "lastTransitionTime": now}])
 
+    def unmark(self, name):
+        self.status(name, conditions=[])
+
 
 @pytest.fixture
 def seen(tmp_path):
@@ -203,6 +206,32 @@ def test_a_machine_that_is_being_replaced_counts_against_no_limit(seen):
         scene.status("second", providerID="kwok://second", capacity={"cpu": "8"})
 
     assert seen(story, limits={"cpu": "10"}) == []
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_machine_that_has_been_marked_for_long_counts_against_no_limit(seen, ends):
+    """Not either if its command ends while the new machine is launched."""
+
+    async def story(scene):
+        scene.mark("first")
+        await scene.cluster.clock.sleep(600)
+        scene.cluster.apply([claim("second")])
+        if ends:
+            scene.unmark("first")
+        scene.status("second", providerID="kwok://second", capacity={"cpu": "8"})
+
+    assert seen(story, limits={"cpu": "10"}) == []
+
+
+def test_a_machine_whose_command_ended_long_ago_counts_against_limits(seen):
+    async def story(scene):
+        scene.mark("first")
+        scene.unmark("first")
+        await scene.cluster.clock.sleep(600)
+        scene.cluster.apply([claim("second")])
+        scene.status("second", providerID="kwok://second", capacity={"cpu": "8"})
+
+    assert len(seen(story, limits={"cpu": "10"})) == 1
 
 
 def test_rest_is_that_everything_runs_and_belongs_together(seen):
