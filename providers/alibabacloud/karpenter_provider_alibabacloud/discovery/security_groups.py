@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.discovery.calls import calling
-from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
+from karpenter_provider_alibabacloud.discovery.terms import (
+    Found,
+    Query,
+    absent_of,
+    described,
+    tag_parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,11 +90,7 @@ class SecurityGroups:
             unique = {group.id: group for answer in answers for group in answer}
             found = Found(
                 items=tuple(unique[key] for key in sorted(unique)),
-                absent=tuple(
-                    name
-                    for query, answer in zip(queries, answers, strict=True)
-                    for name in query.absent(group.id for group in answer)
-                ),
+                absent=absent_of(queries, answers),
             )
             if found.items:
                 self._cache.put(queries, found)

@@ -7,12 +7,12 @@ those that name an id may share one where the API takes several.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Found", "Query", "described", "tag_parameters"]
+__all__ = ["Found", "Identified", "Query", "absent_of", "described", "tag_parameters"]
 
 ANY_VALUE: Final = "*"
 """A tag's value in a selector term: the key is there, whatever its value."""
@@ -51,6 +51,24 @@ class Found(Generic[T]):
 
     items: tuple[T, ...]
     absent: tuple[str, ...] = ()
+
+
+class Identified(Protocol):
+    """Something that a query found."""
+
+    @property
+    def id(self) -> str:
+        """How the cloud names it."""
+        ...
+
+
+def absent_of(queries: Iterable[Query], answers: Iterable[Iterable[Identified]]) -> tuple[str, ...]:
+    """Return how those terms are named that found nothing; each query has one answer."""
+    return tuple(
+        name
+        for query, answer in zip(queries, answers, strict=True)
+        for name in query.absent(each.id for each in answer)
+    )
 
 
 def tag_parameters(tags: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], ...]:

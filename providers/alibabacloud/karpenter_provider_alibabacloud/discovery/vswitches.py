@@ -15,7 +15,13 @@ from karpenter_core.provider.addresses import AddressBook, AddressHold
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.discovery.calls import calling
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
-from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
+from karpenter_provider_alibabacloud.discovery.terms import (
+    Found,
+    Query,
+    absent_of,
+    described,
+    tag_parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -136,11 +142,7 @@ class VSwitches:
             answers = [self._describe(query) for query in queries]
             found = Found(
                 items=order_vswitches(vswitch for answer in answers for vswitch in answer),
-                absent=tuple(
-                    name
-                    for query, answer in zip(queries, answers, strict=True)
-                    for name in query.absent(vswitch.id for vswitch in answer)
-                ),
+                absent=absent_of(queries, answers),
             )
             self._book.record({vswitch.id: vswitch.free_addresses for vswitch in found.items})
             self._observe(found.items)

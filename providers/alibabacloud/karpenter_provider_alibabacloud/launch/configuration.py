@@ -69,7 +69,7 @@ def group_configuration(
 ) -> dict[str, object]:
     """Return the `LaunchConfiguration` of a provisioning group."""
     spec = node_class.spec
-    disk, categories = spec.system_disk, spec.system_disk_categories
+    categories = spec.system_disk_categories
     return {
         **common_parameters(
             node_class, user_data=user_data, tags=tags, capacity_type=capacity_type
@@ -81,14 +81,7 @@ def group_configuration(
                 "SystemDiskPerformanceLevel": (
                     spec.system_disk_performance_level if _LEVELLED in categories else ""
                 ),
-                "SystemDisk": without_empty(
-                    {
-                        "Encrypted": _flag(disk.encrypted if disk else None),
-                        "KMSKeyId": disk.kms_key_id if disk else "",
-                        "ProvisionedIops": _iops(node_class, categories),
-                        "BurstingEnabled": _bursting(node_class, categories),
-                    }
-                ),
+                "SystemDisk": _system_disk(node_class, categories),
                 "DataDisk": _data_disks(node_class, key_name="KmsKeyId"),
             }
         ),
@@ -105,7 +98,7 @@ def run_parameters(
 ) -> dict[str, object]:
     """Return what RunInstances is asked besides type, image and place."""
     spec = node_class.spec
-    disk, metadata = spec.system_disk, spec.metadata_options
+    metadata = spec.metadata_options
     data_category = next(iter(spec.effective_data_disk_categories), "")
     return {
         **common_parameters(
@@ -118,10 +111,7 @@ def run_parameters(
                 "PerformanceLevel": (
                     spec.system_disk_performance_level if category == _LEVELLED else ""
                 ),
-                "Encrypted": _flag(disk.encrypted if disk else None),
-                "KMSKeyId": disk.kms_key_id if disk else "",
-                "ProvisionedIops": _iops(node_class, (category,)),
-                "BurstingEnabled": _bursting(node_class, (category,)),
+                **_system_disk(node_class, (category,)),
             }
         ),
         **without_empty(
@@ -164,14 +154,20 @@ def _data_disks(
     ]
 
 
-def _iops(node_class: ECSNodeClass, categories: Sequence[str]) -> int | None:
+def _system_disk(node_class: ECSNodeClass, categories: Sequence[str]) -> dict[str, object]:
+    """Return what is special about a system disk of one of these categories."""
     disk = node_class.spec.system_disk
-    return disk.provisioned_iops if disk is not None and _AUTO in categories else None
-
-
-def _bursting(node_class: ECSNodeClass, categories: Sequence[str]) -> bool | None:
-    disk = node_class.spec.system_disk
-    return disk.bursting_enabled if disk is not None and _AUTO in categories else None
+    if disk is None:
+        return {}
+    is_auto = _AUTO in categories
+    return without_empty(
+        {
+            "Encrypted": _flag(disk.encrypted),
+            "KMSKeyId": disk.kms_key_id,
+            "ProvisionedIops": disk.provisioned_iops if is_auto else None,
+            "BurstingEnabled": disk.bursting_enabled if is_auto else None,
+        }
+    )
 
 
 def _flag(value: bool | None) -> str | None:  # noqa: FBT001 - a value, no switch
