@@ -12,10 +12,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine
 from contextvars import ContextVar
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
     from karpenter_core.testing.harness import RunningProcess
@@ -128,17 +129,22 @@ def _watched_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) ->
     return asyncio.Task(coro, loop=loop, **options)
 
 
+_INWARDS: Final[Mapping[type, tuple[str, str]]] = {
+    CoroutineType: ("cr_frame", "cr_await"),
+    GeneratorType: ("gi_frame", "gi_yieldfrom"),
+    AsyncGeneratorType: ("ag_frame", "ag_await"),
+}
+"""Where each sort keeps its frame, and what it waits for."""
+
+
 def _frames(coro: Any) -> Sequence[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
     while coro is not None:
-        frame: FrameType | None = None
-        for prefix, inner in (("cr", "cr_await"), ("gi", "gi_yieldfrom"), ("ag", "ag_await")):
-            frame = getattr(coro, f"{prefix}_frame", None)
-            if frame is not None:
-                coro = getattr(coro, inner)
-                break
-        if frame is None:
+        names = _INWARDS.get(type(coro))
+        frame: FrameType | None = getattr(coro, names[0]) if names is not None else None
+        if names is None or frame is None:
             break
+        coro = getattr(coro, names[1])
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith(SCOPE):
             found.append((module, frame.f_code.co_qualname, frame.f_lineno))
