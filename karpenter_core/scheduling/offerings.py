@@ -97,12 +97,11 @@ def worst_launch_price(
 
     That is the first of reserved, spot and on-demand which has any; infinite without one.
     """
-    offerings = compatible_offerings(instance_type, requirements, well_known=well_known)
-    for capacity_type in CAPACITY_TYPES:
-        prices = [o.price.amount for o in offerings if o.capacity_type == capacity_type]
-        if prices:
-            return max(prices)
-    return inf
+    dearest: dict[str, float] = {}
+    for offering in compatible_offerings(instance_type, requirements, well_known=well_known):
+        kind = offering.capacity_type
+        dearest[kind] = max(dearest.get(kind, 0.0), offering.price.amount)
+    return next((dearest[kind] for kind in CAPACITY_TYPES if kind in dearest), inf)
 
 
 def order_by_price(
