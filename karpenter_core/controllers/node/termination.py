@@ -116,13 +116,13 @@ class NodeTerminationController:
     async def _wait(self, snapshot: Snapshot, node: NodeView, found: NodeTermination) -> Outcome:
         if found.node is not None:
             await self._hands.write_node(node, found.node)
+        self._evictions.add(found.evictions)  # the taint is on: nobody need wait for the claim
         claims = snapshot.claims_of(node)
         if found.claim is not None and len(claims) == 1:
             # Read again: deleting the claim has given it another version.
             stored = self._feed.snapshot().node_claims.get(found.claim.name, claims[0])
             status = found.claim.status
             await self._hands.write_claim(stored, stored.model_copy(update={"status": status}))
-        self._evictions.add(found.evictions)
         self._hands.tell(found.notices)
         self._hands.count(found.facts)
         wait = found.requeue_after
