@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +129,7 @@ def _watched_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) ->
     return asyncio.Task(coro, loop=loop, **options)
 
 
-_INWARDS: Final[Mapping[type, tuple[str, str]]] = {
+_INWARDS: Final[Mapping[type[Any], tuple[str, str]]] = {
     CoroutineType: ("cr_frame", "cr_await"),
     GeneratorType: ("gi_frame", "gi_yieldfrom"),
     AsyncGeneratorType: ("ag_frame", "ag_await"),
@@ -140,7 +140,7 @@ _INWARDS: Final[Mapping[type, tuple[str, str]]] = {
 def _frames(coro: Any) -> Sequence[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
     while coro is not None:
-        names = _INWARDS.get(type(coro))
+        names = _INWARDS.get(cast("type[Any]", type(coro)))
         frame: FrameType | None = getattr(coro, names[0]) if names is not None else None
         if names is None or frame is None:
             break
