@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NEWEST = "1.36"
 """The minor that is tested when no other is asked for."""
+LONGEST = ("test_demo_clouds.py", "test_crashes.py", "test_two_clouds.py")
+"""Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,11 +57,18 @@ def bed(request: pytest.FixtureRequest) -> Bed:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the real control plane, and let tests of one cluster follow each other."""
+    """Mark what needs the real control plane, and bring the tests into an order.
+
+    Those of one cluster follow each other, the longest first.
+    """
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if "real_bed" in item.fixturenames or parameters.get("bed") == "real":
             item.add_marker(pytest.mark.real)
-    items.sort(key=lambda item: item.get_closest_marker("real") is not None)
+    items.sort(key=lambda item: (item.get_closest_marker("real") is not None, _rank(item)))
+
+
+def _rank(item: pytest.Item) -> int:
+    return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
