@@ -55,6 +55,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kept_answer",
     "karpenter_core.provider.kept_prices",
     "karpenter_core.provider.known",
+    "karpenter_core.provider.known_owners",
     "karpenter_core.provider.launch_candidates",
     "karpenter_core.provider.learned_memory",
     "karpenter_core.provider.markers",

@@ -113,6 +113,12 @@ def parse_provider_id(text: str) -> tuple[str, str]:
     return region, instance_id
 
 
+def instance_id_in(region: str, text: str) -> str:
+    """Return the instance id in a provider id; empty for one that is not of this region."""
+    prefix = f"{region}."
+    return text.removeprefix(prefix) if text.startswith(prefix) else ""
+
+
 def read_instance(item: Mapping[str, Any], *, uses_reservations: bool = True) -> DescribedInstance:
     """Read ECS's description.
 

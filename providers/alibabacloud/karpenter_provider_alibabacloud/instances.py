@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import FetchOutcome, Instance, TerminateOutcome
+    from karpenter_core.provider.known_owners import KnownOwners
     from karpenter_core.provider.recent_launches import ClaimRef, RecentLaunches
     from karpenter_core.provider.reservation_book import AvailabilityBook
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
-    from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
     from karpenter_provider_alibabacloud.sdk import Clients
 
 __all__ = ["Instances"]

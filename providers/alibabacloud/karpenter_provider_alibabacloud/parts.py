@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.known_owners import KnownOwners
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.recent_launches import RecentLaunches
 from karpenter_core.provider.token_bucket import TokenBucket
@@ -18,7 +20,7 @@ from karpenter_provider_alibabacloud.catalogue.fetch import TypeCatalogue
 from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes
 from karpenter_provider_alibabacloud.catalogue.stock import StockBook
 from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
-from karpenter_provider_alibabacloud.described import MachineReader
+from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
 from karpenter_provider_alibabacloud.discovery.cluster import Clusters
 from karpenter_provider_alibabacloud.discovery.images import Images
 from karpenter_provider_alibabacloud.discovery.reservations import Reservations
@@ -31,7 +33,6 @@ from karpenter_provider_alibabacloud.interruption.announcing import Announcing
 from karpenter_provider_alibabacloud.late_taints import LateTaints
 from karpenter_provider_alibabacloud.launch.buying import Buyer
 from karpenter_provider_alibabacloud.launch.calls import CallMaker, Shelves
-from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
 from karpenter_provider_alibabacloud.launch.launching import Launching
 from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
 from karpenter_provider_alibabacloud.node_class.finalization import Finalizer
@@ -166,7 +167,9 @@ class Parts:
             clients, cluster_id=cluster_id, uses_reservations=self.uses_reservations
         )
         recent = RecentLaunches(clock)
-        owners = KnownOwners(region, recent=recent, read_claims=context.read_claims)
+        owners = KnownOwners(
+            partial(instance_id_in, region), recent=recent, read_claims=context.read_claims
+        )
         shelves = Shelves(
             vswitches=self.vswitches,
             availability=self.reservations.availability,

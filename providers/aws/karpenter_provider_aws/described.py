@@ -115,6 +115,12 @@ def parse_provider_id(text: str) -> tuple[str, str]:
     return match["zone"], match["id"]
 
 
+def instance_id_in(text: str) -> str:
+    """Return the instance id in a provider id; empty for one that is not of EC2."""
+    match = _PROVIDER_ID.fullmatch(text)
+    return "" if match is None else match["id"]
+
+
 def read_instance(item: InstanceTypeDef, *, uses_reservations: bool = True) -> DescribedInstance:
     """Read EC2's description.
 
@@ -153,8 +159,9 @@ def owners_of(
 ) -> dict[str, ClaimRef]:
     """Return whose each instance is, by its id; one that is nobody's is not named.
 
-    Terminated instances of a fleet must be among them (`tags.deal`). `known` is what this process
-    remembers of its own launches; it counts first, since EC2 may not yet show all of a fleet.
+    Terminated instances of a fleet must be among them (`tags.deal`). `known` is what is written down
+    elsewhere, by instance id (`KnownOwners`); it counts first, since EC2 may not yet show all of a
+    fleet.
     """
     fleets: dict[str, list[FleetInstance]] = {}
     for instance in instances:
@@ -162,14 +169,8 @@ def owners_of(
         fleets.setdefault(fleet, []).append(FleetInstance(id=instance.id, tags=instance.tags))
     owners: dict[str, ClaimRef] = {}
     for fleet in sorted(fleets):
-        owners |= deal(fleets[fleet])
-    known = known or {}
-    return {key: known.get(key, owner) for key, owner in owners.items()} | {
-        instance.id: known[instance.id]
-        for members in fleets.values()
-        for instance in members
-        if instance.id in known
-    }
+        owners |= deal(fleets[fleet], known)
+    return owners
 
 
 def to_instance(instance: DescribedInstance, owner: ClaimRef | None) -> Instance:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Instance,
         TerminateOutcome,
     )
+    from karpenter_core.provider.known_owners import KnownOwners
     from karpenter_core.provider.recent_launches import RecentLaunches
     from karpenter_provider_aws.described import MachineReader
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
@@ -68,6 +69,7 @@ class Instances:
         *,
         reader: MachineReader,
         recent: RecentLaunches,
+        owners: KnownOwners,
         availability: AvailabilityBook,
         shifts: Callable[[], ShiftedZones] = no_shifts,
         count_failure: TerminationCounter = no_terminations_counted,
@@ -77,6 +79,7 @@ class Instances:
         self._clients: Final = clients
         self._reader: Final = reader
         self._recent: Final = recent
+        self._owners: Final = owners
         self._availability: Final = availability
         self._shifts: Final = shifts
         self._count_failure: Final = count_failure
@@ -151,7 +154,7 @@ class Instances:
     def _shown(self, described: Iterable[DescribedInstance]) -> dict[str, Instance]:
         """Return the instances that are not gone; what was seen to go is not recent any more."""
         described = tuple(described)
-        owners = owners_of(described, self._recent.owners())
+        owners = owners_of(described, self._owners())
         shown: dict[str, Instance] = {}
         for instance in described:
             if instance.is_gone:

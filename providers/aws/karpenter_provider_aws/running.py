@@ -17,6 +17,7 @@ from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
 from karpenter_core.provider.disk_cache import DiskCache
 from karpenter_core.provider.known import Known
+from karpenter_core.provider.known_owners import KnownOwners
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.recent_launches import RecentLaunches
 from karpenter_core.provider.unavailable import UnavailableOfferings
@@ -26,7 +27,7 @@ from karpenter_provider_aws.catalogue.catalogue import Catalogue
 from karpenter_provider_aws.catalogue.fetch import REFRESH_PERIOD, RegionCatalogue
 from karpenter_provider_aws.catalogue.offered import OfferedTypes
 from karpenter_provider_aws.cluster import ClusterSource
-from karpenter_provider_aws.described import MachineReader
+from karpenter_provider_aws.described import MachineReader, instance_id_in
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.discovery.images import Images
 from karpenter_provider_aws.discovery.parameters import Parameters
@@ -174,6 +175,7 @@ class Parts:
             clients, cluster=cluster, uses_reservations=settings.reserved_capacity
         )
         recent = RecentLaunches(clock)
+        owners = KnownOwners(instance_id_in, recent=recent, read_claims=context.read_claims)
         shelves = Shelves(
             subnets=self.subnets,
             availability=self.reservations.availability,
@@ -193,6 +195,7 @@ class Parts:
                 observe_batch=running.metrics.observe_batch,
             ),
             recent=recent,
+            owners=owners,
             shelves=shelves,
             types=self.types,
             prices=self.prices,
@@ -203,6 +206,7 @@ class Parts:
             clients,
             reader=reader,
             recent=recent,
+            owners=owners,
             availability=self.reservations.availability,
             shifts=running.shifts.zones,
             count_failure=running.metrics.count_termination_failure,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+    from karpenter_core.provider.known_owners import KnownOwners
     from karpenter_core.provider.recent_launches import RecentLaunches
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
     from karpenter_provider_alibabacloud.launch.buying import Buyer
     from karpenter_provider_alibabacloud.launch.calls import Call, CallMaker
-    from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
     from karpenter_provider_alibabacloud.launch.plans import Plan
 
 __all__ = ["Launching"]

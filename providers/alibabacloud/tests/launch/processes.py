@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, uuid5
 
@@ -13,6 +13,7 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
+from karpenter_core.provider.known_owners import KnownOwners
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.recent_launches import RecentLaunches
 from karpenter_core.provider.token_bucket import TokenBucket
@@ -25,7 +26,7 @@ from karpenter_provider_alibabacloud.catalogue.fetch import TypesByName, fetch_t
 from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes
 from karpenter_provider_alibabacloud.catalogue.stock import StockBook
 from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
-from karpenter_provider_alibabacloud.described import MachineReader
+from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
 from karpenter_provider_alibabacloud.discovery.cluster import Clusters
 from karpenter_provider_alibabacloud.discovery.reservations import Reservations
 from karpenter_provider_alibabacloud.discovery.vswitches import VSwitches
@@ -33,7 +34,6 @@ from karpenter_provider_alibabacloud.instances import Instances
 from karpenter_provider_alibabacloud.labels import LABEL_CLASSES
 from karpenter_provider_alibabacloud.launch.buying import Buyer
 from karpenter_provider_alibabacloud.launch.calls import CallMaker, Shelves
-from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
 from karpenter_provider_alibabacloud.launch.launching import Launching
 from karpenter_provider_alibabacloud.prices import Prices, SpotQuote
 from providers.alibabacloud.tests.catalogue.shelf import Forgetful
@@ -125,7 +125,9 @@ class Process:
             wake_prices=lambda: None,
         )
         self.recent = RecentLaunches(clock)
-        owners = KnownOwners(region, recent=self.recent, read_claims=lambda: self.claims)
+        owners = KnownOwners(
+            partial(instance_id_in, region), recent=self.recent, read_claims=lambda: self.claims
+        )
         self.reader = MachineReader(clients, cluster_id=cluster_id)
         shelves = Shelves(
             vswitches=self.vswitches,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, R
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.contract import Instance, LaunchedInstance
+from karpenter_core.provider.known_owners import KnownOwners
 from karpenter_core.provider.recent_launches import ClaimRef, Launch, RecentLaunches
 from karpenter_core.provider.reservation_book import AvailabilityBook
-from karpenter_provider_alibabacloud.described import MachineReader
+from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
 from karpenter_provider_alibabacloud.instances import Instances
-from karpenter_provider_alibabacloud.launch.known_owners import KnownOwners
 from karpenter_provider_alibabacloud.launch.owners import (
     group_tags,
     owned_tags,
@@ -69,7 +70,9 @@ class World:
         """Begin anew as a process that knows nothing of the last."""
         self.recent = RecentLaunches(self.clock)
         self.owners = KnownOwners(
-            self.cloud.account.region, recent=self.recent, read_claims=lambda: self.claims
+            partial(instance_id_in, self.cloud.account.region),
+            recent=self.recent,
+            read_claims=lambda: self.claims,
         )
         self.availability = AvailabilityBook(self.clock)
         self.batches: list[int] = []

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+    from karpenter_core.provider.known_owners import KnownOwners
     from karpenter_core.provider.recent_launches import RecentLaunches
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.offered import OfferedTypes
@@ -63,6 +64,7 @@ class Launching:
         reader: MachineReader,
         buyer: Buyer,
         recent: RecentLaunches,
+        owners: KnownOwners,
         shelves: Shelves,
         types: OfferedTypes,
         prices: PriceList,
@@ -74,6 +76,7 @@ class Launching:
         self._reader: Final = reader
         self._buyer: Final = buyer
         self._recent: Final = recent
+        self._owners: Final = owners
         self._shelves: Final = shelves
         self._types: Final = types
         self._prices: Final = prices
@@ -106,7 +109,7 @@ class Launching:
         """Return the outcomes of claims for which something was launched before, by token."""
         wanted = {request.token: request for request in requests}
         described = self._reader.of_claims(wanted)
-        owners = owners_of(described, self._recent.owners())
+        owners = owners_of(described, self._owners())
         mine: dict[str, list[DescribedInstance]] = {}
         for instance in described:
             owner = owners.get(instance.id)

@@ -13,13 +13,14 @@ from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
 from karpenter_core.provider.known import Known
+from karpenter_core.provider.known_owners import KnownOwners
 from karpenter_core.provider.learned_memory import LearnedMemory
 from karpenter_core.provider.recent_launches import RecentLaunches
 from karpenter_core.provider.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.catalogue.catalogue import Catalogue
 from karpenter_provider_aws.catalogue.offered import OfferedTypes
-from karpenter_provider_aws.described import MachineReader
+from karpenter_provider_aws.described import MachineReader, instance_id_in
 from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
 from karpenter_provider_aws.discovery.reservations import Reservations
 from karpenter_provider_aws.discovery.subnets import Subnets
@@ -75,6 +76,8 @@ class Process:
             known=Known(),
         )
         self.recent = RecentLaunches(clock)
+        self.claims: dict[str, NodeClaim] = {}
+        owners = KnownOwners(instance_id_in, recent=self.recent, read_claims=lambda: self.claims)
         self.reader = MachineReader(clients, cluster=cluster)
         shelves = Shelves(
             subnets=self.subnets, availability=self.availability, unavailable=self.unavailable
@@ -93,6 +96,7 @@ class Process:
             reader=self.reader,
             buyer=self.buyer,
             recent=self.recent,
+            owners=owners,
             shelves=shelves,
             types=self.offered,
             prices=self.prices,
@@ -108,6 +112,7 @@ class Process:
             clients,
             reader=self.reader,
             recent=self.recent,
+            owners=owners,
             availability=self.availability,
             shifts=lambda: self.shifted,
         )
@@ -150,6 +155,11 @@ class Process:
     def launch_one(self, claim, node_class):
         (outcome,) = self.launch(claim, node_class=node_class)
         return outcome
+
+    def write_down(self, claim, provider_id):
+        """Have a claim's status name its instance, as the core writes it."""
+        status = claim.status.model_copy(update={"provider_id": provider_id})
+        self.claims[claim.name] = claim.model_copy(update={"status": status})
 
 
 def node_class_of(aws, clients, *, status=None, generation=1, condition=None, subnets=None, **spec):

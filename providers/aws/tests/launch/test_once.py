@@ -166,6 +166,34 @@ def test_the_gone_instance_of_one_claim_leaves_the_others_theirs(process, make_p
     assert after == {key: uid for key, uid in before.items() if key != gone}
 
 
+def test_an_instance_that_a_claim_names_is_nobody_elses(aws, process, make_process, node_class):
+    """The process died while it wrote down what it had launched, and EC2 shows only a part of it.
+
+    By tags alone the instances that are shown would be dealt anew, in their order.
+    """
+    first, second, third = claims = sorted(wave(3), key=lambda claim: claim.uid)
+    outcomes = process.launch(*claims, node_class=node_class)
+    restarted = make_process()
+    restarted.write_down(second, outcomes[0].provider_id)
+
+    again = restarted.launch(first, third, node_class=node_class)
+
+    assert sorted(ids(again)) == sorted(ids(outcomes)[1:])
+    assert owners(restarted)[ids(outcomes)[0]] == second.uid
+    assert len(aws.instances.all) == 3
+
+
+def test_a_second_instance_of_a_claim_is_nobodys(process, make_process, node_class):
+    """So that it is collected."""
+    first, _ = claims = sorted(wave(2), key=lambda claim: claim.uid)
+    outcomes = process.launch(*claims, node_class=node_class)
+    restarted = make_process()
+    for claim in claims:
+        restarted.write_down(claim, outcomes[0].provider_id if claim is first else "aws:///a/i-0")
+
+    assert owners(restarted) == {ids(outcomes)[0]: first.uid, ids(outcomes)[1]: ""}
+
+
 def test_what_was_refused_for_good_is_asked_anew(aws, process, node_class):
     """PC-086: the token of the first call would bring its answer again."""
     claim = claim_of("later", ON_DEMAND)

@@ -29,23 +29,24 @@ class KnownOwners:
 
     def __init__(
         self,
-        region: str,
+        instance_id_of: Callable[[str], str],
         *,
         recent: RecentLaunches,
         read_claims: Callable[[], Mapping[str, NodeClaim]],
     ) -> None:
-        """`read_claims` is `ProviderContext.read_claims`."""
-        self._prefix: Final = f"{region}."
+        """`instance_id_of` reads a provider id, and gives "" for one of somebody else.
+
+        `read_claims` is `ProviderContext.read_claims`.
+        """
+        self._instance_id_of: Final = instance_id_of
         self._recent: Final = recent
         self._read_claims: Final = read_claims
 
     def __call__(self) -> Mapping[str, ClaimRef]:
         """Return whose instances are, as far as it is known; never a call of the cloud."""
-        written = {
-            claim.status.provider_id.removeprefix(self._prefix): ClaimRef(
-                name=claim.name, uid=claim.uid
-            )
-            for claim in self._read_claims().values()
-            if claim.status.provider_id.startswith(self._prefix)
-        }
-        return {**self._recent.owners(), **written}
+        owners = dict(self._recent.owners())
+        for claim in self._read_claims().values():
+            instance_id = self._instance_id_of(claim.status.provider_id)
+            if instance_id:
+                owners[instance_id] = ClaimRef(name=claim.name, uid=claim.uid)
+        return owners
