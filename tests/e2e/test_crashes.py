@@ -64,7 +64,12 @@ class Assassin:
         self._seen: Counter[str] = Counter()
         self._of_write: dict[int, str] = {}
         self._at_work = False
-        self.has_struck = False
+        self._struck = asyncio.Event()
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether the controller is dead by now."""
+        return self._struck.is_set()
 
     async def __call__(self, write: Write, moment: Moment) -> bool:
         if moment is Moment.BEFORE:
@@ -73,13 +78,13 @@ class Assassin:
         if step is not None and (step, moment) == (self._target, self._moment):
             self._at_work = True
             await self._controller.process.kill()
-            self.has_struck = True
+            self._struck.set()
         return not self._at_work
 
     async def leave(self) -> None:
         """Wait until a stroke that has begun is done: what it interrupts may have its result first."""
-        while self._at_work and not self.has_struck:
-            await asyncio.sleep(0.01)
+        if self._at_work:
+            await self._struck.wait()
 
     def _next_step(self, write: Write) -> str:
         parts = write.path.split("/")
