@@ -6,7 +6,7 @@ for any other key. `spec/scheduling.md` 14.4 and 14.5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -56,22 +56,17 @@ class HostCaps(Struct, frozen=True, eq=False):
 _NO_CAPS: Final = HostCaps(None, NO_CAP, first=False)
 
 
-@dataclass(slots=True)
-class DomainCaps:
-    """Pods that each domain of an axis takes now.
+class DomainCaps(Struct, frozen=True, eq=False):
+    """Pods that each domain of an axis takes now; `domains` are those that take any.
 
     `growing` are the groups that make it change with every pod placed; `first`: affinity has no
     target yet, the first pod chooses the domain.
     """
 
     caps: list[int]
-    growing: list[Group] = field(default_factory=list["Group"])
-    first: bool = False
-
-    @property
-    def domains(self) -> tuple[int, ...]:
-        """The domains that take any."""
-        return tuple([domain for domain, cap in enumerate(self.caps) if cap > 0])
+    domains: tuple[int, ...]
+    growing: list[Group]
+    first: bool
 
 
 @dataclass(slots=True)
@@ -156,8 +151,9 @@ class Counts:
     def domain_caps(self, ties: Ties, axis: int) -> DomainCaps:
         """Return what the groups over one axis allow in its domains."""
         allowed = ties.allowed[axis]
-        result = DomainCaps([])
         caps: list[int] = []
+        growing: list[Group] = []
+        first = False
         for group in ties.zonal[axis]:
             tally, grows = self.tally(group), group.index in ties.grows
             usable = tally.usable(allowed)
@@ -170,17 +166,17 @@ class Counts:
                 if True in there:
                     grows = False
                 elif grows and not _may_be_there(tally.perhaps, allowed):
-                    result.first, there = True, usable
+                    first, there = True, usable
                 here = [NO_CAP if it else 0 for it in there]
             else:
                 most = 1 if grows else NO_CAP
                 counted = zip(tally.counts, usable, strict=True)
                 here = [most if it and not count else 0 for count, it in counted]
             if grows:
-                result.growing.append(group)
+                growing.append(group)
             caps = list(map(min, caps, here)) if caps else here
-        result.caps = caps
-        return result
+        domains = tuple([domain for domain, cap in enumerate(caps) if cap > 0])
+        return DomainCaps(caps, domains, growing, first)
 
     def record(
         self,

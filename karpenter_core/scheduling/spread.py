@@ -38,8 +38,6 @@ _ANY: Final = -1
 
 def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, int]:
     """Place up to `left` pods of a class with zonal constraints; return how many."""
-    if left == 1 and len(task.ties.zonal) == 1:
-        return (yield from _last_steps(engine, task))
     placed = 0
     full: set[tuple[int, ...]] = set()
     while placed < left:
@@ -61,25 +59,6 @@ def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
             break
         placed += here
     return placed
-
-
-def _last_steps(engine: Engine, task: Task) -> Generator[int, None, int]:
-    """Place one pod that is bound on one axis; most classes have no more. The rules are the same."""
-    if engine.nodes.existing and (yield from _there_steps(engine, task, 1)):
-        return 1
-    (axis,) = task.ties.zonal
-    caps = engine.counts.domain_caps(task.ties, axis)
-    domains = caps.domains
-    if not domains:
-        return 0
-    if not caps.growing or caps.first or _stays_open(engine, caps):
-        return (yield from engine.put_steps(task, 1, engine.pins(task, (Pin(axis, domains),))))
-    levels = _levels(engine, axis, caps.growing)
-    for _, domain in sorted([(levels[domain], domain) for domain in domains]):
-        pins = engine.pins(task, (Pin(axis, (domain,)),))
-        if (yield from engine.put_steps(task, 1, pins)):
-            return 1
-    return 0
 
 
 def _there_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, int]:
@@ -143,7 +122,7 @@ def _along(
     domains = [domain for domain in here.domains if (domain,) not in full]
     if not domains:
         return 0
-    levels = _levels(engine, axis, here.growing).copy()
+    levels = _levels(engine, axis, here.growing).copy()  # as it is before any are put there
     tops = [here.caps[d] for d in domains]
     at_once = sum(tops) < left and _is_endless(engine, task, left, axis, here, domains, fixed)
     if at_once:
