@@ -19,6 +19,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from karpenter_core.provider.known_owners import GroupMember
+from karpenter_core.provider.known_owners import deal as dealt_to_claims
 from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_provider_alibabacloud.labels import (
     CLUSTER_ID_TAG,
@@ -211,35 +213,17 @@ def _told_by(values: tuple[str, ...], node_pool: str) -> tuple[ClaimRef, ...]:
 
 
 def deal(
-    instances: Sequence[TaggedInstance], known: Mapping[str, ClaimRef] | None = None
+    instances: Iterable[TaggedInstance], known: Mapping[str, ClaimRef] | None = None
 ) -> dict[str, ClaimRef]:
-    """Return whose each instance of one group is, by instance id.
+    """Return whose each instance of one group is, by instance id (`known_owners.deal`).
 
-    What is known beyond the tags (`known`, by instance id, here or not) counts first: a claim has no
-    other instance than that. Then comes what an instance's own tag says. The others, sorted by id,
-    are dealt to the claims that are left, sorted by UID; an instance beyond the last claim is nobody's.
+    `known` is what is written down elsewhere, by instance id.
     """
-    known = known or {}
-    settled = {claim.uid for claim in known.values() if claim.uid}
-    dealt: dict[str, ClaimRef] = {}
-    waiting: list[str] = []
-    claims: dict[str, ClaimRef] = {}
-    for instance in sorted(instances, key=lambda instance: instance.id):
-        told = claims_of(instance.tags)
-        claims |= {claim.uid: claim for claim in told if claim.uid}
-        own = instance.tags.get(NODE_CLAIM_TAG, "")
-        if instance.id in known:
-            dealt[instance.id] = known[instance.id]
-        elif own:
-            named = next((claim for claim in told if claim.name == own), None)
-            if named is None or named.uid not in settled:
-                dealt[instance.id] = named or ClaimRef(name=own, uid="")
-        else:
-            waiting.append(instance.id)
-    taken = settled | {claim.uid for claim in dealt.values()}
-    left = [claims[uid] for uid in sorted(claims) if uid not in taken]
-    dealt.update(zip(waiting, left, strict=False))
-    return {key: dealt[key] for key in sorted(dealt)}
+    members = (
+        GroupMember(id=each.id, claims=claims_of(each.tags), own=each.tags.get(NODE_CLAIM_TAG, ""))
+        for each in instances
+    )
+    return dealt_to_claims(members, known)
 
 
 def owners_of(
