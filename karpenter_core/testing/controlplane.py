@@ -59,15 +59,18 @@ class Binaries:
     """The stages that make nodes Ready and pods Running."""
 
 
-def find_binaries(minor: str) -> Binaries:
+def find_binaries(minor: str, *, kwok: str = "") -> Binaries:
     """Find the newest built release of a Kubernetes minor, such as `1.36`.
+
+    `kwok` is a minor too, such as `0.8`; without it the newest that was built is taken.
 
     Raises:
         BinariesMissingError: something is missing; says what and where it was looked for.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = cache / "karpenter-core" / "controlplane"
-    folders = [_newest(root, f"kubernetes-v{minor}."), _newest(root, "kwok-v")]
+    wanted = f"kwok-v{kwok}." if kwok else "kwok-v"
+    folders = [_newest(root, f"kubernetes-v{minor}."), _newest(root, wanted)]
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
         folders.insert(0, Path(assets))

@@ -1,7 +1,8 @@
 """What is planned for pods with every kind of constraint is what the real scheduler does.
 
 Three hundred pods wait before the controller starts, so that one plan serves them all. Each must
-be bound, on nodes of that plan alone: a second round of nodes would mean the plan was wrong.
+be bound, on nodes of that plan but for a straggler: a second round of nodes would mean that the plan
+was wrong or that nobody was told of it (then it takes 9 to 25 nodes more).
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ PODS = 300
 VOLUMES = 6
 PLAN_SECONDS = 60.0
 BOUND_SECONDS = 180.0
+STRAGGLERS = 2
+"""Nodes beyond the plan. That pods are told where to go is help, no promise: on a machine so slow that
+nodes of one plan come up many seconds apart, the first are let in without the last."""
 QUIET_SECONDS = 25.0
 """Longer than a nomination lasts: a pod that found no place would be planned for again by then."""
 
@@ -294,7 +298,7 @@ async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(real_bed: B
             await _reach(world, lambda: len(_bound(world)), "are bound", BOUND_SECONDS)
             await asyncio.sleep(QUIET_SECONDS)
             planned, late = _rounds(world)
-            assert not late, _about(world, planned, late)
+            assert len(late) <= STRAGGLERS, _about(world, planned, late)
             assert len(_bound(world)) == PODS
             await _leave(world)
         finally:

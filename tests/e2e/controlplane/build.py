@@ -30,7 +30,10 @@ CACHE = Path(
 VERSIONS = {"1.36": "v1.36.3", "1.33": "v1.33.13"}
 """Minor -> the release of Kubernetes that stands for it."""
 
-KWOK_VERSION = "v0.8.0"
+KWOK_VERSIONS = {"0.8": "v0.8.0", "0.6": "v0.6.0"}
+"""Minor -> the release of kwok that stands for it: ours, and that which Karpenter's own end-to-end
+scenarios install. The old one looks at all pods of its nodes at every renewal of their Leases; the
+new one only when it acquires a Lease, so that it misses what happens while a Lease is gone."""
 ETCD = "go.etcd.io/etcd/server/v3"
 KWOK = "sigs.k8s.io/kwok"
 KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -49,6 +52,7 @@ def main() -> int:
     """Build, or regenerate the modules."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("minors", nargs="*", help=f"Kubernetes minors: {', '.join(VERSIONS)}")
+    parser.add_argument("--kwok", choices=KWOK_VERSIONS, default=next(iter(KWOK_VERSIONS)))
     parser.add_argument("--regenerate", action="store_true", help="write go.mod and go.sum anew")
     arguments = parser.parse_args()
     unknown = set(arguments.minors) - set(VERSIONS)
@@ -60,7 +64,7 @@ def main() -> int:
     try:
         for minor in arguments.minors or [next(iter(VERSIONS))]:
             print(build_kubernetes(minor))
-        print(build_kwok())
+        print(build_kwok(arguments.kwok))
     except (BuildError, subprocess.CalledProcessError) as error:
         print(f"build.py: {error}", file=sys.stderr)
         return 1
@@ -90,11 +94,12 @@ def build_kubernetes(minor: str) -> Path:
     return folder
 
 
-def build_kwok() -> Path:
+def build_kwok(minor: str) -> Path:
     """Return the folder that holds kwok and the stages that make nodes and pods run."""
-    folder = CACHE / f"kwok-{KWOK_VERSION}"
-    module = HERE / "kwok"
-    flags = [f"-X {KWOK}/pkg/consts.Version={KWOK_VERSION}"]
+    version = KWOK_VERSIONS[minor]
+    folder = CACHE / f"kwok-{version}"
+    module = HERE / f"kwok-{minor}"
+    flags = [f"-X {KWOK}/pkg/consts.Version={version}"]
     build(module, folder, {"kwok": f"{KWOK}/cmd/kwok"}, link_flags=flags)
     stages = folder / "stages.yaml"
     if not stages.exists():
@@ -172,7 +177,9 @@ def regenerate(minors: list[str]) -> None:
             [f"require k8s.io/kubernetes {version}", "", "replace (", *replaced, ")"],
             tools,
         )
-    write_module(HERE / "kwok", [f"require {KWOK} {KWOK_VERSION}"], [f"{KWOK}/cmd/kwok"])
+    for minor, version in KWOK_VERSIONS.items():
+        module = HERE / f"kwok-{minor}"
+        write_module(module, [f"require {KWOK} {version}"], [f"{KWOK}/cmd/kwok"])
 
 
 def write_module(module: Path, lines: list[str], tools: list[str]) -> None:

@@ -4,7 +4,7 @@
     python -m tests.e2e.upstream --expected
 
 Needs Go for Karpenter's module (the program is built once) and the binaries of the control plane
-(`tests/e2e/controlplane/build.py`).
+(`tests/e2e/controlplane/build.py --kwok 0.6`).
 """
 
 from __future__ import annotations

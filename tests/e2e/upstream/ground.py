@@ -20,6 +20,8 @@ OUR_CRDS = Path(__file__).parents[3] / "crds"
 THEIR_CRDS = "pkg/apis/crds"
 CATALOGUE = "kwok/cloudprovider/instance_types.json"
 STAGES = "hack/kwok/stages"
+KWOK = "0.6"
+"""What `hack/install-kwok.sh` of Karpenter v1.14.0 installs."""
 
 OPTIONS = {
     "providers": "kwok",
@@ -35,7 +37,7 @@ class Ground:
 
     def __init__(self, folder, *, kubernetes, options=None):
         folder.mkdir(parents=True, exist_ok=True)
-        binaries = find_binaries(kubernetes)
+        binaries = find_binaries(kubernetes, kwok=KWOK)
         stages = folder / "stages.yaml"
         stages.write_text(_stages(binaries.kwok_stages))
         self.folder = folder

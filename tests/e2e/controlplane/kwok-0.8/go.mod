@@ -1,4 +1,4 @@
-module controlplane/kwok
+module controlplane/kwok-0.8
 
 go 1.26.0
 
