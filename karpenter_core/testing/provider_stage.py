@@ -18,6 +18,7 @@ from karpenter_core.provider.contract import Severity
 from karpenter_core.provider.manager import load_plugins
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.mistakes import Told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -143,6 +144,15 @@ class ProviderStage:
         """End the controller as SIGTERM does, and start another."""
         await self.running.stop()
         self.running = self.harness.start()
+
+    async def told(self, name: str = "default") -> Told:
+        """Return what there is to read of a NodeClass, of the others and of the cloud."""
+        return Told(
+            kind=self.play.model.resource.kind,
+            conditions=self.conditions(name),
+            of_objects=await self.said_of_objects(),
+            of_the_cloud=await self.said_of_the_cloud(),
+        )
 
     async def said_of_objects(self) -> str:
         """Return the errors that `karpenter doctor` finds about NodePools and NodeClasses."""

@@ -8,14 +8,15 @@ few, and once it is mended nodes come by themselves (acceptance cases 17, 19, 22
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from karpenter_core.testing.mistakes import Mistake
 from karpenter_core.testing.provider_stage import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.labels import NODE_CLASS_TAG
@@ -47,24 +48,11 @@ LONGEST_RECOVERY_SECONDS = 400
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wrong:
+class Wrong(Mistake["SimulatedAlibabaCloud"]):
     """One thing that is wrong, and what must be said of it."""
 
-    name: str
-    condition: str
-    reason: str
-    named: tuple[str, ...]
-    """What the condition must name: field and cause."""
-    spec: dict[str, Any] = field(default_factory=dict)
-    """Fields of the NodeClass that are wrong."""
-    trouble: Callable[[SimulatedAlibabaCloud], AbstractContextManager[object]] | None = None
-    """What is wrong in the account: everybody suffers."""
     cluster_id: str = ""
     """As it is set, if wrongly."""
-    found_by_itself: str = ""
-    """What the provider's own check must name, where it can know without a NodeClass."""
-    needs_restart: bool = False
-    """Whether a process cannot learn that it is mended."""
 
 
 @contextmanager
@@ -352,7 +340,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_pat
 
     async def story(stage: ProviderStage) -> None:
         controller = stage.running
-        with nullcontext() if case.trouble is None else case.trouble(cloud):
+        with case.made_in(cloud):
             cloud.calls.clear()
             stage.apply(theatre.node_class(**case.spec), POOL, POD)
             stage.apply(theatre.node_class(SPARE), SPARE_POOL, SPARE_POD)
@@ -361,21 +349,11 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_pat
             # What launches are refused for is tried again now and then.
             await stage.until_ready("False")
             calls, launches = len(cloud.calls.all), cloud.calls.count(GROUP)
-            told = stage.conditions()
-            of_objects = await stage.said_of_objects()
-            of_the_cloud = await stage.said_of_the_cloud()
+            told = await stage.told()
 
         assert controller.is_alive
         assert launched_by(cloud) == ([] if is_everybodys else [SPARE])
-        found = told[case.condition]
-        assert (found["status"], found["reason"]) == ("False", case.reason)
-        for each in case.named:
-            assert each in found["message"]
-            assert each in told["Ready"]["message"]
-            assert each in of_objects
-        assert f'ECSNodeClass "default" is not ready: {case.condition}' in of_objects
-        assert case.found_by_itself in of_the_cloud
-        assert bool(case.found_by_itself) is bool(of_the_cloud)
+        assert case.unsaid(told) == []
         assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
         assert launches <= LAUNCHES_A_MINUTE * (MINUTES + 2)
 

@@ -8,13 +8,13 @@ and once it is mended nodes come by themselves.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from karpenter_core.testing.mistakes import Mistake
 from karpenter_core.testing.provider_stage import ProviderPlay, node_pool_manifest
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
@@ -22,7 +22,7 @@ from karpenter_provider_aws.sdk import Clients, Limits
 from karpenter_provider_aws.testing import few_types, node_class_for, simulated_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from karpenter_core.testing.provider_stage import ProviderStage
@@ -37,25 +37,6 @@ CALLS_A_MINUTE = 16
 """A dozen things are looked at, each once a minute or more seldom."""
 CALLS_AT_FIRST = 80
 """What failed is tried again soon before it is tried again later."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wrong:
-    """One thing that is wrong, and what must be said of it."""
-
-    name: str
-    condition: str
-    reason: str
-    named: tuple[str, ...]
-    """What the condition must name: field and cause."""
-    spec: dict[str, Any] = field(default_factory=dict)
-    """Fields of the NodeClass that are wrong."""
-    trouble: Callable[[SimulatedAws], AbstractContextManager[object]] = lambda _: nullcontext()
-    """What is wrong in AWS."""
-    found_by_itself: str = ""
-    """What the provider's own check must name, where it can know without a NodeClass."""
-    needs_restart: bool = False
-    """Whether a process cannot learn that it is mended."""
 
 
 def wrong_credentials(aws: SimulatedAws) -> AbstractContextManager[object]:
@@ -105,8 +86,8 @@ def owners_clients(aws: SimulatedAws) -> Clients:
     return Clients(region=aws.account.region)
 
 
-WRONG = (
-    Wrong(
+WRONG: tuple[Mistake[SimulatedAws], ...] = (
+    Mistake(
         name="wrong credentials",
         condition="SubnetsReady",
         reason="Unauthorized",
@@ -114,7 +95,7 @@ WRONG = (
         trouble=wrong_credentials,
         found_by_itself="sts:GetCallerIdentity",
     ),
-    Wrong(
+    Mistake(
         name="no credentials",
         condition="SubnetsReady",
         reason="Unauthorized",
@@ -123,7 +104,7 @@ WRONG = (
         found_by_itself="sts:GetCallerIdentity",
         needs_restart=True,
     ),
-    Wrong(
+    Mistake(
         name="missing permission to look",
         condition="SecurityGroupsReady",
         reason="Unauthorized",
@@ -131,35 +112,35 @@ WRONG = (
         trouble=lambda aws: aws.deny("ec2:DescribeSecurityGroups"),
         found_by_itself="ec2:DescribeSecurityGroups",
     ),
-    Wrong(
+    Mistake(
         name="missing permission to launch",
         condition="ValidationSucceeded",
         reason="CreateFleetAuthCheckFailed",
         named=("ec2:CreateFleet", "no identity-based policy"),
         trouble=lambda aws: aws.deny("ec2:CreateFleet"),
     ),
-    Wrong(
+    Mistake(
         name="empty subnet selection",
         condition="SubnetsReady",
         reason="SubnetsNotFound",
         named=("spec.subnetSelectorTerms[0].tags {team: nobody}",),
         spec={"subnetSelectorTerms": [{"tags": {"team": "nobody"}}]},
     ),
-    Wrong(
+    Mistake(
         name="deleted security group",
         condition="SecurityGroupsReady",
         reason="SecurityGroupsNotFound",
         named=("spec.securityGroupSelectorTerms[0].tags {karpenter.sh/discovery: test}",),
         trouble=deleted_group,
     ),
-    Wrong(
+    Mistake(
         name="unknown image alias",
         condition="AMIsReady",
         reason="AMINotFound",
         named=('spec.amiSelectorTerms[0].alias "al2023@v19990101"', "1.34"),
         spec={"amiSelectorTerms": [{"alias": "al2023@v19990101"}]},
     ),
-    Wrong(
+    Mistake(
         name="invalid user data",
         condition="ValidationSucceeded",
         reason="InvalidUserData",
@@ -215,30 +196,17 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, c
     """Conditions, findings, and the number of calls over twenty minutes of simulated time."""
 
     async def story(stage: ProviderStage) -> None:
-        with case.trouble(few):
+        with case.made_in(few):
             few.calls.clear()
             stage.apply(manifest(few, **case.spec), NODE_POOL, POD)
             await stage.until_ready("False")
             await stage.minutes(MINUTES)
             calls = len(few.calls.all)
-
-            told = stage.conditions()
-            of_objects, of_the_cloud = (
-                await stage.said_of_objects(),
-                await stage.said_of_the_cloud(),
-            )
+            told = await stage.told()
 
         assert stage.running.is_alive
         assert not few.instances.all
-        found = told[case.condition]
-        assert (found["status"], found["reason"]) == ("False", case.reason)
-        for each in case.named:
-            assert each in found["message"]
-            assert each in told["Ready"]["message"]
-            assert each in of_objects
-        assert f'EC2NodeClass "default" is not ready: {case.condition}' in of_objects
-        assert case.found_by_itself in of_the_cloud
-        assert bool(case.found_by_itself) is bool(of_the_cloud)
+        assert case.unsaid(told) == []
         assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
 
         if case.needs_restart:
