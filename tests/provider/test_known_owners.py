@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karpenter_core.provider.known_owners import GroupMember, KnownOwners, deal
+from karpenter_core.provider.known_owners import KnownOwners
 from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_core.testing.machines import node_claim
 
@@ -48,30 +48,3 @@ def test_what_was_launched_a_moment_ago_is_remembered():
 def test_what_is_written_down_goes_before_what_is_remembered():
     found = known(claim("b", "here/one"), one=ClaimRef(name="a", uid="uid-a"))
     assert found == {"one": ClaimRef(name="b", uid="uid-b")}
-
-
-A, B, C = (ClaimRef(name=name, uid=f"uid-{name}") for name in "abc")
-
-
-def member(name, *, own=""):
-    return GroupMember(id=name, claims=(A, B, C), own=own)
-
-
-def test_instances_by_id_are_dealt_to_claims_by_uid():
-    assert deal([member("i2"), member("i1")]) == {"i1": A, "i2": B}
-
-
-def test_an_instance_beyond_the_last_claim_is_nobodys():
-    assert sorted(deal(map(member, ("i1", "i2", "i3", "i4")))) == ["i1", "i2", "i3"]
-
-
-def test_what_an_instance_says_itself_goes_before_the_order():
-    assert deal([member("i1"), member("i2", own="a")]) == {"i1": B, "i2": A}
-
-
-def test_what_is_known_goes_before_what_an_instance_says():
-    assert deal([member("i1", own="a")], {"i1": C}) == {"i1": C}
-
-
-def test_a_claim_that_has_an_instance_is_dealt_no_other_though_that_is_not_here():
-    assert deal([member("i1"), member("i2", own="a")], {"elsewhere": A}) == {"i1": B}

@@ -50,6 +50,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.addresses",
     "karpenter_core.provider.batch_sizes",
     "karpenter_core.provider.catalogue",
+    "karpenter_core.provider.claim_tags",
     "karpenter_core.provider.contract",
     "karpenter_core.provider.disk_cache",
     "karpenter_core.provider.kept_answer",

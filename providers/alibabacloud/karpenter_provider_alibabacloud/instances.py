@@ -23,7 +23,7 @@ from karpenter_provider_alibabacloud.described import (
     to_instance,
 )
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
-from karpenter_provider_alibabacloud.launch.owners import TaggedInstance, claims_of, owners_of
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS, owners_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -127,9 +127,7 @@ class Instances:
         listing = self._reader.of_cluster()
         found = {instance.id: instance for instance in listing.instances}
         self._note_seen(found.values())
-        owners = owners_of(
-            [TaggedInstance(id=each.id, tags=each.tags) for each in found.values()], self._known()
-        )
+        owners = owners_of({name: each.tags for name, each in found.items()}, self._known())
         shown = [self._instance(each, owners.get(each.id)) for each in found.values()]
         for name, launch in self._recent.all().items():
             if name in found:
@@ -190,7 +188,7 @@ class Instances:
         settled = {claim.uid for claim in owners.values() if claim.uid}
         undecided: list[str] = []
         for name, instance in found.items():
-            claims = claims_of(instance.tags)
+            claims = CLAIM_TAGS.claims_of(instance.tags)
             if name in owners or not claims or not self._reader.is_ours(instance):
                 continue
             if len(claims) == 1:

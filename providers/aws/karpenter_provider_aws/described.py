@@ -21,7 +21,7 @@ from karpenter_provider_aws.labels import (
     NODE_POOL_TAG,
     TENANCY_DEFAULT,
 )
-from karpenter_provider_aws.launch.tags import FLEET_ID_TAG, FleetInstance, deal, from_tag_list
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, from_tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
-    from karpenter_provider_aws.launch.tags import ClaimRef
+    from karpenter_core.provider.recent_launches import ClaimRef
     from karpenter_provider_aws.sdk import Clients
 
 __all__ = [
@@ -159,17 +159,17 @@ def owners_of(
 ) -> dict[str, ClaimRef]:
     """Return whose each instance is, by its id; one that is nobody's is not named.
 
-    Terminated instances of a fleet must be among them (`tags.deal`). `known` is what is written down
+    Terminated instances of a fleet must be among them (`ClaimTags.deal`). `known` is what is written down
     elsewhere, by instance id (`KnownOwners`); it counts first, since EC2 may not yet show all of a
     fleet.
     """
-    fleets: dict[str, list[FleetInstance]] = {}
+    fleets: dict[str, dict[str, Mapping[str, str]]] = {}
     for instance in instances:
         fleet = instance.tags.get(FLEET_ID_TAG) or instance.id
-        fleets.setdefault(fleet, []).append(FleetInstance(id=instance.id, tags=instance.tags))
+        fleets.setdefault(fleet, {})[instance.id] = instance.tags
     owners: dict[str, ClaimRef] = {}
     for fleet in sorted(fleets):
-        owners |= deal(fleets[fleet], known)
+        owners |= CLAIM_TAGS.deal(fleets[fleet], known)
     return owners
 
 

@@ -6,14 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.provider.claim_tags import ClaimsTooManyError
+from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_provider_aws.launch.tags import (
-    ClaimRef,
-    ClaimsTooManyError,
-    FleetInstance,
-    claims_of,
-    deal,
-    fleet_batches,
-    fleet_tags,
+    CLAIM_TAGS,
     from_tag_list,
     owned_tags,
     restricted_tags,
@@ -84,7 +80,7 @@ def test_tag_lists_are_sorted_and_read_back():
 def test_a_fleet_for_one_claim_names_it_outright():
     [claim] = refs(1)
 
-    tags = fleet_tags([claim], other_tags=4)
+    tags = CLAIM_TAGS.written([claim], other_tags=4)
 
     assert tags == {
         "karpenter.k8s.aws/nodeclaims": "web-00000:00000000-0000-4000-8000-000000000000",
@@ -93,7 +89,7 @@ def test_a_fleet_for_one_claim_names_it_outright():
 
 
 def test_a_fleet_for_several_claims_names_none_outright():
-    tags = fleet_tags(refs(6), other_tags=4)
+    tags = CLAIM_TAGS.written(refs(6), other_tags=4)
 
     assert sorted(tags) == ["karpenter.k8s.aws/nodeclaims", "karpenter.k8s.aws/nodeclaims-1"]
     assert tags["karpenter.k8s.aws/nodeclaims"].count(":") == 5
@@ -101,34 +97,34 @@ def test_a_fleet_for_several_claims_names_none_outright():
 
 def test_more_claims_than_tags_hold_are_refused():
     with pytest.raises(ClaimsTooManyError):
-        fleet_tags(refs(60), other_tags=4)
+        CLAIM_TAGS.written(refs(60), other_tags=4)
 
 
 def test_fifty_claims_with_ordinary_names_fit_into_one_fleet():
-    assert [len(batch) for batch in fleet_batches(refs(120), other_tags=5)] == [50, 50, 20]
+    assert [len(batch) for batch in CLAIM_TAGS.batches(refs(120), other_tags=5)] == [50, 50, 20]
 
 
 def test_a_users_many_tags_make_fleets_smaller():
-    assert [len(batch) for batch in fleet_batches(refs(12), other_tags=47)] == [5, 5, 2]
+    assert [len(batch) for batch in CLAIM_TAGS.batches(refs(12), other_tags=47)] == [5, 5, 2]
 
 
 def test_a_claim_with_the_longest_name_has_a_fleet_of_its_own():
     long = ClaimRef(name="n" * 253, uid="00000000-ffff-4000-8000-000000000000")
 
-    batches = fleet_batches([*refs(2), long], other_tags=4)
+    batches = CLAIM_TAGS.batches([*refs(2), long], other_tags=4)
 
     assert {len(batch) for batch in batches} == {1, 2}
-    assert claims_of(fleet_tags([long], other_tags=4)) == (long,)
+    assert CLAIM_TAGS.claims_of(CLAIM_TAGS.written([long], other_tags=4)) == (long,)
 
 
 @given(claims, st.integers(min_value=0, max_value=50))
 def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
-    batches = fleet_batches(found, other_tags=other_tags)
+    batches = CLAIM_TAGS.batches(found, other_tags=other_tags)
 
     assert sorted(c.uid for batch in batches for c in batch) == sorted(c.uid for c in found)
     for batch in batches:
-        tags = fleet_tags(batch, other_tags=other_tags)
-        assert claims_of(tags) == tuple(sorted(batch, key=lambda claim: claim.uid))
+        tags = CLAIM_TAGS.written(batch, other_tags=other_tags)
+        assert CLAIM_TAGS.claims_of(tags) == tuple(sorted(batch, key=lambda claim: claim.uid))
         assert all(len(value) <= 256 for value in tags.values())
         assert len(tags) <= 11
 
@@ -137,32 +133,25 @@ def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
 def test_fleets_and_their_tags_do_not_depend_on_the_order_of_claims(found, random):
     shuffled = random.sample(found, len(found))
 
-    assert fleet_batches(found, other_tags=4) == fleet_batches(shuffled, other_tags=4)
+    assert CLAIM_TAGS.batches(found, other_tags=4) == CLAIM_TAGS.batches(shuffled, other_tags=4)
 
 
 # -- whose an instance is --------------------------------------------------------------------------
 
 
-def fleet(count: int, instances: int, own: dict[str, str] | None = None) -> list[FleetInstance]:
-    tags = fleet_tags(refs(count), other_tags=4)
-    return [
-        FleetInstance(
-            id=f"i-{index}",
-            tags={
-                **tags,
-                **(
-                    {"karpenter.sh/nodeclaim": own[f"i-{index}"]}
-                    if own and f"i-{index}" in own
-                    else {}
-                ),
-            },
-        )
-        for index in range(instances)
-    ]
+def fleet(
+    count: int, instances: int, own: dict[str, str] | None = None
+) -> dict[str, dict[str, str]]:
+    tags = CLAIM_TAGS.written(refs(count), other_tags=4)
+    names = [f"i-{index}" for index in range(instances)]
+    return {
+        name: {**tags, **({"karpenter.sh/nodeclaim": own[name]} if own and name in own else {})}
+        for name in names
+    }
 
 
 def test_instances_by_id_are_dealt_to_claims_by_uid():
-    dealt = deal(fleet(3, 3))
+    dealt = CLAIM_TAGS.deal(fleet(3, 3))
 
     assert {key: claim.name for key, claim in dealt.items()} == {
         "i-0": "web-00000",
@@ -175,19 +164,22 @@ def test_instances_by_id_are_dealt_to_claims_by_uid():
 def test_everybody_deals_alike_in_whatever_order_instances_are_listed():
     instances = fleet(4, 4)
 
-    assert deal(instances) == deal(list(reversed(instances)))
+    assert CLAIM_TAGS.deal(instances) == CLAIM_TAGS.deal(dict(reversed(instances.items())))
 
 
 def test_too_few_instances_leave_the_last_claims_without_one():
-    assert {claim.name for claim in deal(fleet(3, 2)).values()} == {"web-00000", "web-00001"}
+    assert {claim.name for claim in CLAIM_TAGS.deal(fleet(3, 2)).values()} == {
+        "web-00000",
+        "web-00001",
+    }
 
 
 def test_an_instance_beyond_the_last_claim_is_nobodys():
-    assert sorted(deal(fleet(2, 3))) == ["i-0", "i-1"]
+    assert sorted(CLAIM_TAGS.deal(fleet(2, 3))) == ["i-0", "i-1"]
 
 
 def test_what_an_instance_says_itself_counts_first():
-    dealt = deal(fleet(3, 3, own={"i-2": "web-00000"}))
+    dealt = CLAIM_TAGS.deal(fleet(3, 3, own={"i-2": "web-00000"}))
 
     assert {key: claim.name for key, claim in dealt.items()} == {
         "i-0": "web-00001",
@@ -199,14 +191,17 @@ def test_what_an_instance_says_itself_counts_first():
 def test_registered_instances_stay_whose_they_are_when_terminated_ones_are_forgotten():
     own = {"i-1": "web-00001", "i-2": "web-00002"}
 
-    assert {k: c.name for k, c in deal(fleet(3, 3, own=own)[1:]).items()} == own
+    shown = fleet(3, 3, own=own)
+    del shown["i-0"]
+
+    assert {k: c.name for k, c in CLAIM_TAGS.deal(shown).items()} == own
 
 
 def test_an_instance_of_another_controller_tells_its_claims_name():
-    [claim] = deal([FleetInstance(id="i-1", tags={"karpenter.sh/nodeclaim": "old"})]).values()
+    [claim] = CLAIM_TAGS.deal({"i-1": {"karpenter.sh/nodeclaim": "old"}}).values()
 
     assert claim == ClaimRef(name="old", uid="")
 
 
 def test_an_instance_that_tells_nothing_is_nobodys():
-    assert deal([FleetInstance(id="i-1", tags={})]) == {}
+    assert CLAIM_TAGS.deal({"i-1": {}}) == {}

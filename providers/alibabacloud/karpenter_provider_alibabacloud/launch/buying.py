@@ -41,7 +41,7 @@ from karpenter_provider_alibabacloud.launch.outcome import (
     refused,
     why_unserved,
 )
-from karpenter_provider_alibabacloud.launch.owners import TaggedInstance, deal
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.launch.requests import RUN_INSTANCES
 
 if TYPE_CHECKING:
@@ -225,8 +225,7 @@ class Buyer:
     ) -> dict[str, LaunchOutcome]:
         """Give each claim its instance, as everybody will who looks at the tags."""
         tags = call.wanted.tags
-        bought = [TaggedInstance(id=item.id, tags=tags) for item in answer.bought]
-        owners = deal(bought, known)
+        owners = CLAIM_TAGS.deal({item.id: tags for item in answer.bought}, known)
         outcomes: dict[str, LaunchOutcome] = {}
         for item in answer.bought:
             owner = owners.get(item.id)

@@ -12,7 +12,7 @@ from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
 from karpenter_provider_alibabacloud.discovery.vswitches import least_addresses
 from karpenter_provider_alibabacloud.launch.filters import bootable
-from karpenter_provider_alibabacloud.launch.owners import group_tags, owned_tags
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS, owned_tags
 from karpenter_provider_alibabacloud.launch.pairs import best_of, in_first_zone, pairs_of
 from karpenter_provider_alibabacloud.launch.plans import Ground, claim_ref
 from karpenter_provider_alibabacloud.launch.requests import (
@@ -302,7 +302,7 @@ class CallMaker:
             user_data=user_data,
             tags={
                 **owned,
-                **group_tags(claims, node_pool=plan.node_pool, other_tags=len(owned)),
+                **CLAIM_TAGS.written(claims, node_pool=plan.node_pool, other_tags=len(owned)),
             },
             has_own_prices=plan.has_own_prices,
             category=self._category(chosen[0], node_class) if uses_run else "",

@@ -24,8 +24,7 @@ from karpenter_provider_alibabacloud.launch.boots import Boots
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
 from karpenter_provider_alibabacloud.launch.outcome import as_outcome
 from karpenter_provider_alibabacloud.launch.owners import (
-    TaggedInstance,
-    group_batches,
+    CLAIM_TAGS,
     owners_of,
 )
 from karpenter_provider_alibabacloud.launch.pairs import BALANCED, ranked, spread, zones_of
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
 __all__ = ["Launching"]
 
 _CALLS_AT_ONCE: Final = 8
+_MOST_MACHINES: Final = 100
+"""Of one call: RunInstances takes no more."""
 _FRESH: Final = timedelta(seconds=30)
 """Nobody but this process can have launched for a claim that is so young."""
 
@@ -147,9 +148,7 @@ class Launching:
 
     def _looked_up(self, doubtful: Mapping[str, LaunchRequest]) -> dict[str, LaunchOutcome]:
         described = self._described()
-        owners = owners_of(
-            (TaggedInstance(id=it.id, tags=it.tags) for it in described), self._owners()
-        )
+        owners = owners_of({it.id: it.tags for it in described}, self._owners())
         mine: dict[str, list[DescribedInstance]] = {}
         for instance in described:
             owner = owners.get(instance.id)
@@ -273,10 +272,11 @@ class Launching:
 
     def _batches(self, plan: Plan, requests: Sequence[LaunchRequest]) -> list[list[LaunchRequest]]:
         by_uid = {request.token: request for request in requests}
-        batches = group_batches(
+        batches = CLAIM_TAGS.batches(
             (claim_ref(request) for request in requests),
             node_pool=plan.node_pool,
             other_tags=len(self._calls.tags(plan)),
+            most=_MOST_MACHINES,
         )
         return [[by_uid[claim.uid] for claim in batch] for batch in batches]
 

@@ -9,16 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from karpenter_core.provider.claim_tags import ClaimsTooManyError
+from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_provider_alibabacloud.labels import MAX_TAG_LENGTH, MAX_TAGS, NODE_CLAIM_TAG
-from karpenter_provider_alibabacloud.launch import owners
 from karpenter_provider_alibabacloud.launch.owners import (
-    ClaimRef,
-    ClaimsTooManyError,
-    TaggedInstance,
-    claims_of,
-    deal,
-    group_batches,
-    group_tags,
+    CLAIM_TAGS,
     is_owned,
     owned_tags,
     owners_of,
@@ -39,7 +34,7 @@ def ref(number: int, pool: str = POOL) -> ClaimRef:
 def tags_of(claims: list[ClaimRef], pool: str = POOL) -> dict[str, str]:
     """All tags of an instance of a group for these claims."""
     owned = owned_tags({}, cluster_id="c1", node_class="default", node_pool=pool)
-    return owned | group_tags(claims, node_pool=pool, other_tags=len(owned))
+    return owned | CLAIM_TAGS.written(claims, node_pool=pool, other_tags=len(owned))
 
 
 def test_system_tags_win_over_the_users():
@@ -94,17 +89,17 @@ def test_an_instance_alone_names_its_claim():
     """As people and other tools read it."""
     claim = ref(1)
 
-    tags = group_tags([claim], node_pool=POOL, other_tags=OWN_TAGS)
+    tags = CLAIM_TAGS.written([claim], node_pool=POOL, other_tags=OWN_TAGS)
 
     assert tags[NODE_CLAIM_TAG] == claim.name
-    assert claims_of({"karpenter.sh/nodepool": POOL, **tags}) == (claim,)
+    assert CLAIM_TAGS.claims_of({"karpenter.sh/nodepool": POOL, **tags}) == (claim,)
 
 
 def test_fifty_claims_share_a_group():
     """Without tags of the user's, so that a hundred equal claims are two groups (case 67)."""
     claims = [ref(number) for number in range(100)]
 
-    batches = group_batches(claims, node_pool=POOL, other_tags=OWN_TAGS)
+    batches = CLAIM_TAGS.batches(claims, node_pool=POOL, other_tags=OWN_TAGS)
 
     assert len(batches) == 2
     assert sorted(claim.uid for batch in batches for claim in batch) == sorted(
@@ -117,7 +112,7 @@ def test_a_group_is_no_larger_than_its_tags():
     claims = [ref(number) for number in range(57)]
 
     with pytest.raises(ClaimsTooManyError, match="57 claims"):
-        group_tags(claims, node_pool=POOL, other_tags=OWN_TAGS)
+        CLAIM_TAGS.written(claims, node_pool=POOL, other_tags=OWN_TAGS)
 
 
 _UIDS = st.one_of(st.uuids().map(str), st.text("abc-123", min_size=1, max_size=20))
@@ -136,13 +131,13 @@ def test_all_claims_are_read_back(names: dict[str, str], user_tags: int, pool: s
     other = OWN_TAGS + user_tags
 
     read: list[ClaimRef] = []
-    for batch in group_batches(claims, node_pool=pool, other_tags=other):
-        tags = group_tags(batch, node_pool=pool, other_tags=other)
+    for batch in CLAIM_TAGS.batches(claims, node_pool=pool, other_tags=other):
+        tags = CLAIM_TAGS.written(batch, node_pool=pool, other_tags=other)
         assert len(set(tags) - {NODE_CLAIM_TAG}) + other + 2 <= MAX_TAGS
         for key, value in tags.items():
             assert len(value) <= MAX_TAG_LENGTH
             assert key == NODE_CLAIM_TAG or not value.startswith(("aliyun", "acs:"))
-        read += claims_of({"karpenter.sh/nodepool": pool, **tags})
+        read += CLAIM_TAGS.claims_of({"karpenter.sh/nodepool": pool, **tags})
 
     assert sorted(read, key=lambda claim: claim.uid) == sorted(claims, key=lambda claim: claim.uid)
 
@@ -151,26 +146,26 @@ def test_a_name_too_long_stands_in_its_own_tag_alone():
     """The UID is still there."""
     claim = ClaimRef(name="n" * 120, uid=ref(1).uid)
 
-    tags = group_tags([claim], node_pool=POOL, other_tags=OWN_TAGS)
+    tags = CLAIM_TAGS.written([claim], node_pool=POOL, other_tags=OWN_TAGS)
 
-    assert claims_of(tags) == (claim,)
+    assert CLAIM_TAGS.claims_of(tags) == (claim,)
 
 
 def test_what_cannot_be_read_is_left_out():
     """Tags that somebody wrote by hand are nobody's claim."""
     tags = {"karpenter.k8s.alibabacloud/nodeclaims": "nonsense -x:short :"}
 
-    assert claims_of(tags) == ()
+    assert CLAIM_TAGS.claims_of(tags) == ()
 
 
 def test_instances_are_dealt_by_id_to_claims_by_uid():
     """Everybody who looks at the tags deals alike, in whatever order instances come."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     tags = tags_of(claims)
-    instances = [TaggedInstance(id=name, tags=tags) for name in ("i-c", "i-a", "i-b")]
+    instances = dict.fromkeys(("i-c", "i-a", "i-b"), tags)
 
-    assert deal(instances) == dict(zip(("i-a", "i-b", "i-c"), claims, strict=True))
-    assert owners_of(instances) == owners_of(reversed(instances))
+    assert CLAIM_TAGS.deal(instances) == dict(zip(("i-a", "i-b", "i-c"), claims, strict=True))
+    assert owners_of(instances) == owners_of(dict(reversed(instances.items())))
 
 
 def test_an_instances_own_tag_counts_before_the_order():
@@ -179,7 +174,7 @@ def test_an_instances_own_tag_counts_before_the_order():
     tags = tags_of(claims)
     own = {**tags, NODE_CLAIM_TAG: claims[2].name}
 
-    dealt = deal([TaggedInstance(id="i-a", tags=own), TaggedInstance(id="i-b", tags=tags)])
+    dealt = CLAIM_TAGS.deal({"i-a": own, "i-b": tags})
 
     assert dealt == {"i-a": claims[2], "i-b": claims[0]}
 
@@ -187,7 +182,7 @@ def test_an_instances_own_tag_counts_before_the_order():
 def test_what_is_remembered_counts_first():
     """Where ECS does not show all of a group yet."""
     claims = sorted((ref(number) for number in range(2)), key=lambda claim: claim.uid)
-    instances = [TaggedInstance(id="i-b", tags=tags_of(claims))]
+    instances = {"i-b": tags_of(claims)}
 
     assert owners_of(instances, {"i-b": claims[1]}) == {"i-b": claims[1]}
 
@@ -197,7 +192,7 @@ def test_an_instance_that_shows_late_is_nobodys_when_every_claim_has_one():
     again. What comes to light then must be collected, not dealt to claims that have theirs."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     tags = tags_of(claims)
-    shown = [TaggedInstance(id=name, tags=tags) for name in ("i-a", "i-b", "i-c")]
+    shown = dict.fromkeys(("i-a", "i-b", "i-c"), tags)
     known = {"i-b": claims[0], "i-c": claims[1], "i-z": claims[2]}
 
     assert owners_of(shown, known) == {"i-b": claims[0], "i-c": claims[1]}
@@ -208,13 +203,7 @@ def test_groups_are_told_apart_by_their_claims():
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     first, second = tags_of(claims), tags_of(claims[1:])
 
-    owners = owners_of(
-        [
-            TaggedInstance(id="i-z", tags=first),
-            TaggedInstance(id="i-a", tags=second),
-            TaggedInstance(id="i-b", tags=second),
-        ]
-    )
+    owners = owners_of({"i-z": first, "i-a": second, "i-b": second})
 
     assert owners == {"i-z": claims[0], "i-a": claims[1], "i-b": claims[2]}
 
@@ -223,19 +212,6 @@ def test_an_instance_beyond_the_last_claim_is_nobodys():
     """It is listed, and found to be leaked."""
     tags = {key: value for key, value in tags_of([ref(1)]).items() if key != NODE_CLAIM_TAG}
 
-    dealt = deal([TaggedInstance(id=name, tags=tags) for name in ("i-a", "i-b")])
+    dealt = CLAIM_TAGS.deal(dict.fromkeys(("i-a", "i-b"), tags))
 
     assert dealt == {"i-a": ref(1)}
-
-
-def test_the_tags_of_a_group_are_read_once(monkeypatch):
-    """They are the same on all its instances; a cluster of thousands is listed every few minutes."""
-    claims = [ref(number, "often-listed") for number in range(50)]
-    tags = tags_of(claims, "often-listed")
-    read = []
-    monkeypatch.setattr(owners, "_claim", lambda *entry: read.append(entry))
-
-    for _ in range(2):
-        owners_of(TaggedInstance(id=f"i-{number}", tags=tags) for number in range(50))
-
-    assert len(read) == 50

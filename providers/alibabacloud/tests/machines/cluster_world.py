@@ -20,7 +20,7 @@ from karpenter_core.provider.reservation_book import AvailabilityBook
 from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
 from karpenter_provider_alibabacloud.instances import Instances
 from karpenter_provider_alibabacloud.launch.owners import (
-    group_tags,
+    CLAIM_TAGS,
     owned_tags,
     to_tag_list,
 )
@@ -105,7 +105,7 @@ class World:
             node_class="default",
             node_pool="web",
         )
-        tags |= group_tags(claims, node_pool="web", other_tags=len(tags))
+        tags |= CLAIM_TAGS.written(claims, node_pool="web", other_tags=len(tags))
         ids = self.run(len(names), tags, instance_type=instance_type, **more)
         provider_ids = [f"{self.cloud.account.region}.{name}" for name in ids]
         if remembered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import AuthError, ThrottledError
-from karpenter_provider_alibabacloud.launch.owners import claims_of
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.tagging import Tagging, TagWish, tag_change
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 
@@ -83,7 +83,9 @@ def test_what_is_missing_is_added_and_nothing_overwritten(tagged):
     assert tagged.tags(two)["Name"] == two[1].name
     for claim, node in (one, two):
         assert tagged.tags((claim, node))["karpenter.sh/nodeclaim"] == claim.name
-        assert claim.name in {each.name for each in claims_of(tagged.tags((claim, node)))}
+        assert claim.name in {
+            each.name for each in CLAIM_TAGS.claims_of(tagged.tags((claim, node)))
+        }
 
 
 def test_what_has_all_its_tags_costs_no_call(tagged):

@@ -42,13 +42,7 @@ from karpenter_provider_aws.launch.outcome import (
     why_unserved,
 )
 from karpenter_provider_aws.launch.plans import claim_ref
-from karpenter_provider_aws.launch.tags import (
-    FLEET_ID_TAG,
-    FleetInstance,
-    deal,
-    fleet_tags,
-    owned_tags,
-)
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, owned_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -59,6 +53,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.addresses import AddressHold
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
+    from karpenter_core.provider.recent_launches import ClaimRef
     from karpenter_core.provider.unavailable import UnavailableOfferings
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, Subnet
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
@@ -66,7 +61,6 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.launch.fleet import Target
     from karpenter_provider_aws.launch.outcome import Bought, FleetFailure
     from karpenter_provider_aws.launch.plans import Plan
-    from karpenter_provider_aws.launch.tags import ClaimRef
     from karpenter_provider_aws.launch.template_groups import LaunchTemplate
     from karpenter_provider_aws.launch.templates import LaunchTemplates
     from karpenter_provider_aws.sdk import Clients
@@ -275,11 +269,11 @@ class Buyer:
     ) -> dict[str, LaunchOutcome]:
         """Give each claim its instance, as everybody will who looks at the tags."""
         tags = {
-            **fleet_tags(call.claims, other_tags=len(self.tags(call.plan))),
+            **CLAIM_TAGS.written(call.claims, other_tags=len(self.tags(call.plan))),
             FLEET_ID_TAG: fleet_id,
             EKS_CLUSTER_NAME_TAG: self._cluster,
         }
-        owners = deal([FleetInstance(id=item.id, tags=tags) for item in answer.bought])
+        owners = CLAIM_TAGS.deal({item.id: tags for item in answer.bought})
         outcomes: dict[str, LaunchOutcome] = {}
         for item in answer.bought:
             owner = owners.get(item.id)

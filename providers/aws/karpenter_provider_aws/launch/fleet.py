@@ -19,7 +19,7 @@ from karpenter_provider_aws.labels import (
     TENANCY_DEFAULT,
 )
 from karpenter_provider_aws.launch.filters import Candidate, reservation_kind
-from karpenter_provider_aws.launch.tags import fleet_tags, to_tag_list
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS, to_tag_list
 from karpenter_provider_aws.launch.template_data import CAPACITY_BLOCK
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
 
     from karpenter_core.provider.catalogue import Offering, Requirements
+    from karpenter_core.provider.recent_launches import ClaimRef
     from karpenter_provider_aws.api.nodeclass import Subnet
-    from karpenter_provider_aws.launch.tags import ClaimRef
     from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 
 __all__ = [
@@ -185,7 +185,7 @@ def fleet_request(
     Raises:
         ClaimsTooManyError: the claims do not fit into the tags of a fleet.
     """
-    owners = {**tags, **fleet_tags(claims, other_tags=len(tags))}
+    owners = {**tags, **CLAIM_TAGS.written(claims, other_tags=len(tags))}
     request: CreateFleetRequestTypeDef = {
         "Type": "instant",
         "LaunchTemplateConfigs": _configs(targets),

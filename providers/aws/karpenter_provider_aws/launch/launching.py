@@ -24,7 +24,7 @@ from karpenter_provider_aws.described import owners_of
 from karpenter_provider_aws.launch.launched import Facts, launched_instance
 from karpenter_provider_aws.launch.plans import Ground, claim_ref, plan_launches
 from karpenter_provider_aws.launch.preconditions import refusal
-from karpenter_provider_aws.launch.tags import fleet_batches
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
 from karpenter_provider_aws.zonal_shift import no_shifts
 
@@ -218,7 +218,7 @@ class Launching:
     def _parts(self, plan: Plan) -> list[list[LaunchRequest]]:
         """Cut a plan into fleets: as many claims as the tags of one can name."""
         by_uid = {request.token: request for request in plan.requests}
-        batches = fleet_batches(
+        batches = CLAIM_TAGS.batches(
             (claim_ref(request) for request in plan.requests),
             other_tags=len(self._buyer.tags(plan)),
         )

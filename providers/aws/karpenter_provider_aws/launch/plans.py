@@ -13,6 +13,7 @@ from karpenter_core.api.labels import MIN_VALUES_RELAXED, NODE_POOL, RESERVED, S
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, OfferingKey
 from karpenter_core.provider.catalogue import Requirements
+from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
@@ -28,7 +29,6 @@ from karpenter_provider_aws.launch.fleet import (
     tenancy_of,
     with_capacity_type,
 )
-from karpenter_provider_aws.launch.tags import ClaimRef
 from karpenter_provider_aws.launch.template_groups import lowest_partition
 
 if TYPE_CHECKING:

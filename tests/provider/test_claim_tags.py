@@ -1,0 +1,156 @@
+"""Whose an instance is, told by tags that many instances share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.provider.claim_tags import ClaimsTooManyError, ClaimTags
+from karpenter_core.provider.recent_launches import ClaimRef
+
+OWN = "cloud/own"
+READ = []
+
+
+def write(claim, pool):
+    return f"{pool}/{claim.name}/{claim.uid}"
+
+
+def read(entry, pool):
+    READ.append(entry)
+    parts = entry.split("/")
+    return ClaimRef(name=parts[1], uid=parts[2]) if len(parts) == 3 and parts[0] == pool else None
+
+
+TAGS = ClaimTags(
+    key="cloud/claims",
+    own_key=OWN,
+    pool_key="cloud/pool",
+    value_characters=32,
+    most_of_all=12,
+    most=4,
+    later=2,
+    write=write,
+    read=read,
+)
+A, B, C = (ClaimRef(name=name, uid=f"uid-{name}") for name in "abc")
+CALL = {"cloud/pool": "p", **TAGS.written([C, A, B], other_tags=1, node_pool="p")}
+
+
+def refs(count):
+    return [ClaimRef(name=f"n{n:03}", uid=f"u{n:03}") for n in range(count)]
+
+
+def test_claims_by_uid_fill_one_tag_after_the_other():
+    assert CALL == {
+        "cloud/pool": "p",
+        "cloud/claims": "p/a/uid-a p/b/uid-b p/c/uid-c",
+    }
+    written = TAGS.written(refs(5), other_tags=1, node_pool="p")
+    assert written == {
+        "cloud/claims": "p/n000/u000 p/n001/u001",
+        "cloud/claims-1": "p/n002/u002 p/n003/u003",
+        "cloud/claims-2": "p/n004/u004",
+    }
+
+
+def test_a_call_for_one_claim_names_it_outright():
+    assert TAGS.written([A], other_tags=1)[OWN] == "a"
+    assert OWN not in CALL
+
+
+def test_a_name_beyond_a_value_is_not_written_and_its_uid_is():
+    long = ClaimRef(name="n" * 40, uid="u")
+    assert TAGS.written([long], other_tags=1, node_pool="p") == {"cloud/claims": "p//u"}
+
+
+def test_more_claims_than_tags_hold_are_refused():
+    with pytest.raises(ClaimsTooManyError, match="9 claims"):
+        TAGS.written(refs(9), other_tags=1, node_pool="p")
+
+
+@pytest.mark.parametrize(
+    ("other_tags", "most", "sizes"),
+    [(1, None, [8, 4]), (8, None, [4, 4, 4]), (20, None, [2] * 6), (1, 5, [5, 5, 2])],
+)
+def test_calls_are_as_large_as_tags_and_the_cloud_let_them_be(other_tags, most, sizes):
+    cut = TAGS.batches(refs(12), other_tags=other_tags, node_pool="p", most=most)
+    assert [len(batch) for batch in cut] == sizes
+    assert [claim for batch in cut for claim in batch] == refs(12)
+
+
+def test_a_claim_with_a_long_name_has_a_call_of_its_own():
+    long = ClaimRef(name="n" * 29, uid="u001")
+    cut = TAGS.batches([*refs(1), long, *refs(4)[2:]], other_tags=1, node_pool="p")
+    assert [len(batch) for batch in cut] == [1, 3]
+    assert cut[0] == (long,)
+
+
+@given(st.sets(st.integers(0, 500), max_size=40), st.integers(0, 12), st.integers(1, 20))
+def test_every_claim_is_in_one_call_whose_tags_tell_it(numbers, other_tags, most):
+    claims = [ClaimRef(name=f"n{n}", uid=f"u{n}") for n in sorted(numbers)]
+    told = []
+    for batch in TAGS.batches(claims, other_tags=other_tags, node_pool="p", most=most):
+        assert len(batch) <= most
+        tags = TAGS.written(batch, other_tags=other_tags, node_pool="p")
+        told += TAGS.claims_of({"cloud/pool": "p", **tags})
+    assert sorted(told, key=lambda claim: claim.name) == sorted(claims, key=lambda c: c.name)
+
+
+def test_what_cannot_be_read_is_nobodys():
+    assert TAGS.claims_of({"cloud/claims": "nonsense  p/a", "cloud/pool": "p"}) == ()
+    assert TAGS.claims_of({}) == ()
+
+
+def test_the_tag_of_another_controller_tells_a_name_alone():
+    assert TAGS.claims_of({OWN: "old"}) == (ClaimRef(name="old", uid=""),)
+    assert TAGS.deal({"i1": {OWN: "old"}}) == {"i1": ClaimRef(name="old", uid="")}
+
+
+def test_the_tags_of_a_call_are_read_once():
+    tags = {"cloud/pool": "q", **TAGS.written([A, B], other_tags=1, node_pool="q")}
+    READ.clear()
+    for _ in range(3):
+        TAGS.deal(dict.fromkeys(("i1", "i2"), tags))
+    assert len(READ) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"),
+    [
+        ("cloud/claims", True),
+        ("cloud/claims-3", True),
+        ("cloud/claims-x", False),
+        ("cloud/claims-", False),
+        ("cloud/claimsmen", False),
+        (OWN, False),
+    ],
+)
+def test_keys_of_claims_are_known(key, ours):
+    assert TAGS.is_key(key) is ours
+
+
+def call(*names, **own):
+    """Tags by instance id of the call for all three claims."""
+    return {name: CALL | ({OWN: own[name]} if name in own else {}) for name in names}
+
+
+def test_instances_by_id_are_dealt_to_claims_by_uid():
+    assert TAGS.deal(call("i2", "i1")) == {"i1": A, "i2": B}
+
+
+def test_an_instance_beyond_the_last_claim_is_nobodys():
+    assert sorted(TAGS.deal(call("i1", "i2", "i3", "i4"))) == ["i1", "i2", "i3"]
+
+
+def test_what_an_instance_says_itself_goes_before_the_order():
+    assert TAGS.deal(call("i1", "i2", i2="a")) == {"i1": B, "i2": A}
+
+
+def test_what_is_known_goes_before_what_an_instance_says():
+    assert TAGS.deal(call("i1", i1="a"), {"i1": C}) == {"i1": C}
+
+
+def test_a_claim_that_has_an_instance_is_dealt_no_other_though_that_is_not_here():
+    assert TAGS.deal(call("i1", "i2", i2="a"), {"elsewhere": A}) == {"i1": B}
