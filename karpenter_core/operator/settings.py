@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.api.durations import format_duration, parse_duration
 from karpenter_core.errors import BadInputError, SettingsError
+from karpenter_core.lifecycle.health_rules import HealthRule, parse_health_rules
 from karpenter_core.lifecycle.repair import DEFAULT_LIMIT, UnhealthyLimit
 from karpenter_core.operator.scheduler_config import parse_scheduler_config
 from karpenter_core.provider.contract import FeatureGates
@@ -345,6 +346,13 @@ OPTIONS: Final = (
         "or a number; 0 = repair nothing.",
     ),
     Option(
+        flag="repair-conditions",
+        env="REPAIR_CONDITIONS",
+        default="",
+        help="Conditions of broken nodes beside those of the provider, or instead of the same one, and "
+        "how long each may last, such as GPUFault=True:10m,Ready=Unknown:1h,KernelDeadlock=True:never.",
+    ),
+    Option(
         flag="act-on-rebalance",
         env="ACT_ON_REBALANCE",
         default=False,
@@ -416,6 +424,7 @@ class Settings:
     launches_per_minute: int = 0
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
+    repair_conditions: tuple[HealthRule, ...] = ()
     act_on_rebalance: bool = False
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     scheduler_config: tuple[TopologySpread, ...] = ()
@@ -647,6 +656,7 @@ def _shape(values: dict[str, object]) -> None:
     values["exchange_rates"] = _parse_rates(str(values["exchange_rates"]))
     values["node_fee"] = _parse_fee(str(values["node_fee"]))
     values["repair_unhealthy_limit"] = _parse_limit(str(values["repair_unhealthy_limit"]))
+    values["repair_conditions"] = _parse_rules(str(values["repair_conditions"]))
     for name in ("max_nodes_total", "launches_per_minute"):
         _check_not_negative(name.replace("_", "-"), values[name])
     size = values["decision_journal_max_bytes"]
@@ -680,6 +690,13 @@ def _parse_limit(text: str) -> UnhealthyLimit:
         return UnhealthyLimit.parse(text)
     except BadInputError as error:
         raise SettingsError(f"repair-unhealthy-limit: {error}") from error
+
+
+def _parse_rules(text: str) -> tuple[HealthRule, ...]:
+    try:
+        return parse_health_rules(text)
+    except BadInputError as error:
+        raise SettingsError(f"repair-conditions: {error}") from error
 
 
 def _check_not_negative(flag: str, value: object) -> None:

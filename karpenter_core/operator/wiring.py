@@ -25,6 +25,7 @@ from karpenter_core.controllers.provisioning.provisioner import Provisioner, Pro
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.drift import DriftRules
+from karpenter_core.lifecycle.health_rules import with_rules
 from karpenter_core.lifecycle.nodepools.validation import LabelRules
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
@@ -180,7 +181,10 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
 def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
     """Return the controller that repairs nodes, if anything is to be repaired."""
     settings = process.settings
-    has_policies = any(info.repair_policies for info in process.providers.infos().values())
+    rules = settings.repair_conditions
+    has_policies = any(
+        with_rules(info.repair_policies, rules) for info in process.providers.infos().values()
+    )
     if not settings.feature_gates.node_repair or not has_policies:
         return ()
     return (
@@ -188,6 +192,7 @@ def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
             hands=hands,
             providers=process.providers,
             runtime=process.runtime,
+            rules=rules,
             limit=settings.repair_unhealthy_limit,
             paused=settings.pause_disruption,
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
@@ -85,6 +86,35 @@ def test_without_the_gate_nothing_is_repaired(tmp_path):
         await scene.cluster.clock.sleep(1800)
 
         assert first in names(scene.claims())
+
+    play(tmp_path, story)
+
+
+def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
+    """A detector of their own, a shorter patience, and a condition they can live with."""
+    rules = "--repair-conditions=GPUFault=True:3m,Ready=Unknown:2m,Ready=False:never"
+
+    async def story(scene):
+        _, (sick, dead, unready) = await grown(scene, 3, REPAIR, rules)
+        stored = scene.cluster.find(NODES, sick)
+        fault = {
+            "type": "GPUFault",
+            "status": "True",
+            "reason": "XidError",
+            "lastTransitionTime": scene.cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        status = {"conditions": [*stored["status"]["conditions"], fault]}
+        scene.cluster.server.registry.patch(NODES, {"status": status}, sick, part="status")
+        await scene.cluster.clock.sleep(2 * 60)
+        assert sick in names(scene.claims())
+        await scene.settle(lambda: sick not in names(scene.claims()), seconds=240)
+
+        scene.cluster.kubelets.fail(dead)
+        await scene.settle(lambda: dead not in names(scene.claims()), seconds=240)
+
+        scene.cluster.kubelets.fail(unready, ready="False")
+        await scene.cluster.clock.sleep(60 * 60)
+        assert unready in names(scene.claims())
 
     play(tmp_path, story)
 

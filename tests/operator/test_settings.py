@@ -358,6 +358,7 @@ def test_every_setting_is_documented():
         (["--launches-per-minute=-5"], "launches-per-minute: -5 is less than 0"),
         (["--repair-unhealthy-limit=some"], 'repair-unhealthy-limit: "some" is neither'),
         (["--repair-unhealthy-limit=120%"], 'repair-unhealthy-limit: "120%" is neither'),
+        (["--repair-conditions=GPUFault"], 'repair-conditions: "GPUFault" is not CONDITION='),
     ],
 )
 def test_a_brake_that_makes_no_sense_stops_the_start(arguments, complaint):

@@ -1,6 +1,7 @@
 """Replace machines whose Nodes are broken: the controller `node.health`.
 
-Which Nodes those are is decided by `lifecycle.repair`; the provider says what counts as broken.
+Which Nodes those are is decided by `lifecycle.repair`; the provider and the users say what
+counts as broken.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
+from karpenter_core.lifecycle.health_rules import with_rules
 from karpenter_core.lifecycle.repair import (
     DEFAULT_LIMIT,
     Repair,
@@ -25,14 +27,16 @@ from karpenter_core.state.objects import Kind
 from karpenter_core.state.pause import why_paused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.lifecycle.repair import Census, UnhealthyLimit
-    from karpenter_core.provider.contract import RepairPolicy
+    from karpenter_core.lifecycle.health_rules import HealthRule
+    from karpenter_core.lifecycle.repair import Census, HealthPolicy, UnhealthyLimit
     from karpenter_core.provider.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
@@ -52,14 +56,16 @@ class NodeHealth:
         hands: Hands,
         providers: Providers,
         runtime: Runtime,
+        rules: Sequence[HealthRule] = (),
         limit: UnhealthyLimit = DEFAULT_LIMIT,
         paused: bool = False,
     ) -> None:
-        """`paused` is the setting that pauses all disruption."""
+        """`rules` are the users'; `paused` is the setting that pauses all disruption."""
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
         self._runtime = runtime
+        self._rules = rules
         self._limit = limit
         self._paused = paused
         self._census: dict[tuple[str, str], Census] = {}
@@ -97,7 +103,7 @@ class NodeHealth:
         (claim,) = claims
         if not snapshot.manages(claim.spec.node_class_ref):
             return DONE
-        policies = self._providers.repair_policies(claim.spec.node_class_ref)
+        policies = self._policies(claim.spec.node_class_ref)
         now = self._runtime.clock.now()
         ailment = ailment_of(node, policies)
         if ailment is None:
@@ -162,6 +168,9 @@ class NodeHealth:
         provider = self._providers.provider_of(ref)
         census = self._census.get((pool, provider))
         if census is None:
-            policies: tuple[RepairPolicy, ...] = self._providers.repair_policies(ref)
-            census = self._census[pool, provider] = take_census(snapshot, pool, policies)
+            census = take_census(snapshot, pool, self._policies(ref))
+            self._census[pool, provider] = census
         return census
+
+    def _policies(self, ref: NodeClassRef) -> tuple[HealthPolicy, ...]:
+        return with_rules(self._providers.repair_policies(ref), self._rules)
