@@ -175,6 +175,7 @@ class Parts:
             availability=self.reservations.availability,
             unavailable=self.unavailable,
             disks=self.system_disks,
+            prices=self.prices,
         )
         calls = CallMaker(
             clock,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.catalogue.facts import list_at
 from karpenter_provider_alibabacloud.discovery.calls import is_refusal
+from karpenter_provider_alibabacloud.prices import SpotAdvice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -139,8 +140,8 @@ def read_spot_history(items: Iterable[Mapping[str, Any]], *, currency: str = "")
     )
 
 
-def ask_advice(call: Call, instance_types: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return what types cost as spot, as of `read_spot_advice`; `ADVICE_SIZE` types at most.
+def ask_advice(call: Call, instance_types: Sequence[str]) -> dict[str, dict[str, SpotAdvice]]:
+    """Return what is said of types as spot, as of `read_spot_advice`; `ADVICE_SIZE` types at most.
 
     Raises:
         CloudProviderError: ECS refused or did not answer.
@@ -148,19 +149,21 @@ def ask_advice(call: Call, instance_types: Sequence[str]) -> dict[str, dict[str,
     return read_spot_advice(call("DescribeSpotAdvice", {"InstanceTypes": list(instance_types)}))
 
 
-def read_spot_advice(body: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return, by type and zone, what DescribeSpotAdvice says that spot cost over the last 30 days.
-
-    In percent of the on-demand price.
-    """
-    found: dict[str, dict[str, float]] = {}
+def read_spot_advice(body: Mapping[str, Any]) -> dict[str, dict[str, SpotAdvice]]:
+    """Return, by type and zone, what DescribeSpotAdvice says of spot over the last 30 days."""
+    found: dict[str, dict[str, SpotAdvice]] = {}
     for zone in list_at(body, "AvailableSpotZones.AvailableSpotZone"):
         for item in list_at(zone, "AvailableSpotResources.AvailableSpotResource"):
             discount = positive(item.get("AverageSpotDiscount"))
             name, zone_id = str(item.get("InstanceType") or ""), str(zone.get("ZoneId") or "")
             if discount is not None and name and zone_id:
-                found.setdefault(name, {})[zone_id] = discount
+                advice = SpotAdvice(discount, _percent(item.get("InterruptionRate")))
+                found.setdefault(name, {})[zone_id] = advice
     return found
+
+
+def _percent(value: Any) -> float | None:
+    return 0.0 if value == 0 else positive(value)
 
 
 def positive(value: Any) -> float | None:

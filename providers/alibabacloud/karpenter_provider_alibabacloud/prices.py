@@ -36,6 +36,7 @@ __all__ = [
     "GivenPrices",
     "OnDemandQuote",
     "Prices",
+    "SpotAdvice",
     "SpotQuote",
     "quote_of",
 ]
@@ -63,6 +64,15 @@ class SpotQuote(NamedTuple):
 
     by_zone: dict[str, float]
     read_at: datetime
+
+
+class SpotAdvice(NamedTuple):
+    """What ECS says of a type as spot in a zone, over the last 30 days."""
+
+    percent: float
+    """Of the on-demand price, on average: 30 is 70 percent off."""
+    interruption_percent: float | None = None
+    """How many machines were taken back; None when nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +125,7 @@ class Prices:
         self._given = GivenPrices()
         self._tables = _Tables(currency=self._shipped.currency)
         self._estimates = _estimates({})
-        self._advice: Mapping[str, Mapping[str, float]] = {}
+        self._advice: Mapping[str, Mapping[str, SpotAdvice]] = {}
         self._spot_hours: Final = {DEFAULT_SPOT_HOURS}
 
     @property
@@ -161,10 +171,10 @@ class Prices:
         amount = self._known_spot(facts.name, zone, hours, tables)
         if amount is not None:
             return Price(amount, tables.currency)
-        percent = self._advice.get(facts.name, {}).get(zone)
-        if percent is not None:
+        advice = self._advice.get(facts.name, {}).get(zone)
+        if advice is not None:
             on_demand = self.on_demand(facts)
-            return Price(on_demand.amount * percent / 100, on_demand.currency)
+            return Price(on_demand.amount * advice.percent / 100, on_demand.currency)
         elsewhere = _quote(tables, facts.name, hours)
         if elsewhere is not None:
             return Price(max(elsewhere.by_zone.values()), tables.currency)
@@ -178,6 +188,11 @@ class Prices:
         if zone:
             return self._known_spot(instance_type, zone, hours, tables) is None
         return self._known_on_demand(instance_type, tables) is None
+
+    def interruption_percent(self, instance_type: str, zone: str) -> float | None:
+        """Return how many spot machines were taken back within 30 days; None when nobody says."""
+        advice = self._advice.get(instance_type, {}).get(zone)
+        return None if advice is None else advice.interruption_percent
 
     def on_demand_read_at(self, instance_type: str) -> datetime | None:
         """Return when the on-demand price was read."""
@@ -230,17 +245,17 @@ class Prices:
             if any(before.get(name) != it.by_zone for name, it in usable.items()):
                 self._revision += 1
 
-    def update_advice(self, advice: Mapping[str, Mapping[str, float]]) -> None:
-        """Take in what types cost as spot on average over the last 30 days, by type and zone.
-
-        In percent of the on-demand price: 30 is 70 percent off.
-        """
+    def update_advice(self, advice: Mapping[str, Mapping[str, SpotAdvice]]) -> None:
+        """Take in what ECS says of types as spot, by type and zone."""
         usable = {
-            name: {zone: percent for zone, percent in of.items() if _is_price(percent)}
+            name: {zone: it for zone, it in of.items() if _is_price(it.percent)}
             for name, of in advice.items()
         }
         with self._lock:
-            changed = any(self._advice.get(name, {}) != of for name, of in usable.items())
+            changed = any(
+                _percents(self._advice.get(name, {})) != _percents(of)
+                for name, of in usable.items()
+            )
             self._advice = {**self._advice, **usable}
             self._revision += changed
 
@@ -331,6 +346,10 @@ def _median(values: Iterable[float]) -> float:
 
 def _amount(quote: OnDemandQuote | None) -> float | None:
     return None if quote is None else quote.amount
+
+
+def _percents(advice: Mapping[str, SpotAdvice]) -> dict[str, float]:
+    return {zone: it.percent for zone, it in advice.items()}
 
 
 def _is_price(amount: float) -> bool:

@@ -17,7 +17,7 @@ from karpenter_provider_alibabacloud.price_questions import (
     read_spot_history,
 )
 from karpenter_provider_alibabacloud.price_reading import MOST_CALLS, PriceReader
-from karpenter_provider_alibabacloud.prices import DISK_VERSION, Prices
+from karpenter_provider_alibabacloud.prices import DISK_VERSION, Prices, SpotAdvice
 from providers.alibabacloud.tests.catalogue.answering import AnsweringClients
 from providers.alibabacloud.tests.catalogue.shelf import REGION, A, B, SetClock, facts
 
@@ -364,9 +364,13 @@ def test_advice_is_by_type_and_zone():
     rows = [
         {"InstanceType": LARGE, "AverageSpotDiscount": 10, "InterruptionRate": 0.0},
         {"InstanceType": XLARGE, "AverageSpotDiscount": None},
+        {"InstanceType": OTHER, "AverageSpotDiscount": 20, "InterruptionRate": "x"},
+        {"InstanceType": "ecs.odd", "AverageSpotDiscount": 30, "InterruptionRate": 7.5},
     ]
     zone = {"ZoneId": A, "AvailableSpotResources": {"AvailableSpotResource": rows}}
 
     assert read_spot_advice({"AvailableSpotZones": {"AvailableSpotZone": [zone]}}) == {
-        LARGE: {A: 10.0}
+        LARGE: {A: SpotAdvice(10.0, 0.0)},
+        OTHER: {A: SpotAdvice(20.0, None)},
+        "ecs.odd": {A: SpotAdvice(30.0, 7.5)},
     }

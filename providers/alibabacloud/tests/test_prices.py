@@ -17,6 +17,7 @@ from karpenter_provider_alibabacloud.prices import (
     DISK_VERSION,
     GivenPrices,
     Prices,
+    SpotAdvice,
     SpotQuote,
     quote_of,
 )
@@ -131,9 +132,24 @@ def test_a_spot_price_that_nobody_said_is_never_below_what_is_known():
 
     spot(made, LARGE, {A: 0.2, B: 0.3})
     assert made.spot(facts(), C).amount == 0.3
-    made.update_advice({LARGE: {C: 25.0}})
+    made.update_advice({LARGE: {C: SpotAdvice(25.0)}})
     assert made.spot(facts(), C).amount == pytest.approx(0.25)
     assert made.is_estimated(LARGE, zone=C)
+
+
+def test_how_often_machines_are_taken_back_is_known_where_it_was_said():
+    made = prices({LARGE: 1.0})
+    made.update_advice({LARGE: {A: SpotAdvice(20.0, 1.5), B: SpotAdvice(20.0)}})
+    revision = made.revision
+
+    assert made.interruption_percent(LARGE, A) == 1.5
+    assert made.interruption_percent(LARGE, B) is None
+    assert made.interruption_percent(LARGE, C) is None
+    made.update_advice({LARGE: {A: SpotAdvice(20.0, 7.5)}})
+    assert made.interruption_percent(LARGE, A) == 7.5
+    assert made.revision == revision + 1, "zone B is said nothing of any more"
+    made.update_advice({LARGE: {A: SpotAdvice(20.0, 4.0)}})
+    assert made.revision == revision + 1, "no price is another one"
 
 
 def test_each_protected_time_has_its_own_prices():
@@ -162,13 +178,13 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
     """Case 44."""
     made = prices({LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
-    made.update_advice({LARGE: {A: 20.0}})
+    made.update_advice({LARGE: {A: SpotAdvice(20.0)}})
     made.give(GivenPrices(on_demand={XLARGE: 3.0}))
     revision = made.revision
 
     take(made, {LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
-    made.update_advice({LARGE: {A: 20.0}})
+    made.update_advice({LARGE: {A: SpotAdvice(20.0)}})
     made.give(GivenPrices(on_demand={XLARGE: 3.0}))
     made.update_on_demand({}, currency="")
     assert made.revision == revision
@@ -178,7 +194,7 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
         lambda: take(made, {LARGE: 1.1}),
         lambda: spot(made, LARGE, {A: 0.3}),
         lambda: spot(made, LARGE, {B: 0.3}),
-        lambda: made.update_advice({LARGE: {A: 21.0}}),
+        lambda: made.update_advice({LARGE: {A: SpotAdvice(21.0)}}),
         lambda: made.give(GivenPrices()),
     ):
         change()

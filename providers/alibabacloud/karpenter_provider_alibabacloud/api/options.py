@@ -8,9 +8,10 @@ from karpenter_core.api.base import Model
 from karpenter_core.api.cel import CEL
 from karpenter_core.api.facets import Facets
 
-__all__ = ["ALLOCATION_STRATEGIES", "MetadataOptions", "SpotOptions"]
+__all__ = ["ALLOCATION_STRATEGIES", "CAPACITY_OPTIMIZED", "MetadataOptions", "SpotOptions"]
 
-ALLOCATION_STRATEGIES: Final = ("lowest-price", "diversified", "capacity-optimized")
+CAPACITY_OPTIMIZED: Final = "capacity-optimized"
+ALLOCATION_STRATEGIES: Final = ("lowest-price", "diversified", CAPACITY_OPTIMIZED)
 """How a provisioning group chooses among the types and zones it may take."""
 
 

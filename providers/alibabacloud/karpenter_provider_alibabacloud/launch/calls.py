@@ -6,14 +6,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import SPOT
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.provider.launch_candidates import offering_keys
 from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_provider_alibabacloud.api.options import CAPACITY_OPTIMIZED
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
 from karpenter_provider_alibabacloud.discovery.vswitches import least_addresses
 from karpenter_provider_alibabacloud.launch.filters import bootable
 from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS, owned_tags
-from karpenter_provider_alibabacloud.launch.pairs import best_of, in_first_zone, pairs_of
+from karpenter_provider_alibabacloud.launch.pairs import (
+    best_of,
+    in_first_zone,
+    pairs_of,
+    steadiest_first,
+)
 from karpenter_provider_alibabacloud.launch.plans import Ground, claim_ref
 from karpenter_provider_alibabacloud.launch.requests import (
     CREATE_GROUP,
@@ -23,6 +30,7 @@ from karpenter_provider_alibabacloud.launch.requests import (
     group_request,
     needs_run_instances,
     run_request,
+    spot_strategy,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.launch.boots import Boots
     from karpenter_provider_alibabacloud.launch.pairs import Pair
     from karpenter_provider_alibabacloud.launch.plans import Plan
+    from karpenter_provider_alibabacloud.prices import Prices
 
 __all__ = ["ADDRESSES_LIFE", "Call", "CallMaker", "Shelves", "Trial"]
 
@@ -53,12 +62,13 @@ Trial = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelves:
-    """Where is written down what can still be had."""
+    """Where is written down what can still be had, and what is said of it."""
 
     vswitches: VSwitches
     availability: AvailabilityBook
     unavailable: UnavailableOfferings
     disks: SystemDisks
+    prices: Prices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -281,6 +291,8 @@ class CallMaker:
             for pair in pairs_of(candidates, hold.subnets, free=free, image_of=boots.image_of)
             if _trial(pair, self._category(pair, node_class) if uses_run else "") not in tried
         ]
+        if plan.capacity_type == SPOT and spot_strategy(node_class) == CAPACITY_OPTIMIZED:
+            left = steadiest_first(left, self._shelves.prices.interruption_percent)
         pairs = in_first_zone(left, zones) if zones else tuple(left)
         if not pairs:
             return None

@@ -34,6 +34,7 @@ __all__ = [
     "group_request",
     "needs_run_instances",
     "run_request",
+    "spot_strategy",
 ]
 
 CREATE_GROUP: Final = "CreateAutoProvisioningGroup"
@@ -67,19 +68,24 @@ def needs_run_instances(node_class: ECSNodeClass) -> bool:
     )
 
 
+def spot_strategy(node_class: ECSNodeClass) -> str:
+    """Return by what spot machines are chosen."""
+    spot = node_class.spec.spot
+    return "lowest-price" if spot is None else spot.allocation_strategy
+
+
 def group_request(wanted: Wanted, *, region: str) -> dict[str, object]:
     """Return the parameters of CreateAutoProvisioningGroup, but for its token."""
     spec, pairs = wanted.node_class.spec, wanted.pairs
     is_spot = wanted.capacity_type == SPOT
     amount = str(wanted.amount)
-    strategy = spec.spot.allocation_strategy if spec.spot else "lowest-price"
     request: dict[str, object] = {
         "RegionId": region,
         "AutoProvisioningGroupType": "instant",
         "TotalTargetCapacity": amount,
         "SpotTargetCapacity": amount if is_spot else "0",
         "PayAsYouGoTargetCapacity": "0" if is_spot else amount,
-        "SpotAllocationStrategy": strategy,
+        "SpotAllocationStrategy": spot_strategy(wanted.node_class),
         "PayAsYouGoAllocationStrategy": (
             "prioritized" if wanted.has_own_prices else "lowest-price"
         ),

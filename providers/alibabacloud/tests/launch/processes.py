@@ -134,6 +134,7 @@ class Process:
             availability=self.reservations.availability,
             unavailable=self.unavailable,
             disks=self.disks,
+            prices=self.prices,
         )
         self.calls = CallMaker(
             clock,

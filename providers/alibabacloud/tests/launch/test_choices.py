@@ -6,11 +6,13 @@ import pytest
 
 from karpenter_core.api.labels import ARCH, INSTANCE_TYPE
 from karpenter_core.errors import InsufficientCapacityError
-from karpenter_provider_alibabacloud.prices import SpotQuote
+from karpenter_provider_alibabacloud.prices import SpotAdvice, SpotQuote
 from providers.alibabacloud.tests.launch.processes import (
+    GROUP,
     LARGE,
     ON_DEMAND,
     ONLY_LARGE,
+    RUN,
     SPOT,
     ZONE_B,
     ZONE_G,
@@ -63,6 +65,36 @@ def test_the_first_choice_is_the_zone_with_the_lowest_spot_price(process, node_c
     first, second = (choices(sent) for sent in process.sent())
     assert first[:2] == [(LARGE, vswitches[ZONE_G]), (LARGE, vswitches[ZONE_B])]
     assert second[:2] == [(LARGE, vswitches[ZONE_B]), (LARGE, vswitches[ZONE_G])]
+
+
+@pytest.mark.parametrize("action", [GROUP, RUN])
+@pytest.mark.parametrize(
+    ("strategy", "rates", "first"),
+    [
+        ("capacity-optimized", {"b": 1.5, "g": 20.0}, ZONE_B),
+        ("capacity-optimized", {"b": 4.0, "g": 4.0}, ZONE_G),
+        ("capacity-optimized", {"b": 20.0}, ZONE_B),
+        ("capacity-optimized", {}, ZONE_G),
+        ("lowest-price", {"b": 1.5, "g": 20.0}, ZONE_G),
+    ],
+    ids=["seldom", "equally often", "who tells", "nobody tells", "by price"],
+)
+def test_who_wants_capacity_is_sent_first_where_machines_are_seldom_taken_back(
+    process, strategy, rates, first, action
+):
+    """Zone g costs less, which decides between those that are taken back equally often."""
+    quote(process, b=0.10, g=0.08)
+    process.prices.update_advice(
+        {LARGE: {f"cn-hangzhou-{z}": SpotAdvice(30.0, rate) for z, rate in rates.items()}}
+    )
+    tokens = {"metadataOptions": {"httpTokens": "required"}} if action == RUN else {}
+    node_class = class_of(process.cloud, spot={"allocationStrategy": strategy}, **tokens)
+
+    process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
+
+    (sent,) = process.sent(action)
+    vswitch = sent["VSwitchId"] if action == RUN else choices(sent)[0][1]
+    assert vswitch == process.cloud.world.vswitches[first]
 
 
 def test_a_pair_that_was_sold_out_is_not_sent_for_three_minutes(process, node_class):
