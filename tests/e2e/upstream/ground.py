@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -14,6 +15,7 @@ from karpenter_core.testing.cluster import ClusterClient
 from karpenter_core.testing.controller import ControllerProcess
 from karpenter_core.testing.controlplane import ControlPlane, find_binaries
 from karpenter_core.testing.processes import wait_until
+from karpenter_provider_kwok.dump import dump_file
 from tests.e2e.upstream.suite import module_folder
 
 OUR_CRDS = Path(__file__).parents[3] / "crds"
@@ -29,6 +31,8 @@ OPTIONS = {
     "feature-gates": "NodeRepair=true,StaticCapacity=true,CapacityBuffer=true",
 }
 CRD_SECONDS = 30.0
+COLLECTION_SECONDS = 300.0
+"""A machine whose claim has vanished is looked for every two minutes."""
 LOGS = ("karpenter.log", "kwok.log", "kube-scheduler.log", "kube-controller-manager.log")
 
 
@@ -41,6 +45,7 @@ class Ground:
         stages = folder / "stages.yaml"
         stages.write_text(_stages(binaries.kwok_stages))
         self.folder = folder
+        self._cloud = folder / "cloud.sqlite3"
         self.control_plane = ControlPlane(
             dataclasses.replace(binaries, kwok_stages=stages), folder=folder
         )
@@ -51,7 +56,7 @@ class Ground:
             options={
                 **OPTIONS,
                 "instance-types-file": str(module_folder() / CATALOGUE),
-                "kwok-state-file": str(folder / "cloud.sqlite3"),
+                "kwok-state-file": str(self._cloud),
                 **(options or {}),
             },
             environment=os.environ,
@@ -61,6 +66,22 @@ class Ground:
     def kubeconfig(self):
         """The administrator's way in."""
         return self.control_plane.kubeconfig
+
+    async def machines_left(self):
+        """Return the machines that are still there when all garbage should have been collected."""
+
+        async def empty():
+            return not self._machines()
+
+        try:
+            await wait_until(empty, seconds=COLLECTION_SECONDS)
+        except TimeoutError:
+            return self._machines()
+        return []
+
+    def _machines(self):
+        dump = dump_file(str(self._cloud), now=datetime.now(UTC))
+        return [each["providerID"] for each in dump["instances"]]
 
     async def __aenter__(self):
         try:
