@@ -10,19 +10,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from karpenter_core.api.durations import parse_duration
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from karpenter_core.lifecycle.repair import HealthPolicy
 
 __all__ = ["HealthRule", "parse_health_rules", "with_rules"]
 
 _NEVER: Final = "never"
+_WELL: Final = (("Ready", "True"), ("Pressure", "False"), ("NetworkUnavailable", "False"))
+"""How conditions end, and what they are while a Node is well: a rule for that would end every Node."""
 _RULE: Final = re.compile(
     r"(?P<type>[A-Za-z0-9](?:[A-Za-z0-9./_-]*[A-Za-z0-9])?)=(?P<status>True|False|Unknown):(?P<wait>\S+)"
 )
@@ -35,8 +37,14 @@ class HealthRule:
 
     condition_type: str
     condition_status: str
+    toleration: timedelta | None
+    """None when it is borne for ever."""
+
+
+class _Policy(NamedTuple):
+    condition_type: str
+    condition_status: str
     toleration: timedelta
-    """`timedelta.max` when it is never repaired."""
 
 
 def parse_health_rules(text: str) -> tuple[HealthRule, ...]:
@@ -61,21 +69,29 @@ def _parse_rule(text: str) -> HealthRule:
     match = _RULE.fullmatch(text)
     if match is None:
         raise BadInputError(f'"{text}" is not CONDITION=STATUS:DURATION, as GPUFault=True:10m is')
-    wait = match["wait"]
+    kind, status, wait = match["type"], match["status"], match["wait"]
+    if wait == _NEVER:
+        return HealthRule(kind, status, None)
+    if any(kind.endswith(end) and status == well for end, well in _WELL):
+        raise BadInputError(f'"{text}": that is the state of a node that is well')
     try:
-        toleration = timedelta.max if wait == _NEVER else parse_duration(wait)
+        toleration = parse_duration(wait)
     except ValueError as error:
         raise BadInputError(f'"{text}": "{wait}" is neither a duration nor "{_NEVER}"') from error
     if toleration <= timedelta(0):
         raise BadInputError(f'"{text}": a node would be replaced at once; say how long it may last')
-    return HealthRule(match["type"], match["status"], toleration)
+    return HealthRule(kind, status, toleration)
 
 
 def with_rules(
-    policies: Iterable[HealthPolicy], rules: Iterable[HealthRule]
+    policies: Iterable[HealthPolicy], rules: Sequence[HealthRule]
 ) -> tuple[HealthPolicy, ...]:
-    """Return a provider's policies with the users' rules, which count where both are about one state."""
-    found: dict[tuple[str, str], HealthPolicy] = {
-        (policy.condition_type, policy.condition_status): policy for policy in (*policies, *rules)
-    }
-    return tuple(policy for policy in found.values() if policy.toleration != timedelta.max)
+    """Return a provider's policies, but for states that a rule is about, and what the rules ask for."""
+    about = {(rule.condition_type, rule.condition_status) for rule in rules}
+    kept = (it for it in policies if (it.condition_type, it.condition_status) not in about)
+    ours = (
+        _Policy(rule.condition_type, rule.condition_status, rule.toleration)
+        for rule in rules
+        if rule.toleration is not None
+    )
+    return (*kept, *ours)

@@ -349,8 +349,9 @@ OPTIONS: Final = (
         flag="repair-conditions",
         env="REPAIR_CONDITIONS",
         default="",
-        help="Conditions of broken nodes beside those of the provider, or instead of the same one, and "
-        "how long each may last, such as GPUFault=True:10m,Ready=Unknown:1h,KernelDeadlock=True:never.",
+        help="For the gate NodeRepair: conditions of broken nodes beside those of the provider, or "
+        "instead of the same one, and how long each may last, such as "
+        "GPUFault=True:10m,Ready=Unknown:1h,KernelDeadlock=True:never.",
     ),
     Option(
         flag="act-on-rebalance",

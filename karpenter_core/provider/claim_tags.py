@@ -9,7 +9,7 @@ many claims one call is for, and in how short a claim is written.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.recent_launches import ClaimRef
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ClaimTags", "ClaimsTooManyError"]
 
-_CALLS_KEPT: Final = 512
-"""All instances of a call have the same tags, and each listing brings them again: they are read once."""
+_CALLS_KEPT: Final = 8192
+"""All instances of a call have the same tags, and each listing brings them again: they are read once in
+clusters that were launched by no more calls than that."""
 
 
 class ClaimsTooManyError(ValueError):
@@ -38,13 +39,13 @@ class ClaimTags:
     """Of the tag with the name of an instance's own claim."""
     pool_key: str
     """Of the tag with the NodePool's name."""
-    value_characters: int
+    max_characters: int
     """How long a value may be."""
-    most_of_all: int
+    max_tags: int
     """How many tags an instance may have."""
-    most: int
+    max_claim_tags: int
     """How many of them may be for claims."""
-    later: int
+    later_tags: int
     """How many come when the node has registered, and need room."""
     write: Callable[[ClaimRef, str], str]
     """Returns the entry of a claim in a NodePool; there is no space in it. Must take an empty name."""
@@ -56,7 +57,8 @@ class ClaimTags:
     ) -> dict[str, str]:
         """Return the tags that tell whose the instances of a call for these claims are.
 
-        `other_tags` is how many they have besides. A call for one claim names it outright.
+        `other_tags` is how many they have besides. A call for one claim names it outright, if a value
+        is long enough for its name.
 
         Raises:
             ClaimsTooManyError: they do not fit.
@@ -66,8 +68,9 @@ class ClaimTags:
         if values is None or len(values) > self._room(other_tags):
             message = f"{len(claims)} claims do not fit into the tags of one call"
             raise ClaimsTooManyError(message)
-        tags = {self._key(index): value for index, value in enumerate(values)}
-        if len(claims) == 1 and len(claims[0].name) <= self.value_characters:
+        keys = _keys(self.key, self.max_claim_tags)
+        tags = dict(zip(keys, values, strict=False))
+        if len(claims) == 1 and len(claims[0].name) <= self.max_characters:
             tags[self.own_key] = claims[0].name
         return tags
 
@@ -77,12 +80,12 @@ class ClaimTags:
         *,
         other_tags: int,
         node_pool: str = "",
-        most: int | None = None,
+        max_claims: int | None = None,
     ) -> tuple[tuple[ClaimRef, ...], ...]:
         """Cut claims, sorted by UID, into as few calls as their tags have room for.
 
-        No call is for more than `most`. A claim whose name is too long to stand beside others has a
-        call of its own, and the tag that names an instance's own claim.
+        No call is for more than `max_claims`. A claim whose name is too long to stand beside others
+        has a call of its own.
         """
         batches: list[tuple[ClaimRef, ...]] = []
         open_batch: list[ClaimRef] = []
@@ -92,7 +95,7 @@ class ClaimTags:
                 continue
             values = self._packed([*open_batch, claim], node_pool)
             is_full = values is None or len(values) > self._room(other_tags)
-            if open_batch and (is_full or len(open_batch) == most):
+            if open_batch and (is_full or len(open_batch) == max_claims):
                 batches.append(tuple(open_batch))
                 open_batch = []
             open_batch.append(claim)
@@ -106,7 +109,7 @@ class ClaimTags:
         An instance of another controller, which has its own claim's tag alone, tells that one's name.
         What cannot be read is left out.
         """
-        keys = (self._key(index) for index in range(self.most))
+        keys = _keys(self.key, self.max_claim_tags)
         values = tuple(tags[key] for key in keys if key in tags)
         claims = _read(self.read, values, tags.get(self.pool_key, ""))
         own = tags.get(self.own_key, "")
@@ -158,32 +161,35 @@ class ClaimTags:
         number = key.removeprefix(f"{self.key}-")
         return key == self.key or (number != key and number.isdecimal())
 
-    def _key(self, index: int) -> str:
-        return self.key if index == 0 else f"{self.key}-{index}"
-
     def _room(self, other_tags: int) -> int:
-        return max(min(self.most, self.most_of_all - self.later - other_tags), 1)
+        return max(min(self.max_claim_tags, self.max_tags - self.later_tags - other_tags), 1)
 
     def _stands_alone(self, claim: ClaimRef, node_pool: str) -> bool:
-        return len(self.write(claim, node_pool)) > self.value_characters
+        return len(self.write(claim, node_pool)) > self.max_characters
 
     def _packed(self, claims: Sequence[ClaimRef], node_pool: str) -> list[str] | None:
         """Return the values that hold these claims, none of them broken; None if one is too long.
 
-        The only claim of a call may be too long: its own tag has the name then.
+        Of the only claim of a call that is too long its UID is written; the tag of an instance's own
+        claim has the name, if it is not too long for that as well.
         """
         if len(claims) == 1 and self._stands_alone(claims[0], node_pool):
             return [self.write(ClaimRef(name="", uid=claims[0].uid), node_pool)]
         values: list[str] = []
         for claim in claims:
             entry = self.write(claim, node_pool)
-            if len(entry) > self.value_characters:
+            if len(entry) > self.max_characters:
                 return None
-            if values and len(values[-1]) + 1 + len(entry) <= self.value_characters:
+            if values and len(values[-1]) + 1 + len(entry) <= self.max_characters:
                 values[-1] = f"{values[-1]} {entry}"
             else:
                 values.append(entry)
         return values
+
+
+@cache
+def _keys(first: str, count: int) -> tuple[str, ...]:
+    return (first, *(f"{first}-{index}" for index in range(1, count)))
 
 
 @lru_cache(maxsize=_CALLS_KEPT)

@@ -69,28 +69,28 @@ def find_binaries(minor: str, *, kwok: str = "") -> Binaries:
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = cache / "karpenter-core" / "controlplane"
-    wanted = f"kwok-v{kwok}." if kwok else "kwok-v"
-    folders = [_newest(root, f"kubernetes-v{minor}."), _newest(root, wanted)]
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets:
-        folders.insert(0, Path(assets))
+    assets = [Path(path)] if (path := os.environ.get("KUBEBUILDER_ASSETS")) else []
+    kubernetes = [*assets, _newest(root, f"kubernetes-v{minor}.")]
+    # What somebody else has put there may be of any version.
+    kwoks = [_newest(root, f"kwok-v{kwok}.")] if kwok else [*assets, _newest(root, "kwok-v")]
+    build = f"tests/e2e/controlplane/build.py {minor}{f' --kwok {kwok}' if kwok else ''}"
 
-    def find(name: str) -> Path:
+    def find(name: str, folders: list[Path]) -> Path:
         for folder in folders:
             if (folder / name).is_file():
                 return folder / name
         looked = ", ".join(str(folder) for folder in folders)
         raise BinariesMissingError(
-            f"{name} for Kubernetes {minor} is in none of: {looked}; `make e2e` builds it",
+            f"{name} for Kubernetes {minor} is in none of: {looked}; `{build}` builds it",
         )
 
     return Binaries(
-        etcd=find("etcd"),
-        kube_apiserver=find("kube-apiserver"),
-        kube_controller_manager=find("kube-controller-manager"),
-        kube_scheduler=find("kube-scheduler"),
-        kwok=find("kwok"),
-        kwok_stages=find("stages.yaml"),
+        etcd=find("etcd", kubernetes),
+        kube_apiserver=find("kube-apiserver", kubernetes),
+        kube_controller_manager=find("kube-controller-manager", kubernetes),
+        kube_scheduler=find("kube-scheduler", kubernetes),
+        kwok=find("kwok", kwoks),
+        kwok_stages=find("stages.yaml", kwoks),
     )
 
 

@@ -34,9 +34,10 @@ class Told:
     """The errors that the provider's own check finds."""
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Mistake(Generic[CloudT]):
-    """One thing that is wrong, in a NodeClass called `default` or in the cloud."""
+    """One thing that is wrong, in a NodeClass called `default`, in settings or in the cloud."""
 
     name: str
     condition: str
@@ -46,6 +47,8 @@ class Mistake(Generic[CloudT]):
     """What that condition, `Ready` and the doctor must name: field and cause."""
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Fields of the NodeClass that are wrong."""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Settings of the process that are wrong, as the provider's tests name them."""
     trouble: Callable[[CloudT], AbstractContextManager[object]] | None = None
     """What is wrong in the cloud, for as long as the context is entered."""
     found_by_itself: str = ""

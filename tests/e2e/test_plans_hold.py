@@ -2,7 +2,7 @@
 
 Three hundred pods wait before the controller starts, so that one plan serves them all. Each must
 be bound, on nodes of that plan but for a straggler: a second round of nodes would mean that the plan
-was wrong or that nobody was told of it (then it takes 9 to 25 nodes more).
+was wrong, or that the pods were not told of it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ PODS = 300
 VOLUMES = 6
 PLAN_SECONDS = 60.0
 BOUND_SECONDS = 180.0
-STRAGGLERS = 2
-"""Nodes beyond the plan. That pods are told where to go is help, no promise: on a machine so slow that
-nodes of one plan come up many seconds apart, the first are let in without the last."""
+STRAGGLERS = 1
+"""Claims beyond the plan. That pods are told where to go is help, no promise: on a machine so slow that
+nodes of one plan come up many seconds apart, the first are let in without the last. Every worse way to
+tell them that was tried took 2 to 25 more (`docs/design/binding.md`)."""
 QUIET_SECONDS = 25.0
 """Longer than a nomination lasts: a pod that found no place would be planned for again by then."""
 
@@ -282,7 +283,9 @@ def _volume(number: int, zone: str) -> list[tuple[Any, dict[str, Any]]]:
     ]
 
 
-async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(real_bed: Bed, tmp_path: Path):
+async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(
+    real_bed: Bed, tmp_path: Path, record_property: Callable[[str, object], None]
+):
     assert sum(replicas for replicas, _ in WORKLOADS.values()) + VOLUMES == PODS
     async with World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
         volumes = [_volume(n, f"test-zone-{'abc'[n % 3]}") for n in range(VOLUMES)]
@@ -298,6 +301,7 @@ async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(real_bed: B
             await _reach(world, lambda: len(_bound(world)), "are bound", BOUND_SECONDS)
             await asyncio.sleep(QUIET_SECONDS)
             planned, late = _rounds(world)
+            record_property("claims_beyond_the_plan", len(late))
             assert len(late) <= STRAGGLERS, _about(world, planned, late)
             assert len(_bound(world)) == PODS
             await _leave(world)

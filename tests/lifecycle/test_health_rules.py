@@ -30,6 +30,9 @@ def test_rules_are_read():
         ("GPUFault=True:soon", '"soon" is neither a duration nor "never"'),
         ("GPUFault=True:0s", "would be replaced at once"),
         ("GPUFault=True:-5m", "would be replaced at once"),
+        ("Ready=True:10m", '"Ready=True:10m": that is the state of a node that is well'),
+        ("StorageReady=True:10m", "that is the state of a node that is well"),
+        ("DiskPressure=False:10m", "that is the state of a node that is well"),
         ("A=True:1m,A=True:2m", '"A=True:2m": another rule is about A=True too'),
     ],
 )
@@ -39,16 +42,21 @@ def test_what_is_no_rule_is_named(text, complaint):
     assert complaint in str(caught.value)
 
 
+def states(policies):
+    return [(it.condition_type, it.condition_status, it.toleration) for it in policies]
+
+
 def test_users_add_conditions():
-    (rule,) = parse_health_rules("GPUFault=True:10m")
-    assert with_rules(THEIRS, (rule,)) == (*THEIRS, rule)
+    rules = parse_health_rules("GPUFault=True:10m")
+    assert states(with_rules(THEIRS, rules)) == [*states(THEIRS), ("GPUFault", "True", 10 * MINUTE)]
 
 
 def test_users_have_another_patience_for_a_condition_of_their_providers():
-    rules = parse_health_rules("Ready=Unknown:5m")
-    assert with_rules(THEIRS, rules) == (THEIRS[0], *rules)
+    found = with_rules(THEIRS, parse_health_rules("Ready=Unknown:5m"))
+    assert states(found) == [("Ready", "False", 30 * MINUTE), ("Ready", "Unknown", 5 * MINUTE)]
 
 
 def test_users_take_a_condition_of_their_providers_away():
     assert with_rules(THEIRS, parse_health_rules("Ready=False:never")) == (THEIRS[1],)
     assert with_rules(THEIRS, parse_health_rules("GPUFault=True:never")) == THEIRS
+    assert with_rules(THEIRS, parse_health_rules("Ready=False:never,Ready=Unknown:never")) == ()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.provider import claim_tags
 from karpenter_core.provider.claim_tags import ClaimsTooManyError, ClaimTags
 from karpenter_core.provider.recent_launches import ClaimRef
 
@@ -27,10 +28,10 @@ TAGS = ClaimTags(
     key="cloud/claims",
     own_key=OWN,
     pool_key="cloud/pool",
-    value_characters=32,
-    most_of_all=12,
-    most=4,
-    later=2,
+    max_characters=32,
+    max_tags=12,
+    max_claim_tags=4,
+    later_tags=2,
     write=write,
     read=read,
 )
@@ -75,7 +76,7 @@ def test_more_claims_than_tags_hold_are_refused():
     [(1, None, [8, 4]), (8, None, [4, 4, 4]), (20, None, [2] * 6), (1, 5, [5, 5, 2])],
 )
 def test_calls_are_as_large_as_tags_and_the_cloud_let_them_be(other_tags, most, sizes):
-    cut = TAGS.batches(refs(12), other_tags=other_tags, node_pool="p", most=most)
+    cut = TAGS.batches(refs(12), other_tags=other_tags, node_pool="p", max_claims=most)
     assert [len(batch) for batch in cut] == sizes
     assert [claim for batch in cut for claim in batch] == refs(12)
 
@@ -91,7 +92,7 @@ def test_a_claim_with_a_long_name_has_a_call_of_its_own():
 def test_every_claim_is_in_one_call_whose_tags_tell_it(numbers, other_tags, most):
     claims = [ClaimRef(name=f"n{n}", uid=f"u{n}") for n in sorted(numbers)]
     told = []
-    for batch in TAGS.batches(claims, other_tags=other_tags, node_pool="p", most=most):
+    for batch in TAGS.batches(claims, other_tags=other_tags, node_pool="p", max_claims=most):
         assert len(batch) <= most
         tags = TAGS.written(batch, other_tags=other_tags, node_pool="p")
         told += TAGS.claims_of({"cloud/pool": "p", **tags})
@@ -110,6 +111,7 @@ def test_the_tag_of_another_controller_tells_a_name_alone():
 
 def test_the_tags_of_a_call_are_read_once():
     tags = {"cloud/pool": "q", **TAGS.written([A, B], other_tags=1, node_pool="q")}
+    claim_tags._read.cache_clear()
     READ.clear()
     for _ in range(3):
         TAGS.deal(dict.fromkeys(("i1", "i2"), tags))

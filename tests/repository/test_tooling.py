@@ -81,14 +81,20 @@ def test_distributions_move_in_lockstep():
 def test_go_modules_pin_the_versions_that_are_built():
     """The table in build.py and the go.mod files say the same."""
     build = (CONTROL_PLANE / "build.py").read_text()
-    versions = dict(re.findall(r'"(1\.\d+)": "(v1\.[\d.]+)"', build))
-
-    assert versions
-    assert {path.name for path in CONTROL_PLANE.glob("kubernetes-*")} == {
-        f"kubernetes-{minor}" for minor in versions
+    pins = {
+        (name, minor): f"{module} {version}"
+        for name, module, major in (
+            ("kubernetes", "k8s.io/kubernetes", "1"),
+            ("kwok", "sigs.k8s.io/kwok", "0"),
+        )
+        for minor, version in re.findall(rf'"({major}\.\d+)": "(v{major}\.[\d.]+)"', build)
     }
-    for minor, version in versions.items():
-        module = (CONTROL_PLANE / f"kubernetes-{minor}" / "go.mod").read_text()
-        assert re.search(rf"k8s\.io/kubernetes {re.escape(version)}\b", module)
-        sums = (CONTROL_PLANE / f"kubernetes-{minor}" / "go.sum").read_text()
-        assert f"k8s.io/kubernetes {version} h1:" in sums
+
+    assert {name for name, _ in pins} == {"kubernetes", "kwok"}
+    assert {path.parent.name for path in CONTROL_PLANE.glob("*/go.mod")} == {
+        f"{name}-{minor}" for name, minor in pins
+    }
+    for (name, minor), pin in pins.items():
+        folder = CONTROL_PLANE / f"{name}-{minor}"
+        assert re.search(rf"{re.escape(pin)}\b", (folder / "go.mod").read_text())
+        assert f"{pin} h1:" in (folder / "go.sum").read_text()

@@ -66,6 +66,8 @@ class NodeHealth:
         self._providers = providers
         self._runtime = runtime
         self._rules = rules
+        self._policies: dict[str, tuple[HealthPolicy, ...]] = {}
+        """By provider."""
         self._limit = limit
         self._paused = paused
         self._census: dict[tuple[str, str], Census] = {}
@@ -103,7 +105,7 @@ class NodeHealth:
         (claim,) = claims
         if not snapshot.manages(claim.spec.node_class_ref):
             return DONE
-        policies = self._policies(claim.spec.node_class_ref)
+        policies = self._policies_for(claim.spec.node_class_ref)
         now = self._runtime.clock.now()
         ailment = ailment_of(node, policies)
         if ailment is None:
@@ -168,9 +170,12 @@ class NodeHealth:
         provider = self._providers.provider_of(ref)
         census = self._census.get((pool, provider))
         if census is None:
-            census = take_census(snapshot, pool, self._policies(ref))
+            census = take_census(snapshot, pool, self._policies_for(ref))
             self._census[pool, provider] = census
         return census
 
-    def _policies(self, ref: NodeClassRef) -> tuple[HealthPolicy, ...]:
-        return with_rules(self._providers.repair_policies(ref), self._rules)
+    def _policies_for(self, ref: NodeClassRef) -> tuple[HealthPolicy, ...]:
+        provider = self._providers.provider_of(ref)
+        if provider not in self._policies:
+            self._policies[provider] = with_rules(self._providers.repair_policies(ref), self._rules)
+        return self._policies[provider]

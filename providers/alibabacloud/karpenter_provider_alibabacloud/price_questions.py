@@ -162,14 +162,15 @@ def read_spot_advice(body: Mapping[str, Any]) -> dict[str, dict[str, SpotAdvice]
     return found
 
 
-def _percent(value: Any) -> float | None:
-    return 0.0 if value == 0 else positive(value)
-
-
 def positive(value: Any) -> float | None:
     """Read a price; what is not above zero is not known."""
+    amount = _percent(value)
+    return amount or None
+
+
+def _percent(value: Any) -> float | None:
     try:
         amount = float(value)
     except (TypeError, ValueError):
         return None
-    return amount if isfinite(amount) and amount > 0 else None
+    return amount if isfinite(amount) and amount >= 0 else None

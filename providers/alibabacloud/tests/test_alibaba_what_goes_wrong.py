@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,14 +44,6 @@ LAUNCHES_A_MINUTE = 3
 """Of two NodeClasses: a claim is tried again soon, until its NodeClass is known to be refused."""
 LONGEST_RECOVERY_SECONDS = 400
 """What launches were refused for is tried again after five minutes, all else each minute."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wrong(Mistake["SimulatedAlibabaCloud"]):
-    """One thing that is wrong, and what must be said of it."""
-
-    cluster_id: str = ""
-    """As it is set, if wrongly."""
 
 
 @contextmanager
@@ -142,8 +133,8 @@ def no_key_pair(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
     )
 
 
-WRONG = (
-    Wrong(
+WRONG: tuple[Mistake[SimulatedAlibabaCloud], ...] = (
+    Mistake(
         name="unknown access key",
         condition="VSwitchesReady",
         reason="InvalidAccessKeyIdNotFound",
@@ -151,7 +142,7 @@ WRONG = (
         trouble=lambda cloud: key_of(cloud, ID="LTAI5tOfAnotherAccount"),
         found_by_itself="InvalidAccessKeyId.NotFound",
     ),
-    Wrong(
+    Mistake(
         name="wrong secret",
         condition="SecurityGroupsReady",
         reason="SignatureDoesNotMatch",
@@ -159,7 +150,7 @@ WRONG = (
         trouble=lambda cloud: key_of(cloud, SECRET="of another key"),
         found_by_itself="SignatureDoesNotMatch",
     ),
-    Wrong(
+    Mistake(
         name="no credentials",
         condition="VSwitchesReady",
         reason="InvalidCredentials",
@@ -168,7 +159,7 @@ WRONG = (
         found_by_itself="credentials",
         needs_restart=True,
     ),
-    Wrong(
+    Mistake(
         name="no permission to look",
         condition="VSwitchesReady",
         reason="ForbiddenRAM",
@@ -176,7 +167,7 @@ WRONG = (
         trouble=denied("vpc:DescribeVSwitches"),
         found_by_itself="vpc:DescribeVSwitches",
     ),
-    Wrong(
+    Mistake(
         name="no permission to ask ACK",
         condition="ImagesReady",
         reason="StatusForbidden",
@@ -184,7 +175,7 @@ WRONG = (
         trouble=denied("cs:DescribeKubernetesVersionMetadata"),
         found_by_itself="cs:DescribeKubernetesVersionMetadata",
     ),
-    Wrong(
+    Mistake(
         name="no permission to join nodes",
         condition="ValidationSucceeded",
         reason="StatusForbidden",
@@ -192,21 +183,21 @@ WRONG = (
         trouble=denied("cs:DescribeClusterAttachScripts"),
         found_by_itself="cs:DescribeClusterAttachScripts",
     ),
-    Wrong(
+    Mistake(
         name="no permission to run instances",
         condition="ValidationSucceeded",
         reason="RunInstancesAuthCheckFailed",
         named=("ecs:RunInstances", "Forbidden.RAM"),
         trouble=denied("ecs:RunInstances"),
     ),
-    Wrong(
+    Mistake(
         name="no permission to make provisioning groups",
         condition="ValidationSucceeded",
         reason=f"{GROUP}AuthCheckFailed",
         named=(f"ecs:{GROUP}", "Forbidden.RAM"),
         trouble=denied(f"ecs:{GROUP}"),
     ),
-    Wrong(
+    Mistake(
         name="no permission to see instances",
         condition="ValidationSucceeded",
         reason="DescribeInstancesAuthCheckFailed",
@@ -214,63 +205,63 @@ WRONG = (
         trouble=denied("ecs:DescribeInstances"),
         found_by_itself="ecs:DescribeInstances",
     ),
-    Wrong(
+    Mistake(
         name="an account that cannot pay",
         condition="ValidationSucceeded",
         reason="InvalidAccountStatusNotEnoughBalance",
         named=("InvalidAccountStatus.NotEnoughBalance",),
         trouble=in_arrears,
     ),
-    Wrong(
+    Mistake(
         name="no vSwitch selected",
         condition="VSwitchesReady",
         reason="vSwitchesNotFound",
         named=("spec.vSwitchSelectorTerms[0] tags {team: nobody}",),
         spec={"vSwitchSelectorTerms": [{"tags": {"team": "nobody"}}]},
     ),
-    Wrong(
+    Mistake(
         name="vSwitches of two VPCs",
         condition="VSwitchesReady",
         reason="MultipleVPCs",
         named=("spec.vSwitchSelectorTerms", "several VPCs"),
         trouble=vswitch_of_another_vpc,
     ),
-    Wrong(
+    Mistake(
         name="no security group selected",
         condition="SecurityGroupsReady",
         reason="SecurityGroupsNotFound",
         named=('spec.securityGroupSelectorTerms[0] name "nobodys"',),
         spec={"securityGroupSelectorTerms": [{"name": "nobodys"}]},
     ),
-    Wrong(
+    Mistake(
         name="a security group of another VPC",
         condition="SecurityGroupsReady",
         reason="SecurityGroupVPCMismatch",
         named=("spec.securityGroupSelectorTerms", "not in the VPC of the vSwitches"),
         trouble=foreign_group,
     ),
-    Wrong(
+    Mistake(
         name="security groups of two kinds",
         condition="SecurityGroupsReady",
         reason="MixedSecurityGroupTypes",
         named=("spec.securityGroupSelectorTerms", "basic (normal) and enterprise groups"),
         trouble=basic_group,
     ),
-    Wrong(
+    Mistake(
         name="unknown version of an alias",
         condition="ImagesReady",
         reason="ImagesNotFound",
         named=('spec.imageSelectorTerms[0] alias "ContainerOS@19990101"', "1.32.1-aliyun.1"),
         spec={"imageSelectorTerms": [{"alias": "ContainerOS@19990101"}]},
     ),
-    Wrong(
+    Mistake(
         name="invalid user data",
         condition="ValidationSucceeded",
         reason="InvalidUserData",
         named=("spec.userData", "MIME"),
         spec={"userData": "MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nnothing"},
     ),
-    Wrong(
+    Mistake(
         name="unknown key pair",
         condition="ValidationSucceeded",
         reason="InvalidKeyPairNotFound",
@@ -278,20 +269,20 @@ WRONG = (
         spec={"keyPairName": "nobodys"},
         trouble=no_key_pair,
     ),
-    Wrong(
+    Mistake(
         name="unknown deployment set",
         condition="ValidationSucceeded",
         reason="InvalidDeploymentSetIdNotFound",
         named=("spec.deploymentSetId", "ds-nobodys"),
         spec={"deploymentSetId": "ds-nobodys"},
     ),
-    Wrong(
+    Mistake(
         name="unknown cluster",
         condition="ImagesReady",
         reason="ErrorClusterNotFound",
         named=("--cluster-id", f'"{STRANGER}"', "cn-hangzhou"),
         trouble=no_such_cluster,
-        cluster_id=STRANGER,
+        settings={"cluster_id": STRANGER},
         found_by_itself="--cluster-id",
     ),
 )
@@ -368,7 +359,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_pat
         assert stage.is_ready("True")
         assert await stage.said_of_objects() == ""
 
-    theatre.play(tmp_path, story, cluster_id=case.cluster_id)
+    theatre.play(tmp_path, story, **case.settings)
 
 
 def without_rules(schema: Any) -> Any:

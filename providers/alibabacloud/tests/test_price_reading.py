@@ -362,7 +362,7 @@ def test_rows_of_a_history_that_cannot_be_read_are_left_out():
 
 def test_advice_is_by_type_and_zone():
     rows = [
-        {"InstanceType": LARGE, "AverageSpotDiscount": 10, "InterruptionRate": 0.0},
+        {"InstanceType": LARGE, "AverageSpotDiscount": 10, "InterruptionRate": "0.0"},
         {"InstanceType": XLARGE, "AverageSpotDiscount": None},
         {"InstanceType": OTHER, "AverageSpotDiscount": 20, "InterruptionRate": "x"},
         {"InstanceType": "ecs.odd", "AverageSpotDiscount": 30, "InterruptionRate": 7.5},

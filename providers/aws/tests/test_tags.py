@@ -117,6 +117,12 @@ def test_a_claim_with_the_longest_name_has_a_fleet_of_its_own():
     assert CLAIM_TAGS.claims_of(CLAIM_TAGS.written([long], other_tags=4)) == (long,)
 
 
+def test_what_cannot_be_read_is_left_out():
+    tags = {"karpenter.k8s.aws/nodeclaims": "nonsense web-1: : :uid-2"}
+
+    assert CLAIM_TAGS.claims_of(tags) == (ClaimRef(name="", uid="uid-2"),)
+
+
 @given(claims, st.integers(min_value=0, max_value=50))
 def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
     batches = CLAIM_TAGS.batches(found, other_tags=other_tags)

@@ -7,7 +7,7 @@ and are never built twice. Binaries found in the folder named by `KUBEBUILDER_AS
 as they are. Only Python's standard library is needed here, and `go` for what is not yet built.
 
     python build.py 1.36          build what is missing, print the folders used
-    python build.py --regenerate  write go.mod and go.sum anew after changing VERSIONS (network)
+    python build.py --regenerate  write go.mod and go.sum anew after changing versions (network)
 """
 
 from __future__ import annotations

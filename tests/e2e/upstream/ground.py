@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from karpenter_core.testing.cluster import ClusterClient
 from karpenter_core.testing.controller import ControllerProcess
 from karpenter_core.testing.controlplane import ControlPlane, find_binaries
@@ -67,21 +68,20 @@ class Ground:
         """The administrator's way in."""
         return self.control_plane.kubeconfig
 
-    async def machines_left(self):
-        """Return the machines that are still there when all garbage should have been collected."""
+    async def left_behind(self):
+        """Return the machines and Nodes that are there when all garbage should have been collected."""
+        left = []
+        async with ClusterClient(self.kubeconfig) as client:
 
-        async def empty():
-            return not self._machines()
+            async def empty():
+                dump = dump_file(str(self._cloud), now=datetime.now(UTC))
+                left[:] = [each["providerID"] for each in dump["instances"]]
+                left.extend(node["metadata"]["name"] for node in await client.list(NODES))
+                return not left
 
-        try:
-            await wait_until(empty, seconds=COLLECTION_SECONDS)
-        except TimeoutError:
-            return self._machines()
-        return []
-
-    def _machines(self):
-        dump = dump_file(str(self._cloud), now=datetime.now(UTC))
-        return [each["providerID"] for each in dump["instances"]]
+            with contextlib.suppress(TimeoutError):
+                await wait_until(empty, seconds=COLLECTION_SECONDS, interval_seconds=1.0)
+        return left
 
     async def __aenter__(self):
         try:

@@ -43,8 +43,8 @@ class Player:
         if not ground.controller.process.is_running:
             reason = f"ended with {ground.controller.process.exit_code}"
             result = Result(scenario, "crashed", result.seconds, reason)
-        if result.is_good and (left := await ground.machines_left()):
-            result = Result(scenario, "leaked", result.seconds, f"machines are left: {left}")
+        if result.is_good and (left := await ground.left_behind()):
+            result = Result(scenario, "leaked", result.seconds, f"left behind: {left}")
         for name, end in ends.items():
             _copy_rest(ground.folder / name, end, folder / name)
         if not result.is_good:

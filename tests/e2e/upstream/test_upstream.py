@@ -6,12 +6,13 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.upstream.expected import EXPECTED, NOT_YET
+from tests.e2e.upstream.ground import COLLECTION_SECONDS
 from tests.e2e.upstream.runner import Player
 from tests.e2e.upstream.suite import LIMIT_SECONDS, scenarios
 
 pytestmark = [
     pytest.mark.upstream,
-    pytest.mark.timeout(LIMIT_SECONDS + 120),
+    pytest.mark.timeout(LIMIT_SECONDS + COLLECTION_SECONDS + 120),
 ]
 
 

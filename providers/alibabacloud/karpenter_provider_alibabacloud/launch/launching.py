@@ -276,7 +276,7 @@ class Launching:
             (claim_ref(request) for request in requests),
             node_pool=plan.node_pool,
             other_tags=len(self._calls.tags(plan)),
-            most=_MOST_MACHINES,
+            max_claims=_MOST_MACHINES,
         )
         return [[by_uid[claim.uid] for claim in batch] for batch in batches]
 

@@ -72,17 +72,19 @@ def test_the_first_choice_is_the_zone_with_the_lowest_spot_price(process, node_c
     ("strategy", "rates", "first"),
     [
         ("capacity-optimized", {"b": 1.5, "g": 20.0}, ZONE_B),
-        ("capacity-optimized", {"b": 4.0, "g": 4.0}, ZONE_G),
-        ("capacity-optimized", {"b": 20.0}, ZONE_B),
+        ("capacity-optimized", {"b": 3.1, "g": 4.9}, ZONE_G),
+        ("capacity-optimized", {"b": 2.9, "g": 3.0}, ZONE_B),
+        ("capacity-optimized", {"b": 7.5}, ZONE_B),
+        ("capacity-optimized", {"b": 20.0}, ZONE_G),
         ("capacity-optimized", {}, ZONE_G),
         ("lowest-price", {"b": 1.5, "g": 20.0}, ZONE_G),
     ],
-    ids=["seldom", "equally often", "who tells", "nobody tells", "by price"],
+    ids=["seldom", "one band", "two bands", "who is known", "as bad", "nobody tells", "by price"],
 )
 def test_who_wants_capacity_is_sent_first_where_machines_are_seldom_taken_back(
     process, strategy, rates, first, action
 ):
-    """Zone g costs less, which decides between those that are taken back equally often."""
+    """Zone g costs less, which decides between those that are taken back about equally often."""
     quote(process, b=0.10, g=0.08)
     process.prices.update_advice(
         {LARGE: {f"cn-hangzhou-{z}": SpotAdvice(30.0, rate) for z, rate in rates.items()}}
@@ -111,6 +113,31 @@ def test_a_pair_that_was_sold_out_is_not_sent_for_three_minutes(process, node_cl
 
     first = [choices(sent)[0][1] for sent in process.sent()]
     assert [vswitch == full for vswitch in first] == [True, False, True]
+
+
+def test_of_the_twenty_cheapest_types_a_call_has_the_steadiest_in_front(process):
+    """What is often taken back comes last, though it costs less; dearer types are no part of it."""
+    node_class = class_of(process.cloud, spot={"allocationStrategy": "capacity-optimized"})
+    process.prices.update_advice(
+        {name: {ZONE_B: SpotAdvice(30.0, 1.0)} for name in process.types(node_class)}
+    )
+    price = {
+        name: offering.price.amount
+        for name, it in process.types(node_class).items()
+        for offering in it.offerings
+        if (offering.zone, offering.capacity_type) == (ZONE_B, "spot")
+        and offering.available
+        and it.requirements.single_value(ARCH) == "amd64"
+        and not any(each in name for each in (".ebm", ".gn", ".vgn"))
+    }
+    names = sorted(price, key=lambda name: (price[name], name))[:25]
+    assert len(names) == 25
+    process.prices.update_advice({name: {ZONE_B: SpotAdvice(30.0, 20.0)} for name in names[:3]})
+
+    process.launch_one(claim_of("a", SPOT, in_zone(ZONE_B), (INSTANCE_TYPE, *names)), node_class)
+
+    (sent,) = process.sent()
+    assert [name for name, _ in choices(sent)] == [*names[3:20], *names[:3]]
 
 
 def test_of_twenty_five_types_a_call_has_the_twenty_cheapest_in_their_order(process, node_class):

@@ -46,19 +46,19 @@ def _written(claim: ClaimRef, _: str) -> str:
     return f"{claim.name}:{claim.uid}"
 
 
-def _read(entry: str, _: str) -> ClaimRef:
-    name, _, uid = entry.rpartition(":")
-    return ClaimRef(name=name, uid=uid)
+def _read(entry: str, _: str) -> ClaimRef | None:
+    name, colon, uid = entry.rpartition(":")
+    return ClaimRef(name=name, uid=uid) if colon and uid else None
 
 
 CLAIM_TAGS: Final = ClaimTags(
     key=f"{GROUP}/nodeclaims",
     own_key=NODE_CLAIM_TAG,
     pool_key=NODE_POOL_TAG,
-    value_characters=256,
-    most_of_all=50,
-    most=10,
-    later=2,
+    max_characters=256,
+    max_tags=50,
+    max_claim_tags=10,
+    later_tags=2,
     write=_written,
     read=_read,
 )
