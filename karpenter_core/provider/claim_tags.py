@@ -39,6 +39,9 @@ class ClaimTags:
     """Of the tag with the name of an instance's own claim."""
     pool_key: str
     """Of the tag with the NodePool's name."""
+    call_key: str
+    """Of the tag with the id of the call; empty where the cloud puts none, and calls are told apart by
+    their claims."""
     max_characters: int
     """How long a value may be."""
     max_tags: int
@@ -119,6 +122,24 @@ class ClaimTags:
             return (ClaimRef(name=own, uid=""),)
         return claims
 
+    def owners_of(
+        self, instances: Mapping[str, Mapping[str, str]], known: Mapping[str, ClaimRef]
+    ) -> dict[str, ClaimRef]:
+        """Return whose each instance is, by instance id; one that is nobody's is not named.
+
+        `instances` are tags by instance id, of calls that are here whole: of one that is known in part
+        later ones would be dealt what is another's. Terminated ones belong to them for as long as the
+        cloud tells of them. `known` is as for `deal`.
+        """
+        calls: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
+        for name, tags in instances.items():
+            calls.setdefault(self._call(name, tags), {})[name] = tags
+        settled = _uids(known)
+        owners: dict[str, ClaimRef] = {}
+        for call in sorted(calls):
+            owners |= self._dealt(calls[call], known, settled)
+        return owners
+
     def deal(
         self,
         instances: Mapping[str, Mapping[str, str]],
@@ -126,8 +147,7 @@ class ClaimTags:
     ) -> dict[str, ClaimRef]:
         """Return whose each instance of one call is, by instance id.
 
-        `instances` are tags by instance id. Terminated ones belong to them for as long as the cloud
-        tells of them, or the later ones would move up.
+        `instances` are tags by instance id.
 
         What is known beyond the tags (`known`, by instance id, here or not) counts first: a claim has
         no other instance than that. Then comes what an instance's own tag says. The others, sorted by
@@ -135,7 +155,15 @@ class ClaimTags:
         nobody's. For the same instances everybody deals alike.
         """
         known = known or {}
-        settled = {claim.uid for claim in known.values() if claim.uid}
+        return self._dealt(instances, known, _uids(known))
+
+    def _dealt(
+        self,
+        instances: Mapping[str, Mapping[str, str]],
+        known: Mapping[str, ClaimRef],
+        settled: frozenset[str],
+    ) -> dict[str, ClaimRef]:
+        """Deal; `settled` are the UIDs of what is known, which is much and the same for every call."""
         dealt: dict[str, ClaimRef] = {}
         waiting: list[str] = []
         claims: dict[str, ClaimRef] = {}
@@ -151,10 +179,16 @@ class ClaimTags:
                     dealt[name] = named or ClaimRef(name=own, uid="")
             else:
                 waiting.append(name)
-        taken = settled | {claim.uid for claim in dealt.values()}
-        left = [claims[uid] for uid in sorted(claims) if uid not in taken]
+        taken = {claim.uid for claim in dealt.values()}
+        left = [claims[uid] for uid in sorted(claims) if uid not in taken and uid not in settled]
         dealt.update(zip(waiting, left, strict=False))
         return {name: dealt[name] for name in sorted(dealt)}
+
+    def _call(self, name: str, tags: Mapping[str, str]) -> tuple[str, ...]:
+        """Return what an instance's call is known by: alone, if nothing tells."""
+        if self.call_key:
+            return (tags.get(self.call_key) or name,)
+        return tuple(claim.uid for claim in self.claims_of(tags) if claim.uid) or (name,)
 
     def is_key(self, key: str) -> bool:
         """Whether this is the key of a tag with claims."""
@@ -200,6 +234,10 @@ def _read(
     entries = (entry for value in values for entry in value.split(" ") if entry)
     claims = (read(entry, node_pool) for entry in entries)
     return tuple(sorted((claim for claim in claims if claim is not None), key=_by_uid))
+
+
+def _uids(known: Mapping[str, ClaimRef]) -> frozenset[str]:
+    return frozenset(claim.uid for claim in known.values() if claim.uid)
 
 
 def _by_uid(claim: ClaimRef) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,7 @@ TAGS = ClaimTags(
     key="cloud/claims",
     own_key=OWN,
     pool_key="cloud/pool",
+    call_key="",
     max_characters=32,
     max_tags=12,
     max_claim_tags=4,
@@ -156,3 +159,38 @@ def test_what_is_known_goes_before_what_an_instance_says():
 
 def test_a_claim_that_has_an_instance_is_dealt_no_other_though_that_is_not_here():
     assert TAGS.deal(call("i1", "i2", i2="a"), {"elsewhere": A}) == {"i1": B}
+
+
+def tagged(*claims, **more):
+    return {"cloud/pool": "p", **TAGS.written(claims, other_tags=1, node_pool="p"), **more}
+
+
+def test_calls_are_told_apart_by_their_claims():
+    """The second call was for those whom the first brought nothing."""
+    first, second = tagged(A, B, C), tagged(B, C)
+    shown = {"i9": first, "i1": second, "i2": second, "alone": {}}
+    assert TAGS.owners_of(shown, {}) == {"i9": A, "i1": B, "i2": C}
+
+
+def test_calls_are_told_apart_by_the_tag_that_the_cloud_puts():
+    """Two calls for the same claims; an instance without that tag is a call of its own."""
+    tags = replace(TAGS, call_key="cloud/call")
+    one, two = (tagged(A, B, **{"cloud/call": name}) for name in ("one", "two"))
+    shown = {"i1": one, "i2": two, "i3": two, "i4": tagged(A, B), "i5": tagged(A, B)}
+    assert tags.owners_of(shown, {}) == {"i1": A, "i2": A, "i3": B, "i4": A, "i5": A}
+
+
+def test_what_is_known_counts_in_every_call_and_is_looked_through_once():
+    """A cluster has as many calls as machines, or nearly, and as many claims that name theirs."""
+
+    class Known(dict):
+        looks = 0
+
+        def values(self):
+            self.looks += 1
+            return super().values()
+
+    known = Known(i2=A, elsewhere=C)
+    shown = {"i1": tagged(A, B), "i2": tagged(A, B), "i3": tagged(C, B)}
+    assert TAGS.owners_of(shown, known) == {"i1": B, "i2": A, "i3": B}
+    assert known.looks == 1

@@ -23,7 +23,7 @@ from karpenter_provider_alibabacloud.described import (
     to_instance,
 )
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS, owners_of
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -127,7 +127,9 @@ class Instances:
         listing = self._reader.of_cluster()
         found = {instance.id: instance for instance in listing.instances}
         self._note_seen(found.values())
-        owners = owners_of({name: each.tags for name, each in found.items()}, self._known())
+        owners = CLAIM_TAGS.owners_of(
+            {name: each.tags for name, each in found.items()}, self._known()
+        )
         shown = [self._instance(each, owners.get(each.id)) for each in found.values()]
         for name, launch in self._recent.all().items():
             if name in found:

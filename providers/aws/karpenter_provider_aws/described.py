@@ -21,7 +21,7 @@ from karpenter_provider_aws.labels import (
     NODE_POOL_TAG,
     TENANCY_DEFAULT,
 )
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, from_tag_list
+from karpenter_provider_aws.launch.tags import from_tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,6 @@ __all__ = [
     "DescribedInstance",
     "Listing",
     "MachineReader",
-    "owners_of",
     "parse_provider_id",
     "provider_id",
     "read_instance",
@@ -152,25 +151,6 @@ def read_instance(item: InstanceTypeDef, *, uses_reservations: bool = True) -> D
         partition=placement.get("PartitionNumber", 0),
         tags=from_tag_list(item.get("Tags", ())),
     )
-
-
-def owners_of(
-    instances: Iterable[DescribedInstance], known: Mapping[str, ClaimRef] | None = None
-) -> dict[str, ClaimRef]:
-    """Return whose each instance is, by its id; one that is nobody's is not named.
-
-    Terminated instances of a fleet must be among them (`ClaimTags.deal`). `known` is what is written down
-    elsewhere, by instance id (`KnownOwners`); it counts first, since EC2 may not yet show all of a
-    fleet.
-    """
-    fleets: dict[str, dict[str, Mapping[str, str]]] = {}
-    for instance in instances:
-        fleet = instance.tags.get(FLEET_ID_TAG) or instance.id
-        fleets.setdefault(fleet, {})[instance.id] = instance.tags
-    owners: dict[str, ClaimRef] = {}
-    for fleet in sorted(fleets):
-        owners |= CLAIM_TAGS.deal(fleets[fleet], known)
-    return owners
 
 
 def to_instance(instance: DescribedInstance, owner: ClaimRef | None) -> Instance:

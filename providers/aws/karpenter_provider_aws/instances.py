@@ -16,12 +16,12 @@ from karpenter_core.provider.contract import InstanceListing, Termination
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.described import (
     DescribedInstance,
-    owners_of,
     parse_provider_id,
     to_instance,
 )
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS
 from karpenter_provider_aws.zonal_shift import ZoneShiftedError, no_shifts
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Instances:
     def _shown(self, described: Iterable[DescribedInstance]) -> dict[str, Instance]:
         """Return the instances that are not gone; what was seen to go is not recent any more."""
         described = tuple(described)
-        owners = owners_of(described, self._owners())
+        owners = CLAIM_TAGS.owners_of({it.id: it.tags for it in described}, self._owners())
         shown: dict[str, Instance] = {}
         for instance in described:
             if instance.is_gone:

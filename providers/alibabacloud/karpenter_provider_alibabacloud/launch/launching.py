@@ -23,10 +23,7 @@ from karpenter_provider_alibabacloud.described import VISIBLE_WITHIN
 from karpenter_provider_alibabacloud.launch.boots import Boots
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
 from karpenter_provider_alibabacloud.launch.outcome import as_outcome
-from karpenter_provider_alibabacloud.launch.owners import (
-    CLAIM_TAGS,
-    owners_of,
-)
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.launch.pairs import BALANCED, ranked, spread, zones_of
 from karpenter_provider_alibabacloud.launch.plans import claim_ref, plan_launches
 from karpenter_provider_alibabacloud.launch.preconditions import refusal
@@ -148,7 +145,7 @@ class Launching:
 
     def _looked_up(self, doubtful: Mapping[str, LaunchRequest]) -> dict[str, LaunchOutcome]:
         described = self._described()
-        owners = owners_of({it.id: it.tags for it in described}, self._owners())
+        owners = CLAIM_TAGS.owners_of({it.id: it.tags for it in described}, self._owners())
         mine: dict[str, list[DescribedInstance]] = {}
         for instance in described:
             owner = owners.get(instance.id)

@@ -37,7 +37,6 @@ __all__ = [
     "cluster_tag",
     "is_owned",
     "owned_tags",
-    "owners_of",
     "restricted_tags",
     "to_tag_list",
 ]
@@ -99,6 +98,7 @@ CLAIM_TAGS: Final = ClaimTags(
     key=NODE_CLAIMS_TAG,
     own_key=NODE_CLAIM_TAG,
     pool_key=NODE_POOL_TAG,
+    call_key="",
     max_characters=MAX_TAG_LENGTH,
     max_tags=MAX_TAGS,
     max_claim_tags=MAX_TAGS,
@@ -159,22 +159,3 @@ def owned_tags(
 def to_tag_list(tags: Mapping[str, str]) -> list[dict[str, object]]:
     """Return tags as ECS takes them, sorted by key."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
-
-
-def owners_of(
-    instances: Mapping[str, Mapping[str, str]], known: Mapping[str, ClaimRef] | None = None
-) -> dict[str, ClaimRef]:
-    """Return whose each instance is, by its id; one that is nobody's is not named.
-
-    `instances` are tags by id, all of the cluster: of a group that is known in part later ones would
-    be dealt what is another's. `known` is what is written down elsewhere, by instance id
-    (`KnownOwners`).
-    """
-    groups: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
-    for name, tags in instances.items():
-        uids = tuple(claim.uid for claim in CLAIM_TAGS.claims_of(tags) if claim.uid)
-        groups.setdefault(uids or (name,), {})[name] = tags
-    owners: dict[str, ClaimRef] = {}
-    for key in sorted(groups):
-        owners |= CLAIM_TAGS.deal(groups[key], known)
-    return owners

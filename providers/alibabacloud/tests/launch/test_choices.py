@@ -37,6 +37,22 @@ def quote(process, **prices):
     )
 
 
+def twenty_five_cheapest(process, node_class, capacity_type):
+    """Types that launches of amd64 consider in zone b, in the order of their prices there."""
+    there = {
+        name: offering.price.amount
+        for name, it in process.types(node_class).items()
+        for offering in it.offerings
+        if (offering.zone, offering.capacity_type) == (ZONE_B, capacity_type)
+        and offering.available
+        and it.requirements.single_value(ARCH) == "amd64"
+        and not any(each in name for each in (".ebm", ".gn", ".vgn"))
+    }
+    cheapest = sorted(there, key=lambda name: (there[name], name))[:25]
+    assert len(cheapest) == 25
+    return cheapest
+
+
 @pytest.mark.parametrize("policy", ["cheapest", "balanced"])
 @pytest.mark.parametrize("wish", [SPOT, ON_DEMAND], ids=["spot", "on-demand"])
 def test_a_claim_bound_to_a_zone_is_sent_to_no_vswitch_of_another(process, wish, policy):
@@ -121,17 +137,7 @@ def test_of_the_twenty_cheapest_types_a_call_has_the_steadiest_in_front(process)
     process.prices.update_advice(
         {name: {ZONE_B: SpotAdvice(30.0, 1.0)} for name in process.types(node_class)}
     )
-    price = {
-        name: offering.price.amount
-        for name, it in process.types(node_class).items()
-        for offering in it.offerings
-        if (offering.zone, offering.capacity_type) == (ZONE_B, "spot")
-        and offering.available
-        and it.requirements.single_value(ARCH) == "amd64"
-        and not any(each in name for each in (".ebm", ".gn", ".vgn"))
-    }
-    names = sorted(price, key=lambda name: (price[name], name))[:25]
-    assert len(names) == 25
+    names = twenty_five_cheapest(process, node_class, "spot")
     process.prices.update_advice({name: {ZONE_B: SpotAdvice(30.0, 20.0)} for name in names[:3]})
 
     process.launch_one(claim_of("a", SPOT, in_zone(ZONE_B), (INSTANCE_TYPE, *names)), node_class)
@@ -142,17 +148,7 @@ def test_of_the_twenty_cheapest_types_a_call_has_the_steadiest_in_front(process)
 
 def test_of_twenty_five_types_a_call_has_the_twenty_cheapest_in_their_order(process, node_class):
     """Case 52: bare metal and GPUs are no part of them, nor are machines of another architecture."""
-    there = {
-        name: offering.price.amount
-        for name, it in process.types(node_class).items()
-        for offering in it.offerings
-        if (offering.zone, offering.capacity_type) == (ZONE_B, "on-demand")
-        and offering.available
-        and it.requirements.single_value(ARCH) == "amd64"
-        and not any(each in name for each in (".ebm", ".gn", ".vgn"))
-    }
-    cheapest = sorted(there, key=lambda name: (there[name], name))[:25]
-    assert len(cheapest) == 25
+    cheapest = twenty_five_cheapest(process, node_class, "on-demand")
 
     process.launch_one(
         claim_of("a", ON_DEMAND, in_zone(ZONE_B), (INSTANCE_TYPE, *reversed(cheapest))), node_class

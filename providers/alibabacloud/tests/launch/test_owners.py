@@ -16,7 +16,6 @@ from karpenter_provider_alibabacloud.launch.owners import (
     CLAIM_TAGS,
     is_owned,
     owned_tags,
-    owners_of,
     restricted_tags,
     to_tag_list,
 )
@@ -165,7 +164,9 @@ def test_instances_are_dealt_by_id_to_claims_by_uid():
     instances = dict.fromkeys(("i-c", "i-a", "i-b"), tags)
 
     assert CLAIM_TAGS.deal(instances) == dict(zip(("i-a", "i-b", "i-c"), claims, strict=True))
-    assert owners_of(instances) == owners_of(dict(reversed(instances.items())))
+    assert CLAIM_TAGS.owners_of(instances, {}) == CLAIM_TAGS.owners_of(
+        dict(reversed(instances.items())), {}
+    )
 
 
 def test_an_instances_own_tag_counts_before_the_order():
@@ -184,7 +185,7 @@ def test_what_is_remembered_counts_first():
     claims = sorted((ref(number) for number in range(2)), key=lambda claim: claim.uid)
     instances = {"i-b": tags_of(claims)}
 
-    assert owners_of(instances, {"i-b": claims[1]}) == {"i-b": claims[1]}
+    assert CLAIM_TAGS.owners_of(instances, {"i-b": claims[1]}) == {"i-b": claims[1]}
 
 
 def test_an_instance_that_shows_late_is_nobodys_when_every_claim_has_one():
@@ -195,7 +196,7 @@ def test_an_instance_that_shows_late_is_nobodys_when_every_claim_has_one():
     shown = dict.fromkeys(("i-a", "i-b", "i-c"), tags)
     known = {"i-b": claims[0], "i-c": claims[1], "i-z": claims[2]}
 
-    assert owners_of(shown, known) == {"i-b": claims[0], "i-c": claims[1]}
+    assert CLAIM_TAGS.owners_of(shown, known) == {"i-b": claims[0], "i-c": claims[1]}
 
 
 def test_groups_are_told_apart_by_their_claims():
@@ -203,7 +204,7 @@ def test_groups_are_told_apart_by_their_claims():
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     first, second = tags_of(claims), tags_of(claims[1:])
 
-    owners = owners_of({"i-z": first, "i-a": second, "i-b": second})
+    owners = CLAIM_TAGS.owners_of({"i-z": first, "i-a": second, "i-b": second}, {})
 
     assert owners == {"i-z": claims[0], "i-a": claims[1], "i-b": claims[2]}
 

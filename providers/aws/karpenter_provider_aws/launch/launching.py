@@ -20,7 +20,6 @@ from karpenter_core.errors import (
     LaunchFailedError,
     NodeClassNotReadyError,
 )
-from karpenter_provider_aws.described import owners_of
 from karpenter_provider_aws.launch.launched import Facts, launched_instance
 from karpenter_provider_aws.launch.plans import Ground, claim_ref, plan_launches
 from karpenter_provider_aws.launch.preconditions import refusal
@@ -109,7 +108,7 @@ class Launching:
         """Return the outcomes of claims for which something was launched before, by token."""
         wanted = {request.token: request for request in requests}
         described = self._reader.of_claims(wanted)
-        owners = owners_of(described, self._owners())
+        owners = CLAIM_TAGS.owners_of({it.id: it.tags for it in described}, self._owners())
         mine: dict[str, list[DescribedInstance]] = {}
         for instance in described:
             owner = owners.get(instance.id)

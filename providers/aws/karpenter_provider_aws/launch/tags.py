@@ -55,6 +55,7 @@ CLAIM_TAGS: Final = ClaimTags(
     key=f"{GROUP}/nodeclaims",
     own_key=NODE_CLAIM_TAG,
     pool_key=NODE_POOL_TAG,
+    call_key=FLEET_ID_TAG,
     max_characters=256,
     max_tags=50,
     max_claim_tags=10,
