@@ -1,11 +1,11 @@
 """Repair: a Node that says for too long that it is broken is replaced, by force.
 
 What counts as broken, and for how long it is borne, are policies of the provider, and of the users
-(`lifecycle.health_rules`). A breaker keeps the medicine from being worse than the illness: when more Nodes of a pool are broken than a share of
-them, the cause is taken to be elsewhere (a network, a control plane, an image), and nothing is
-replaced. In a pool of a few Nodes that share is one, so a second broken Node would hold both for
-ever; there the Nodes are replaced one after the other instead, the next one when the pool has
-settled.
+(`lifecycle.health_rules`). A breaker keeps the medicine from being worse than the illness: when
+more Nodes of a pool are broken than a share of them, the cause is taken to be elsewhere (a
+network, a control plane, an image), and nothing is replaced. In a pool of a few Nodes that share
+is one, so a second broken Node would hold both for ever; there the Nodes are replaced one after
+the other instead, the next one when the pool has settled.
 """
 
 from __future__ import annotations

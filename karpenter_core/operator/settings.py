@@ -20,7 +20,7 @@ from karpenter_core.operator.scheduler_config import parse_scheduler_config
 from karpenter_core.provider.contract import FeatureGates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.provider.contract import SettingSpec
@@ -656,8 +656,16 @@ def _shape(values: dict[str, object]) -> None:
     values["scheduler_config"] = parse_scheduler_config(str(values["scheduler_config"]))
     values["exchange_rates"] = _parse_rates(str(values["exchange_rates"]))
     values["node_fee"] = _parse_fee(str(values["node_fee"]))
-    values["repair_unhealthy_limit"] = _parse_limit(str(values["repair_unhealthy_limit"]))
-    values["repair_conditions"] = _parse_rules(str(values["repair_conditions"]))
+    shapes: dict[str, Callable[[str], object]] = {
+        "repair-unhealthy-limit": UnhealthyLimit.parse,
+        "repair-conditions": parse_health_rules,
+    }
+    for flag, parse in shapes.items():
+        name = flag.replace("-", "_")
+        try:
+            values[name] = parse(str(values[name]))
+        except BadInputError as error:
+            raise SettingsError(f"{flag}: {error}") from error
     for name in ("max_nodes_total", "launches_per_minute"):
         _check_not_negative(name.replace("_", "-"), values[name])
     size = values["decision_journal_max_bytes"]
@@ -684,20 +692,6 @@ def _parse_fee(text: str) -> float:
         message = f'node-fee: "{text}" is not a number of zero or more'
         raise SettingsError(message)
     return fee
-
-
-def _parse_limit(text: str) -> UnhealthyLimit:
-    try:
-        return UnhealthyLimit.parse(text)
-    except BadInputError as error:
-        raise SettingsError(f"repair-unhealthy-limit: {error}") from error
-
-
-def _parse_rules(text: str) -> tuple[HealthRule, ...]:
-    try:
-        return parse_health_rules(text)
-    except BadInputError as error:
-        raise SettingsError(f"repair-conditions: {error}") from error
 
 
 def _check_not_negative(flag: str, value: object) -> None:

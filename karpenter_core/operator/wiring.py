@@ -181,18 +181,18 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
 def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
     """Return the controller that repairs nodes, if anything is to be repaired."""
     settings = process.settings
-    rules = settings.repair_conditions
-    has_policies = any(
-        with_rules(info.repair_policies, rules) for info in process.providers.infos().values()
-    )
-    if not settings.feature_gates.node_repair or not has_policies:
+    policies = {
+        name: with_rules(info.repair_policies, settings.repair_conditions)
+        for name, info in process.providers.infos().items()
+    }
+    if not settings.feature_gates.node_repair or not any(policies.values()):
         return ()
     return (
         NodeHealth(
             hands=hands,
             providers=process.providers,
             runtime=process.runtime,
-            rules=rules,
+            policies=policies,
             limit=settings.repair_unhealthy_limit,
             paused=settings.pause_disruption,
         ),

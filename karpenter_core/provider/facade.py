@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         LaunchRequest,
         ProviderContext,
         ProviderInfo,
-        RepairPolicy,
         SettingSpec,
         TerminateOutcome,
     )
@@ -129,10 +128,6 @@ class Providers:
     def setting_specs(self) -> Mapping[str, tuple[SettingSpec, ...]]:
         """Return the settings of each plug-in."""
         return self._plugins.settings()
-
-    def repair_policies(self, ref: NodeClassRef) -> tuple[RepairPolicy, ...]:
-        """Return which node conditions make a machine be replaced."""
-        return self._plugins.providers[self.provider_of(ref)].info.repair_policies
 
     def provider_of(self, ref: NodeClassRef) -> str:
         """Return the name of the provider that serves a NodeClass.

@@ -343,7 +343,7 @@ def test_hooks_that_are_not_implemented_have_their_defaults(virtual):
         assert await providers.vetoes(None) == {}
         assert providers.label_classes() == LabelClasses()
         assert providers.tasks() == ()
-        assert providers.repair_policies(WEB) == ()
+        assert providers.infos()["web"].repair_policies == ()
 
     virtual(scenario, web=FakeProvider())
 

@@ -14,7 +14,6 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
-from karpenter_core.lifecycle.health_rules import with_rules
 from karpenter_core.lifecycle.repair import (
     DEFAULT_LIMIT,
     Repair,
@@ -27,7 +26,7 @@ from karpenter_core.state.objects import Kind
 from karpenter_core.state.pause import why_paused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.lifecycle.health_rules import HealthRule
     from karpenter_core.lifecycle.repair import Census, HealthPolicy, UnhealthyLimit
     from karpenter_core.provider.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
@@ -56,18 +54,16 @@ class NodeHealth:
         hands: Hands,
         providers: Providers,
         runtime: Runtime,
-        rules: Sequence[HealthRule] = (),
+        policies: Mapping[str, Sequence[HealthPolicy]],
         limit: UnhealthyLimit = DEFAULT_LIMIT,
         paused: bool = False,
     ) -> None:
-        """`rules` are the users'; `paused` is the setting that pauses all disruption."""
+        """`policies` are by provider; `paused` is the setting that pauses all disruption."""
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
         self._runtime = runtime
-        self._rules = rules
-        self._policies: dict[str, tuple[HealthPolicy, ...]] = {}
-        """By provider."""
+        self._policies = policies
         self._limit = limit
         self._paused = paused
         self._census: dict[tuple[str, str], Census] = {}
@@ -105,7 +101,7 @@ class NodeHealth:
         (claim,) = claims
         if not snapshot.manages(claim.spec.node_class_ref):
             return DONE
-        policies = self._policies_for(claim.spec.node_class_ref)
+        policies = self._policies[self._providers.provider_of(claim.spec.node_class_ref)]
         now = self._runtime.clock.now()
         ailment = ailment_of(node, policies)
         if ailment is None:
@@ -170,12 +166,7 @@ class NodeHealth:
         provider = self._providers.provider_of(ref)
         census = self._census.get((pool, provider))
         if census is None:
-            census = take_census(snapshot, pool, self._policies_for(ref))
-            self._census[pool, provider] = census
+            census = self._census[pool, provider] = take_census(
+                snapshot, pool, self._policies[provider]
+            )
         return census
-
-    def _policies_for(self, ref: NodeClassRef) -> tuple[HealthPolicy, ...]:
-        provider = self._providers.provider_of(ref)
-        if provider not in self._policies:
-            self._policies[provider] = with_rules(self._providers.repair_policies(ref), self._rules)
-        return self._policies[provider]
