@@ -155,8 +155,8 @@ def _level(number: int, zonal: Sequence[ZonalRules]) -> Level | None:
         return None
     (rules,) = zonal
     ((start, group, grows),) = rules.groups
-    if group.kind is not Kind.SPREAD or not grows or rules.allowed is not None:
-        return None
+    if group.kind is not Kind.SPREAD or not grows or rules.allowed is not None or not rules.size:
+        return None  # an axis has no domains when no node and no pool has its key
     return Level(
         axis=rules.axis,
         start=start,

@@ -415,3 +415,16 @@ def test_first_fit_is_refused_exactly_when_it_does_not_keep_the_limits(random):
         keeps = free.is_possible and len(free.claims) <= 1 and free.cost_per_hour < below
         limited = whatif.evaluate(names, below_price=below, most_claims=1)
         assert limited.is_possible == keeps
+
+
+# -- odd pods --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hard", "outcome"), [(False, Outcome.FITS), (True, Outcome.LEFT)])
+def test_a_spread_over_a_key_that_nothing_has_is_answered(hard, outcome):
+    """No node and no pool has the key, so there is no domain to level."""
+    odd = web("odd", "going", topology_spread=spread("example.com/nowhere", hard=hard))
+    whatif = ask(node("going", odd), node("spare", free="2"))
+
+    assert whatif.evaluate(("going",)).outcome is outcome
+    assert bool(solve(whatif.problem_without(("going",)), OPTIONS).unschedulable) is hard
