@@ -5,7 +5,8 @@ What counts as broken, and for how long it is borne, are policies of the provide
 more Nodes of a pool are broken than a share of them, the cause is taken to be elsewhere (a
 network, a control plane, an image), and nothing is replaced. In a pool of a few Nodes that share
 is one, so a second broken Node would hold both for ever; there the Nodes are replaced one after
-the other instead, the next one when the pool has settled.
+the other instead, the next one when the pool has settled. Where several Nodes are all broken,
+nothing is replaced, however few they are: a stand-in would break as well.
 """
 
 from __future__ import annotations
@@ -95,6 +96,11 @@ class UnhealthyLimit:
         """Return how many of so many Nodes that is; a share is rounded up."""
         return -(-self.amount * nodes // _HUNDRED) if self.is_percent else self.amount
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether all Nodes may be broken, however many there are."""
+        return self.is_percent and self.amount == _HUNDRED
+
     def __str__(self) -> str:
         return f"{self.amount}%" if self.is_percent else str(self.amount)
 
@@ -117,6 +123,11 @@ class Census:
     nodes: int
     broken: Mapping[str, Ailment] = field(default_factory=dict[str, Ailment])
     """By name of the Node."""
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether there are several Nodes and none of them is healthy."""
+        return 1 < self.nodes <= len(self.broken)
 
 
 class RepairAction(Enum):
@@ -195,6 +206,8 @@ def repair(
     pool = claim.metadata.labels.get(NODE_POOL, "")
     census = census or take_census(snapshot, pool, policies)
     allowed = limit.of(census.nodes)
+    if census.is_hopeless and allowed and not limit.is_everything:
+        return _blocked(snapshot, node, claim, ailment)
     if len(census.broken) > allowed:
         if not allowed or census.nodes >= SMALL_POOL:
             return _blocked(snapshot, node, claim, ailment, limit)
@@ -213,15 +226,21 @@ def _blocked(
     node: NodeView,
     claim: NodeClaim,
     ailment: Ailment,
-    limit: UnhealthyLimit,
+    limit: UnhealthyLimit | None = None,
 ) -> Repair:
-    """Leave a Node as it is, and tell it, its claim and its pool why."""
+    """Leave a Node as it is, and tell it, its claim and its pool why.
+
+    It is the limit that is exceeded; None: no Node is healthy.
+    """
     name = claim.metadata.labels.get(NODE_POOL, "")
     refs = [node_ref(node), claim.ref]
-    # The second spelling is upstream's: Events are read by programs too.
-    message = f"more then {limit} nodes are unhealthy in the cluster"
-    if name:
+    message = f"no node of the {'nodepool' if name else 'cluster'} is healthy"
+    if limit is not None and not name:
+        # The spelling is upstream's: Events are read by programs too.
+        message = f"more then {limit} nodes are unhealthy in the cluster"
+    elif limit is not None:
         message = f"more than {limit} nodes are unhealthy in the nodepool"
+    if name:
         pool = snapshot.node_pools.get(name)
         refs.extend([] if pool is None else [pool.ref])
     return Repair(

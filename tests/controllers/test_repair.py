@@ -139,12 +139,12 @@ def test_many_broken_nodes_are_left_alone_and_say_so(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_small_pool_that_is_all_dead_comes_back(tmp_path):
+def test_a_small_pool_of_which_most_is_dead_comes_back(tmp_path):
     """One node after the other: never are two of them on their way out."""
 
     async def story(scene):
         _, nodes = await grown(scene, 3, REPAIR)
-        for name in nodes:
+        for name in nodes[:2]:
             scene.cluster.kubelets.fail(name)
         going = 0
         for _ in range(60):
@@ -152,9 +152,30 @@ def test_a_small_pool_that_is_all_dead_comes_back(tmp_path):
             deleting = [c for c in scene.claims() if "deletionTimestamp" in c["metadata"]]
             going = max(going, len(deleting))
 
-        assert not names(scene.nodes()) & set(nodes)
+        assert not names(scene.nodes()) & set(nodes[:2])
         assert len(scene.pods("Running")) == 3
         assert going <= 1
+
+    play(tmp_path, story)
+
+
+def test_a_small_pool_that_is_all_dead_is_left_alone_and_says_so(tmp_path):
+    """Until one of its nodes is healthy again: what broke all of them would break stand-ins."""
+
+    async def story(scene):
+        _, nodes = await grown(scene, 3, REPAIR)
+        for name in nodes:
+            scene.cluster.kubelets.fail(name)
+        await scene.cluster.clock.sleep(1800)
+
+        assert set(nodes) == names(scene.claims())
+        assert "no node of the nodepool is healthy" in {
+            event["message"] for event in scene.events("NodeRepairBlocked")
+        }
+
+        scene.cluster.kubelets.heal(nodes[0])
+        await scene.settle(lambda: not names(scene.nodes()) & set(nodes[1:]), seconds=1800)
+        assert nodes[0] in names(scene.claims())
 
     play(tmp_path, story)
 

@@ -177,19 +177,50 @@ def test_one_of_three_is_repaired():
     assert look(*pool_of(3, broken=1)).action is REPAIR
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_a_small_pool_that_is_all_broken_is_repaired_one_after_the_other(count):
-    """A share of so few nodes is one, which would hold them all for ever."""
+@pytest.mark.parametrize("limit", ["20%", "50%", "3", "99%"])
+@pytest.mark.parametrize("count", [2, 3, 4, 10])
+def test_in_a_pool_without_a_healthy_node_nothing_is_repaired(count, limit):
+    """Whatever its size: the cause is not in the nodes, and stand-ins would break as well."""
     objects = pool_of(count, broken=count)
 
-    actions = [look(*objects, name=f"node-{i}").action for i in range(count)]
+    found = [look(*objects, name=f"node-{i}", limit=UnhealthyLimit.parse(limit)) for i in range(count)]
 
-    assert actions == [REPAIR, *[WAIT] * (count - 1)]
+    assert {each.action for each in found} == {BLOCKED}
+
+
+def test_a_pool_without_a_healthy_node_says_so():
+    """The share is not what holds repair back."""
+    found = look(node_pool(), *pool_of(3, broken=3))
+
+    assert {notice.message for notice in found.notices} == {"no node of the nodepool is healthy"}
+    claim, view = pair("alone", pool="")
+    alone = look(claim, view, *pair("other", pool=""), name="alone")
+    assert {notice.message for notice in alone.notices} == {"no node of the cluster is healthy"}
+
+
+def test_where_all_nodes_may_be_broken_all_are_repaired():
+    """Who sets 100 % asks for it."""
+    assert look(*pool_of(3, broken=3), limit=UnhealthyLimit.parse("100%")).action is REPAIR
+
+
+def test_the_only_node_of_a_pool_is_repaired():
+    """It has no neighbours that could say whether the cause is elsewhere."""
+    assert look(*pool_of(1, broken=1)).action is REPAIR
+
+
+@pytest.mark.parametrize(("count", "broken"), [(3, 2), (4, 2), (4, 3)])
+def test_in_a_small_pool_broken_nodes_are_repaired_one_after_the_other(count, broken):
+    """A share of so few nodes is one, which would hold them all for ever."""
+    objects = pool_of(count, broken=broken)
+
+    actions = [look(*objects, name=f"node-{i}").action for i in range(broken)]
+
+    assert actions == [REPAIR, *[WAIT] * (broken - 1)]
 
 
 def test_in_a_small_pool_the_next_waits_until_the_one_before_is_gone():
     """And there is nothing deleting."""
-    rest = [*pair("node-1"), *pair("node-2")]
+    rest = [*pair("node-1"), *pair("node-2"), *pair("well", broken=False)]
 
     assert look(*pair("node-0", deleted=EPOCH), *rest, name="node-1").action is WAIT
     assert look(*rest, name="node-1").action is REPAIR
@@ -201,12 +232,14 @@ def test_in_a_small_pool_a_claim_that_a_foreign_finalizer_holds_is_not_waited_fo
         "node-0", stage="Initialized", deleted=EPOCH, finalizers=("example.com/audit",)
     )
 
-    assert look(held, *pair("node-1"), *pair("node-2"), name="node-1").action is REPAIR
+    rest = [*pair("node-1"), *pair("node-2"), *pair("well", broken=False)]
+
+    assert look(held, *rest, name="node-1").action is REPAIR
 
 
 def test_in_a_small_pool_the_next_waits_until_the_stand_in_is_initialised():
     """A stand-in that breaks as well would make it a loop."""
-    rest = [*pair("node-1"), *pair("node-2")]
+    rest = [*pair("node-1"), *pair("node-2"), *pair("well", broken=False)]
     booting = node_claim("node-3", stage="Launched")
 
     assert look(booting, *rest, name="node-1").action is WAIT
@@ -216,6 +249,7 @@ def test_in_a_small_pool_the_next_waits_until_the_stand_in_is_initialised():
 def test_a_small_pool_whose_broken_nodes_were_never_initialised_is_repaired_all_the_same():
     """They are not stand-ins that one could wait for."""
     objects = [*pair("node-0", stage="Registered"), *pair("node-1", stage="Registered")]
+    objects += pair("well", broken=False)
 
     assert look(*objects).action is REPAIR
 
@@ -314,6 +348,7 @@ def test_never_are_more_nodes_repaired_at_once_than_may_be_broken(count, broken,
             gone.append(name)
 
     serial = 0 < allowed.of(count) < min(broken, count) and count < SMALL_POOL
-    assert len(gone) <= (1 if serial else allowed.of(count))
-    if 0 < min(broken, count) <= allowed.of(count) or serial:
+    hopeless = 1 < count <= broken
+    assert len(gone) <= (0 if hopeless else 1 if serial else allowed.of(count))
+    if not hopeless and (0 < min(broken, count) <= allowed.of(count) or serial):
         assert gone
