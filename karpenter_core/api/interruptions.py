@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["INTERRUPTING", "InterruptionKind"]
+__all__ = ["INTERRUPTING", "INTERRUPTION_REASONS", "InterruptionKind"]
 
 
 class InterruptionKind(StrEnum):
@@ -35,10 +35,12 @@ class InterruptionKind(StrEnum):
     """A message that the provider cannot read: it is counted, logged and acknowledged."""
 
 
-INTERRUPTING: Final = frozenset(
+INTERRUPTION_REASONS: Final = frozenset(
     str(kind)
     for kind in InterruptionKind
-    if kind
-    not in {InterruptionKind.REBALANCE, InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN}
+    if kind not in {InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN}
 )
+"""Reasons of `DisruptionReason` that an interruption sets."""
+
+INTERRUPTING: Final = INTERRUPTION_REASONS - {str(InterruptionKind.REBALANCE)}
 """Reasons of `DisruptionReason` for machines that their cloud takes away."""

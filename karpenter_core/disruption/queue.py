@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import TRUE, find
+from karpenter_core.api.interruptions import INTERRUPTION_REASONS
 from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["StaleMark", "command_timeout", "stale_mark", "stale_marks"]
+__all__ = [
+    "INTERRUPTION_GRACE",
+    "StaleMark",
+    "command_timeout",
+    "is_being_interrupted",
+    "stale_mark",
+    "stale_marks",
+]
 
 _PER_NODE: Final = timedelta(milliseconds=80)  # upstream's numbers
 _SHORTEST: Final = timedelta(minutes=10)
 _LONGEST: Final = timedelta(hours=1)
+
+INTERRUPTION_GRACE: Final = timedelta(minutes=10)
+"""How long the deletion of an interrupted claim may come after its reason; it is tried for less."""
 
 
 def command_timeout(queued: int) -> timedelta:
@@ -36,17 +50,32 @@ class StaleMark:
 
 
 def stale_marks(
-    snapshot: Snapshot, *, queued: frozenset[str] = frozenset()
+    snapshot: Snapshot, *, now: datetime, queued: frozenset[str] = frozenset()
 ) -> tuple[StaleMark, ...]:
     """Return what a command left behind that failed or whose process died.
 
-    Machines in the queue, or on their way out for whatever reason, keep their marks.
+    Machines in the queue, or on their way out for whatever reason, keep their marks. A claim that
+    is being interrupted keeps its reason: no command put it there, and the deletion follows.
     """
-    return tuple(
-        mark
-        for machine in snapshot.state_nodes
-        if machine.provider_id not in queued and (mark := stale_mark(machine)) is not None
-    )
+    found: list[StaleMark] = []
+    for machine in snapshot.state_nodes:
+        mark = None if machine.provider_id in queued else stale_mark(machine)
+        if mark is None:
+            continue
+        if mark.claim and machine.claim is not None and is_being_interrupted(machine.claim, now):
+            mark = replace(mark, claim="")
+        if mark.node or mark.claim:
+            found.append(mark)
+    return tuple(found)
+
+
+def is_being_interrupted(claim: NodeClaim, now: datetime) -> bool:
+    """Tell whether an interruption has set a claim's reason and is about to delete the claim."""
+    reason = find(claim.status.conditions, DISRUPTION_REASON)
+    if reason is None or reason.status != TRUE or reason.reason not in INTERRUPTION_REASONS:
+        return False
+    since = reason.last_transition_time
+    return since is not None and now - since < INTERRUPTION_GRACE
 
 
 def stale_mark(machine: StateNode) -> StaleMark | None:

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from karpenter_core.api.interruptions import InterruptionKind
+from karpenter_core.api.interruptions import INTERRUPTION_REASONS, InterruptionKind
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, SPOT, ZONE
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 from karpenter_core.api.notices import Notice
 from karpenter_core.errors import BadInputError, OfferingKey
 from karpenter_core.lifecycle.changes import Fact
-from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.lifecycle.claim_status import (
+    condition_of,
+    with_condition,
+    without_condition,
+)
 from karpenter_core.lifecycle.disrupted import disrupted_facts
 from karpenter_core.lifecycle.node_termination import node_ref
 from karpenter_core.lifecycle.termination import deadline_of, with_deadline
@@ -120,6 +124,10 @@ def interruption_step(
     if claim.is_deleting:
         return InterruptionStep(claim=wanted, notices=notices)
     reason = str(kind)
+    earlier = condition_of(wanted, DISRUPTION_REASON)
+    if earlier is not None and earlier.reason not in INTERRUPTION_REASONS:
+        # What a command wrote gives way, so that the time of the condition is the interruption's.
+        wanted = without_condition(wanted, DISRUPTION_REASON)
     return InterruptionStep(
         claim=with_condition(wanted, DISRUPTION_REASON, now=now, reason=reason, message=reason),
         delete=True,

@@ -11,6 +11,7 @@ from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_core.provider.markers import hookimpl
+from karpenter_core.sim.faults import Fault, on
 from karpenter_provider_kwok.cloud import SimulatedCloud
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
@@ -108,6 +109,29 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
         assert (entry.method, entry.reason) == ("interruption", "SpotInterruption")
         assert [(item.node, item.pods) for item in entry.candidates] == [(old, 1)]
         assert entry.price_per_hour_before.amount > 0
+
+    play(tmp_path, story, arguments=[faults.option])
+
+
+def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
+    """The disruption loop looks in between, and must not take it for a command's mark."""
+    faults = Cloud(tmp_path)
+
+    async def story(scene):
+        _, (old,) = await grown(scene)
+        scene.cluster.front.faults.add(
+            Fault(matches=on("DELETE", f"/nodeclaims/{old}"), times=None, status=500)
+        )
+        faults.suffer(*RECLAIM)
+        await scene.settle(lambda: reason_of(scene.claims()[0]) == "SpotInterruption", seconds=15)
+
+        reasons = set()
+        for _ in range(45):
+            await scene.cluster.clock.sleep(1)
+            (claim,) = scene.claims()
+            reasons.add(reason_of(claim))
+
+        assert reasons == {"SpotInterruption"}
 
     play(tmp_path, story, arguments=[faults.option])
 

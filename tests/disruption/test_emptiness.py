@@ -17,8 +17,9 @@ from karpenter_core.disruption.command import Decision
 from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.method import Pass
 from karpenter_core.disruption.plan import plan
-from karpenter_core.disruption.queue import command_timeout, stale_marks
+from karpenter_core.disruption.queue import INTERRUPTION_GRACE, command_timeout, stale_marks
 from karpenter_core.disruption.validation import Rejection
+from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif_engine import run
 from karpenter_core.state.builder import StateBuilder
@@ -341,6 +342,7 @@ class TestStaleMarks:
 
     def found(self, *objects, **options):
         builder = state(*objects)
+        options.setdefault("now", EPOCH)
         return [(mark.node, mark.claim) for mark in stale_marks(builder.snapshot(), **options)]
 
     def test_what_a_dead_command_left_is_found(self):
@@ -356,7 +358,17 @@ class TestStaleMarks:
         assert self.found(*self.tainted(), queued=frozenset({"kwok://web"})) == []
         builder = state(*self.tainted())
         builder.fold(DeletionMarked(names=("web",), cause="empty/1"))
-        assert stale_marks(builder.snapshot()) == ()
+        assert stale_marks(builder.snapshot(), now=EPOCH) == ()
+
+    @pytest.mark.parametrize("reason", ["SpotInterruption", "RebalanceRecommendation"])
+    def test_an_interruption_keeps_its_reason_until_the_claim_is_deleted(self, reason):
+        """No command put it there; it says that protected pods need a stand-in in time."""
+        its_node, claim = machine("web", taints=(self.TAINT,))
+        claim = with_condition(claim, DISRUPTION_REASON, now=EPOCH, reason=reason)
+
+        soon = EPOCH + INTERRUPTION_GRACE - timedelta(seconds=1)
+        assert self.found(its_node, claim, now=soon) == [("web", "")]
+        assert self.found(its_node, claim, now=EPOCH + INTERRUPTION_GRACE) == [("web", "web")]
 
     def test_nodes_of_nobody_keep_their_taints(self):
         assert self.found(node("static", taints=(self.TAINT,))) == []

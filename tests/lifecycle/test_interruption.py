@@ -52,6 +52,20 @@ def test_the_claim_goes_and_says_why(kind):
     assert (reason.status, reason.reason) == ("True", str(kind))
 
 
+def test_the_reason_counts_from_the_interruption_whatever_a_command_wrote_before():
+    """Its time tells how long the deletion may be waited for."""
+    written = with_condition(spot_claim(), DISRUPTION_REASON, now=EPOCH, reason="Underutilized")
+    later = EPOCH + timedelta(hours=1)
+
+    first = look(said(), written, now=later)
+    again = look(said(), first.claim, now=later + timedelta(seconds=30))
+
+    for step in (first, again):
+        reason = find(step.claim.status.conditions, DISRUPTION_REASON)
+        assert reason is not None
+        assert (reason.reason, reason.last_transition_time) == ("SpotInterruption", later)
+
+
 @pytest.mark.parametrize(
     ("grace", "before", "expected"),
     [

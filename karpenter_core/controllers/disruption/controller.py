@@ -110,7 +110,8 @@ class DisruptionController:
         snapshot = self._feed.snapshot()
         if not snapshot.synced:
             return UNSYNCED_SECONDS
-        await self.queue.clean_stale(stale_marks(snapshot, queued=self.queue.queued))
+        now = self._runtime.clock.now()
+        await self.queue.clean_stale(stale_marks(snapshot, now=now, queued=self.queue.queued))
         methods: Sequence[Method] = METHODS
         while methods:
             self._report_budgets(self._feed.snapshot())

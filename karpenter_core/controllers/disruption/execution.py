@@ -22,7 +22,7 @@ from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.command import shortened
 from karpenter_core.disruption.pricing import Prices
-from karpenter_core.disruption.queue import StaleMark, command_timeout
+from karpenter_core.disruption.queue import StaleMark, command_timeout, is_being_interrupted
 from karpenter_core.disruption.resting import Resting
 from karpenter_core.disruption.validation import Rejection
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
@@ -364,7 +364,9 @@ class CommandQueue:
         if node is not None and (patch := undisrupted_patch(node)) is not None:
             await self._hands.write_node(node, patch)
         claim = snapshot.node_claims.get(mark.claim)
-        if claim is not None and not claim.is_deleting:
+        if claim is None or claim.is_deleting:
+            return
+        if not is_being_interrupted(claim, self._runtime.clock.now()):
             await self._hands.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
 
     # -- what is said and counted ------------------------------------------------------------------
