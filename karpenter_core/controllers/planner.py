@@ -146,7 +146,7 @@ class ThreadPlanner:
 
         def run() -> T:
             started = self._clock.monotonic()
-            with _giving_way():
+            with _INTERVAL.lowered():
                 while True:
                     try:
                         next(steps)
@@ -177,7 +177,7 @@ class ThreadPlanner:
 
         halt = Halt()
         started = self._clock.monotonic()
-        with _giving_way():
+        with _INTERVAL.lowered():
             steps = solve_steps(problem, options, cache=self._cache(), halt=halt)
             while True:
                 try:
@@ -194,19 +194,40 @@ class ThreadPlanner:
         return self._columns
 
 
-@contextmanager
-def _giving_way() -> Generator[None]:
-    """Let the interpreter change threads often meanwhile."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
+@final
+class _SwitchInterval:
+    """Lowers the interpreter's switch interval while any pass runs; the last to end restores it.
+
+    The interval belongs to the process, and passes of two planners overlap.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._passes = 0
+        self._original = 0.0
+
+    @contextmanager
+    def lowered(self) -> Generator[None]:
+        """Let the interpreter change threads often meanwhile."""
+        with self._lock:
+            if not self._passes:
+                self._original = sys.getswitchinterval()
+                sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+            self._passes += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._passes -= 1
+                if not self._passes:
+                    sys.setswitchinterval(self._original)
+
+
+_INTERVAL: Final = _SwitchInterval()
 
 
 def _in_turns(make: Callable[[], T]) -> T:
-    with _giving_way():
+    with _INTERVAL.lowered():
         return make()
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from functools import partial
 
 import pytest
 
-from karpenter_core.controllers.planner import InlinePlanner, ThreadPlanner
+from karpenter_core.controllers.planner import (
+    SWITCH_INTERVAL_SECONDS,
+    InlinePlanner,
+    ThreadPlanner,
+)
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import Problem, SolveOptions
 from karpenter_core.testing import builders
@@ -53,6 +58,42 @@ async def test_the_loop_turns_while_a_pass_runs():
     assert inline > 3
     assert turns > inline
     assert sys.getswitchinterval() == before
+
+
+@pytest.mark.parametrize("first_to_end", [0, 1])
+async def test_two_passes_that_overlap_leave_the_switch_interval_as_it_was(first_to_end):
+    """The last one to end restores it, whichever began first."""
+    before = sys.getswitchinterval()
+    planners = ThreadPlanner(SystemClock()), ThreadPlanner(SystemClock())
+    begun = threading.Event(), threading.Event()
+    may_end = threading.Event(), threading.Event()
+
+    def occupy(number):
+        begun[number].set()
+        may_end[number].wait(10)
+
+    async def is_begun(number):
+        await asyncio.to_thread(begun[number].wait, 10)
+
+    try:
+        tasks = []
+        for number, planner in enumerate(planners):
+            tasks.append(asyncio.create_task(planner.prepare(partial(occupy, number))))
+            await is_begun(number)
+        during = sys.getswitchinterval()
+        may_end[first_to_end].set()
+        await tasks[first_to_end]
+        after_first = sys.getswitchinterval()
+        may_end[1 - first_to_end].set()
+        await tasks[1 - first_to_end]
+    finally:
+        for event, planner in zip(may_end, planners, strict=True):
+            event.set()
+            planner.close()
+        after, _ = sys.getswitchinterval(), sys.setswitchinterval(before)
+
+    assert during == after_first == pytest.approx(SWITCH_INTERVAL_SECONDS)
+    assert after == before
 
 
 async def test_a_closed_planner_gives_a_partial_plan():
