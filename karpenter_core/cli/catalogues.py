@@ -100,6 +100,7 @@ def _context(providers: Providers, name: str, folder: Path, settings: Settings) 
         read_nodes=_no_nodes,
         wake=lambda _name: None,
         feature_gates=settings.feature_gates,
+        fence=_Closed(),
     )
 
 

@@ -97,6 +97,7 @@ class Process:
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
         fence = AlwaysLeader() if self._elector is None else self._elector.fence
+        self._fence: Final = fence
         self.providers: Final = Providers(
             plugins,
             executor=ports.executor,
@@ -271,6 +272,7 @@ class Process:
             read_claims=on_loop(lambda: self.feed.snapshot().node_claims),
             wake=lambda task: loop.call_soon_threadsafe(self._wake_task, plugin, task) and None,
             feature_gates=self.settings.feature_gates,
+            fence=self._fence,
         )
 
     def _wake_task(self, plugin: str, task: str) -> None:

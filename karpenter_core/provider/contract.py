@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
 
 from karpenter_core.api.decisions import Decision
 from karpenter_core.api.interruptions import InterruptionKind
@@ -55,6 +55,7 @@ __all__ = [
     "NodeClassResolution",
     "NodeReader",
     "NodeWriter",
+    "OpenFence",
     "PeriodicTask",
     "ProviderContext",
     "ProviderInfo",
@@ -428,6 +429,16 @@ class ClaimReader(Protocol):
         ...
 
 
+@final
+class OpenFence:
+    """The fence of a process that runs alone."""
+
+    __slots__ = ()
+
+    def check(self) -> None:
+        """Return: nobody else acts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderContext:
     """What the core hands a provider at start."""
@@ -445,3 +456,5 @@ class ProviderContext:
     read_claims: ClaimReader = field(default=dict[str, "NodeClaim"])
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     """What the core does beyond the usual, and what it leaves alone."""
+    fence: Fence = field(default_factory=OpenFence)
+    """To be checked before each change that a hook or task makes when it makes several."""

@@ -19,7 +19,7 @@ from karpenter_core.provider.executor import InlineExecutor
 from karpenter_core.provider.metrics import ProviderMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -32,8 +32,17 @@ __all__ = ["Dispatcher", "Measurement", "checked_list"]
 
 T = TypeVar("T")
 
-FENCED_HOOKS: Final = frozenset({"karpenter_launch_instances", "karpenter_terminate_instances"})
-"""Hooks that change what the user pays for."""
+FENCED_HOOKS: Final = frozenset(
+    {
+        "karpenter_launch_instances",
+        "karpenter_terminate_instances",
+        "karpenter_resolve_node_class",
+        "karpenter_finalize_node_class",
+        "karpenter_sync_instance",
+        "karpenter_acknowledge_interruptions",
+    }
+)
+"""Hooks that may change something in a cloud: called only while this process leads."""
 
 _NO_LIMITS: Final = BatchLimits()
 _INLINE: Final = InlineExecutor()
@@ -172,6 +181,22 @@ class Dispatcher:
             running.add_done_callback(lambda _: self._shared.pop(identity, None))
             running.add_done_callback(_look_at)
         return await asyncio.shield(running)
+
+    async def run_task(
+        self, run: Callable[[], T | Awaitable[T]], *, lane: str, leader_only: bool
+    ) -> T:
+        """Run work of a plug-in in its lane; what the leader alone does may change a cloud.
+
+        Raises:
+            FencedError: it is for the leader, and this process does not lead.
+        """
+
+        def work() -> T | Awaitable[T]:
+            if leader_only:
+                self._fence.check()  # as late as can be: it may have waited for its thread
+            return run()
+
+        return await self._executor.run(work, lane=lane)
 
     def close(self) -> None:
         """Take no more calls."""

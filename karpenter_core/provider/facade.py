@@ -72,7 +72,9 @@ class PluginTask:
     period: timedelta
     leader_only: bool
     run: Callable[[], Awaitable[None]]
-    """Run it once, wherever plug-in code runs; raises CloudProviderError for what it raised."""
+    """Run it once, wherever plug-in code runs; raises CloudProviderError for what it raised.
+
+    FencedError: it is for the leader, and this process does not lead; nothing was called."""
 
 
 @final
@@ -89,7 +91,6 @@ class Providers:
         registry: CollectorRegistry,
     ) -> None:
         self._plugins: Final = plugins
-        self._executor: Final = executor
         self._dispatcher: Final = Dispatcher(
             plugins, executor=executor, clock=clock, fence=fence, registry=registry
         )
@@ -250,7 +251,7 @@ class Providers:
     def _task(self, plugin: str, task: PeriodicTask) -> PluginTask:
         async def run() -> None:
             try:
-                await self._executor.run(task.run, lane=plugin)
+                await self._dispatcher.run_task(task.run, lane=plugin, leader_only=task.leader_only)
             except KarpenterError:
                 raise
             except (Exception, SystemExit) as error:
@@ -277,7 +278,11 @@ class Providers:
         return self._dispatcher.implements("karpenter_finalize_node_class", self._owner(node_class))
 
     async def resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:
-        """Return what the NodeClass refers to; nothing when the provider resolves nothing."""
+        """Return what the NodeClass refers to; nothing when the provider resolves nothing.
+
+        Raises:
+            FencedError: this process does not lead; nothing was called.
+        """
         hook, name = "karpenter_resolve_node_class", self._owner(node_class)
         if not self._dispatcher.implements(hook, name):
             return NodeClassResolution()
@@ -293,7 +298,11 @@ class Providers:
         return _expect(answer, NodeClassHash, hook, name)
 
     async def finalize_node_class(self, node_class: NodeClass) -> None:
-        """Remove what was made for a NodeClass; raises while something is left."""
+        """Remove what was made for a NodeClass; raises while something is left.
+
+        Raises:
+            FencedError: this process does not lead; nothing was called.
+        """
         hook, name = "karpenter_finalize_node_class", self._owner(node_class)
         if self._dispatcher.implements(hook, name):
             await self._about(hook, name, node_class)
@@ -377,7 +386,11 @@ class Providers:
         return self._dispatcher.implements("karpenter_sync_instance", self.provider_of(ref))
 
     async def sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
-        """Bring an instance in line with its claim and Node."""
+        """Bring an instance in line with its claim and Node.
+
+        Raises:
+            FencedError: this process does not lead; nothing was called.
+        """
         hook, name = "karpenter_sync_instance", self._owner_of_claim(node_claim)
         if self._dispatcher.implements(hook, name):
             await self._about_node(hook, name, node_claim, node)
@@ -436,7 +449,11 @@ class Providers:
         return _interruptions(answer, hook, provider)
 
     async def acknowledge_interruptions(self, provider: str, ids: Sequence[str]) -> None:
-        """Tell a provider that these announcements were handled."""
+        """Tell a provider that these announcements were handled.
+
+        Raises:
+            FencedError: this process does not lead; nothing was called.
+        """
         hook = "karpenter_acknowledge_interruptions"
         if ids and self._dispatcher.implements(hook, provider):
             await self._dispatcher.call(hook, provider, {"ids": tuple(ids)}, key=tuple(ids))

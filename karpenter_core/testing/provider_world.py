@@ -210,6 +210,7 @@ class ProviderWorld:
             read_nodes=self.nodes,
             wake=self._waker(name),
             feature_gates=self.feature_gates,
+            fence=self.fence,
         )
 
     async def settle(self) -> None:

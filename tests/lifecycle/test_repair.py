@@ -183,7 +183,9 @@ def test_in_a_pool_without_a_healthy_node_nothing_is_repaired(count, limit):
     """Whatever its size: the cause is not in the nodes, and stand-ins would break as well."""
     objects = pool_of(count, broken=count)
 
-    found = [look(*objects, name=f"node-{i}", limit=UnhealthyLimit.parse(limit)) for i in range(count)]
+    found = [
+        look(*objects, name=f"node-{i}", limit=UnhealthyLimit.parse(limit)) for i in range(count)
+    ]
 
     assert {each.action for each in found} == {BLOCKED}
 

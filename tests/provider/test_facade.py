@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import structlog
@@ -320,6 +321,85 @@ def test_the_lease_is_checked_when_the_batch_goes_and_not_when_it_gathers(virtua
         assert web.launches == []
 
     virtual(scenario, web=web)
+
+
+@pytest.mark.parametrize("chunk", ["resolve", "finalize", "sync", "acknowledge", "task"])
+def test_nothing_that_may_change_a_cloud_runs_without_the_lease(virtual, chunk):
+    """Whatever waited for its thread when the lease was lost; with the lease all of it runs."""
+    web, calls = FakeProvider(), []
+
+    @hookimpl
+    def resolve(node_class):
+        calls.append("resolve")
+        return NodeClassResolution()
+
+    @hookimpl
+    def declare_tasks():
+        return [
+            PeriodicTask(name="sweep", period=timedelta(hours=1), run=lambda: calls.append("task")),
+        ]
+
+    web.karpenter_resolve_node_class = resolve
+    web.karpenter_finalize_node_class = hookimpl(lambda node_class: calls.append("finalize"))
+    web.karpenter_sync_instance = hookimpl(lambda node_claim, node: calls.append("sync"))
+    web.karpenter_acknowledge_interruptions = hookimpl(lambda ids: calls.append("acknowledge"))
+    web.karpenter_declare_tasks = declare_tasks
+
+    async def scenario(world):
+        providers, request = world.providers, await world.request("web-1", node_class())
+        calls.clear()
+        (task,) = providers.tasks()
+        calling = {
+            "resolve": lambda: providers.resolve_node_class(node_class()),
+            "finalize": lambda: providers.finalize_node_class(node_class()),
+            "sync": lambda: providers.sync_instance(request.node_claim, NODE),
+            "acknowledge": lambda: providers.acknowledge_interruptions("web", ["1"]),
+            "task": task.run,
+        }[chunk]
+        world.fence.held = False
+        with pytest.raises(FencedError):
+            await calling()
+        assert calls == []
+
+        world.fence.held = True
+        await calling()
+        assert calls == [chunk]
+
+    virtual(scenario, web=web)
+
+
+def test_a_task_of_every_process_runs_without_the_lease(virtual):
+    """It changes nothing: standbys keep their catalogues warm."""
+    web, calls = FakeProvider(), []
+
+    @hookimpl
+    def declare_tasks():
+        period = timedelta(hours=1)
+        run = partial(calls.append, "prices")
+        return [PeriodicTask(name="prices", period=period, run=run, leader_only=False)]
+
+    web.karpenter_declare_tasks = declare_tasks
+
+    async def scenario(world):
+        world.fence.held = False
+        (task,) = world.providers.tasks()
+        await task.run()
+        assert calls == ["prices"]
+
+    virtual(scenario, web=web)
+
+
+def test_a_plug_in_can_ask_for_the_lease_between_its_changes(virtual):
+    """The context of a plug-in has the fence."""
+
+    async def scenario(world):
+        fence = world.context_for("web").fence
+        fence.check()
+        world.fence.held = False
+        with pytest.raises(FencedError):
+            fence.check()
+
+    virtual(scenario, web=FakeProvider())
 
 
 # -- defaults
