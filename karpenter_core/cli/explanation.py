@@ -15,8 +15,8 @@ from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold, offering
 from karpenter_core.cli.tables import counted
 from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.scheduling.problem import Constraint, PoolRejection
-from karpenter_core.scheduling.solve import solve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,7 +222,7 @@ def _pools_around(cluster: Cluster, pod: PodView, chosen: PlannedNodeClaim) -> d
             answers[pool.name] = _accepted(chosen)
             continue
         asked = replace(problem, pods=asked_about, pools=(pool,), nodes=nodes)
-        plan = solve(asked, cluster.options)
+        plan = solve_isolated(asked, cluster.options)
         claim = _claim_of(pod, plan)
         why = plan.unschedulable.get(pod.uid)
         if claim is not None:

@@ -108,9 +108,9 @@ def plan(
 
 def solved(cluster: Cluster) -> SchedulingPlan:
     """Return the plan for a cluster."""
-    from karpenter_core.scheduling.solve import solve
+    from karpenter_core.scheduling.isolation import solve_isolated
 
-    return solve(cluster.input.problem, cluster.options)
+    return solve_isolated(cluster.input.problem, cluster.options)
 
 
 def print_notes(notes: Iterable[str]) -> None:

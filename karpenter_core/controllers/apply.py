@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast, final
 
+import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
 from karpenter_core.api.nodeclaim import NodeClaim
@@ -24,6 +25,9 @@ from karpenter_core.state.events import OfferingsExhausted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.notices import Notice
     from karpenter_core.controllers.feed import Feed
     from karpenter_core.controllers.metrics import Metrics
@@ -132,6 +136,20 @@ class Hands:
                 (metric.labels(**fact.labels) if fact.labels else metric).observe(fact.value)
             elif isinstance(metric, Gauge):
                 (metric.labels(**fact.labels) if fact.labels else metric).set(fact.value)
+
+    def set_aside(self, failed: Iterable[FailedJudgement], *, controller: str) -> None:
+        """Tell of objects that were set aside because judging them failed: Event, metric, log."""
+        log: FilteringBoundLogger = structlog.get_logger(controller)
+        for item in failed:
+            about = item.regarding
+            self.metrics.judgements_failed.labels(controller=controller, kind=about.kind).inc()
+            self.publish(item.notice)
+            log.error(
+                "set aside, judging it failed",
+                step=item.step,
+                error=item.error,
+                **{about.kind: {"namespace": about.namespace, "name": about.name}},
+            )
 
     def tell(self, notices: Iterable[Notice]) -> None:
         """Publish Events."""

@@ -394,6 +394,16 @@ class Metrics:
             ("version", "goversion", "goarch", "commit"),
         )
 
+        self.judgements_failed = self._declare.counter(
+            "judgements_failed_total",
+            "Objects set aside because judging them failed, once for each pass.",
+            ("controller", "kind"),
+        )
+        self.pass_failures = self._declare.gauge(
+            "pass_failures",
+            "How many passes of a controller have failed in a row.",
+            ("controller",),
+        )
         self.decisions = self._declare.counter(
             "decisions_total", "Decisions put on record.", ("kind", "method")
         )

@@ -78,9 +78,9 @@ class InlinePlanner:
 
     async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
-        from karpenter_core.scheduling.solve import solve_steps
+        from karpenter_core.scheduling.isolation import solve_isolated_steps
 
-        steps = solve_steps(problem, options, cache=self._cache())
+        steps = solve_isolated_steps(problem, options, cache=self._cache())
         while True:
             try:
                 next(steps)
@@ -172,13 +172,13 @@ class ThreadPlanner:
         self, problem: Problem, options: SolveOptions, cancelled: threading.Event
     ) -> SchedulingPlan:
         from karpenter_core.scheduling.engine import Halt
+        from karpenter_core.scheduling.isolation import solve_isolated_steps
         from karpenter_core.scheduling.problem import SchedulingPlan
-        from karpenter_core.scheduling.solve import solve_steps
 
         halt = Halt()
         started = self._clock.monotonic()
         with _INTERVAL.lowered():
-            steps = solve_steps(problem, options, cache=self._cache(), halt=halt)
+            steps = solve_isolated_steps(problem, options, cache=self._cache(), halt=halt)
             while True:
                 try:
                     next(steps)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.notices import Notice
 from karpenter_core.disruption.queue import stale_mark
 from karpenter_core.disruption.schedule import CronSchedule
@@ -131,9 +132,17 @@ def allowed_disruptions(
 
 
 def pool_budgets(
-    snapshot: Snapshot, reason: DisruptionReason, *, now: datetime
+    snapshot: Snapshot,
+    reason: DisruptionReason,
+    *,
+    now: datetime,
+    failed: FailedJudgements | None = None,
 ) -> dict[str, PoolBudget]:
-    """Return every pool's budget for one reason; a pool with a malformed one allows nothing."""
+    """Return every pool's budget for one reason; a pool with a malformed one allows nothing.
+
+    A pool whose budget cannot be judged is left out, which allows nothing, and told to `failed`.
+    """
+    failed = failed or FailedJudgements()
     counted: dict[str, list[StateNode]] = {}
     for machine in snapshot.state_nodes:
         if _is_counted(machine):
@@ -141,17 +150,18 @@ def pool_budgets(
     budgets: dict[str, PoolBudget] = {}
     for name, pool in sorted(snapshot.node_pools.items()):
         machines = counted.get(name, [])
-        errors = budget_errors(pool, now)
-        budgets[name] = PoolBudget(
-            pool=name,
-            reason=reason,
-            total=len(machines),
-            allowed=0
-            if errors
-            else allowed_disruptions(pool, reason, total=len(machines), now=now),
-            consuming=sum(_is_consuming(machine) for machine in machines),
-            errors=errors,
-        )
+        with failed.judging(pool.ref, "disruption"):
+            errors = budget_errors(pool, now)
+            budgets[name] = PoolBudget(
+                pool=name,
+                reason=reason,
+                total=len(machines),
+                allowed=0
+                if errors
+                else allowed_disruptions(pool, reason, total=len(machines), now=now),
+                consuming=sum(_is_consuming(machine) for machine in machines),
+                errors=errors,
+            )
     return budgets
 
 

@@ -7,14 +7,16 @@ from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
 from karpenter_core.disruption.costs import disruption_cost, eviction_cost, reschedule_cost
 from karpenter_core.disruption.pricing import current_price
+from karpenter_core.state.machines import machine_ref
 from karpenter_core.state.pause import why_paused
 from karpenter_core.state.placements import NOMINATION_WINDOW, expected_machines
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
-from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
+from karpenter_core.state.pod_rules import do_not_disrupt, pod_ref, protection_notice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +40,8 @@ __all__ = [
     "is_new",
 ]
 
+STEP: Final = "disruption"
+"""In what is told of what was set aside."""
 BOOT_TIME: Final = timedelta(minutes=2)
 """How long it surprises nobody that a machine is on its way up; an Event's usual window."""
 
@@ -71,6 +75,8 @@ class Obstacle(StrEnum):
     POD = "pod"
     """A pod's annotation."""
     POD_DISRUPTION_BUDGET = "podDisruptionBudget"
+    FAILURE = "failure"
+    """Judging it failed: a bug, or a value that nobody thought of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -157,24 +163,22 @@ def find_candidates(
     nomination_window: timedelta = NOMINATION_WINDOW,
     paused: bool = False,
     graceful: Candidates | None = None,
+    failed: FailedJudgements | None = None,
 ) -> Candidates:
     """Judge every machine; `queued` are the provider ids that a command is working on.
 
     `paused`: the whole cluster is to be left alone. `graceful` is what was found for that class,
     at the same time and otherwise alike: only what pods forbid has to be judged again then.
+    Machines that cannot be judged are blocked, and told to `failed`.
     """
+    failed = failed or FailedJudgements()
     judge = _Judge(
         snapshot=snapshot,
         now=now,
         disruption_class=disruption_class,
         queued=queued,
         budgets=PodBudgets(snapshot.disruption_budgets.values()),
-        expected=expected_machines(
-            snapshot,
-            (*snapshot.pending_pods.values(), *snapshot.nominated_pods.values()),
-            now=now,
-            window=nomination_window,
-        ),
+        expected=_expected(snapshot, now, nomination_window, failed),
         paused=paused,
     )
     candidates: list[Candidate] = []
@@ -183,7 +187,11 @@ def find_candidates(
     for machine in snapshot.state_nodes:
         verdict = known.get(machine)
         if verdict is None or (isinstance(verdict, Blocked) and verdict.obstacle in _OF_PODS):
-            verdict = judge.verdict(machine)
+            try:
+                verdict = judge.verdict(machine)
+            except Exception as error:
+                noted = failed.note(machine_ref(machine), STEP, error)
+                verdict = Blocked(machine=machine, obstacle=Obstacle.FAILURE, message=noted.message)
         if isinstance(verdict, Candidate):
             candidates.append(verdict)
         elif verdict.obstacle in _OF_BEGINNING and is_new(machine, now):
@@ -193,6 +201,20 @@ def find_candidates(
     return Candidates(
         candidates=tuple(candidates), blocked=tuple(blocked), notices=tuple(judge.notices)
     )
+
+
+def _expected(
+    snapshot: Snapshot, now: datetime, window: timedelta, failed: FailedJudgements
+) -> frozenset[StateNode]:
+    pods = (*snapshot.pending_pods.values(), *snapshot.nominated_pods.values())
+    try:
+        return expected_machines(snapshot, pods, now=now, window=window)
+    except Exception:
+        found: set[StateNode] = set()
+        for pod in pods:
+            with failed.judging(pod_ref(pod), STEP):
+                found |= expected_machines(snapshot, (pod,), now=now, window=window)
+        return frozenset(found)
 
 
 def is_new(machine: StateNode, now: datetime) -> bool:
@@ -401,8 +423,8 @@ class _Judge:
 
 _OF_PODS: Final = frozenset({Obstacle.POD, Obstacle.POD_DISRUPTION_BUDGET})
 _OF_BEGINNING: Final = frozenset({Obstacle.NO_NODE, Obstacle.UNINITIALIZED, Obstacle.NOMINATION})
-_SILENT: Final = frozenset({Obstacle.COMMAND, Obstacle.UNMANAGED})
-"""Of these the owners of the machine need not hear."""
+_SILENT: Final = frozenset({Obstacle.COMMAND, Obstacle.UNMANAGED, Obstacle.FAILURE})
+"""Of these the owners of the machine need not hear, or hear by another Event."""
 
 
 def _pod_order(pod: PodView) -> tuple[str, str]:

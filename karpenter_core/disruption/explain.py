@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.disruption.isolation import accepted_or_aside, method_steps
 from karpenter_core.disruption.plan import METHODS
 from karpenter_core.scheduling.whatif_engine import run
 
@@ -92,7 +93,9 @@ def explain_machine(
     candidate: Candidate | None = None
     for method in methods:
         found = look.candidates(method.disruption_class)
-        accepted = tuple(item for item in found.candidates if method.accept(item, look).accepted)
+        accepted = tuple(
+            item for item in found.candidates if accepted_or_aside(look, method, item).accepted
+        )
         budgets = look.budgets(method.reason)
         outcome = _plan(look, method, accepted, budgets) if accepted else None
         if outcome is not None and outcome.commands and winner is None:
@@ -124,7 +127,7 @@ def _answer(
     budgets: Budgets,
 ) -> MethodAnswer:
     budget = budgets.get(candidate.pool.name)
-    acceptance = method.accept(candidate, look)
+    acceptance = accepted_or_aside(look, method, candidate)
     if not acceptance.accepted or outcome is None:
         return MethodAnswer(
             method=method,
@@ -144,6 +147,7 @@ def _answer(
     if budget is None or budget.remaining == 0:
         return MethodAnswer(method=method, verdict=Verdict.BUDGET, budget=budget)
     alone = _plan(look, method, (candidate,), budgets)
+    failures = [item.notice for item in look.failed.found if item.step == method.name]
     others = tuple(item.node.name for command in outcome.commands for item in command.candidates)
     if alone.commands or (others and method.consolidation_type == SEVERAL):
         return MethodAnswer(
@@ -158,7 +162,7 @@ def _answer(
         method=method,
         verdict=Verdict.REFUSED,
         budget=budget,
-        messages=_about(alone.notices, candidate),
+        messages=_about((*alone.notices, *failures), candidate),
         scores=tuple(score for score in alone.scores if not score.approved),
     )
 
@@ -166,7 +170,7 @@ def _answer(
 def _plan(
     look: Pass, method: Method, candidates: tuple[Candidate, ...], budgets: Budgets
 ) -> MethodPlan:
-    return run(method.plan_steps(look, candidates, budgets))
+    return run(method_steps(look, method, candidates, budgets))
 
 
 def _about(notices: Iterable[Notice], candidate: Candidate) -> tuple[str, ...]:

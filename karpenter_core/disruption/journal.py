@@ -14,6 +14,7 @@ from karpenter_core.api.decisions import (
     bounded,
     obstacles_of,
 )
+from karpenter_core.api.judgements import JUDGEMENT_FAILED
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command_decision"]
 
-_OBSTACLES: Final = ("DisruptionBlocked", "Unconsolidatable")
+_OBSTACLES: Final = ("DisruptionBlocked", "Unconsolidatable", JUDGEMENT_FAILED)
 """Reasons of the Events that say why a machine stays."""
 
 
@@ -102,7 +103,11 @@ def command_decision(
             held_back=command.proof.held_back,
             obstacles=[
                 *obstacles,
-                *obstacles_of(found.notices, kinds=("Node", "NodePool"), reasons=_OBSTACLES),
+                *obstacles_of(
+                    (*found.notices, *(item.notice for item in found.set_aside)),
+                    kinds=("Node", "NodePool"),
+                    reasons=_OBSTACLES,
+                ),
             ],
         ),
     )

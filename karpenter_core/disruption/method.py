@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
+from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.disruption.balanced import pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass, find_candidates
@@ -104,6 +105,8 @@ class Pass:
     stamp: Stamp | None = None
     """The snapshot's, where it is known already."""
     cache: CatalogueCache | None = None
+    failed: FailedJudgements = field(default_factory=FailedJudgements)
+    """What was set aside in this look."""
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -114,6 +117,7 @@ class Pass:
             framing=self.options.framing,
             options=self.options.solve,
             cache=self.cache,
+            failed=self.failed,
         )
 
     @cached_property
@@ -141,6 +145,7 @@ class Pass:
                 nomination_window=self.options.framing.nomination_window,
                 paused=self.options.paused,
                 graceful=known,
+                failed=self.failed,
             )
         return found
 
@@ -148,7 +153,9 @@ class Pass:
         """Return the budgets of all pools, counted once for each reason."""
         found = self._budgets.get(reason)
         if found is None:
-            found = self._budgets[reason] = pool_budgets(self.snapshot, reason, now=self.now)
+            found = self._budgets[reason] = pool_budgets(
+                self.snapshot, reason, now=self.now, failed=self.failed
+            )
         return found
 
     @cached_property

@@ -9,6 +9,7 @@ from karpenter_core.disruption.budgets import blocking_notice
 from karpenter_core.disruption.candidates import blocked_notices, is_new
 from karpenter_core.disruption.drift import Drift
 from karpenter_core.disruption.emptiness import Emptiness
+from karpenter_core.disruption.isolation import accepted_or_aside, method_steps
 from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.returning import Return
@@ -19,6 +20,7 @@ from karpenter_core.scheduling.whatif_engine import run
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.balanced import Score
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
@@ -64,6 +66,8 @@ class DisruptionPlan:
     notices: tuple[Notice, ...] = ()
     reports: tuple[MethodReport, ...] = ()
     inputs: str = ""
+    set_aside: tuple[FailedJudgement, ...] = ()
+    """What could not be judged, and was left alone."""
 
 
 def plan(look: Pass, *, methods: Sequence[Method] = METHODS) -> DisruptionPlan:
@@ -89,7 +93,10 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
             for blocked in found.blocked:
                 notices.extend(blocked_notices(blocked))
         yield 5
-        verdicts = [(candidate, method.accept(candidate, look)) for candidate in found.candidates]
+        verdicts = [
+            (candidate, accepted_or_aside(look, method, candidate))
+            for candidate in found.candidates
+        ]
         notices.extend(
             notice
             for candidate, verdict in verdicts
@@ -105,7 +112,7 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
         is_known = method.remembers and look.settled.get(method.name) == room
         outcome = MethodPlan()
         if accepted and not is_known:
-            outcome = yield from method.plan_steps(look, accepted, budgets)
+            outcome = yield from method_steps(look, method, accepted, budgets)
         notices.extend(outcome.notices)
         reports.append(
             MethodReport(
@@ -117,6 +124,7 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
                 or not (
                     outcome.commands
                     or outcome.is_cut_short
+                    or look.failed.found
                     or any(blocked.is_expected for blocked in found.blocked)
                 ),
                 room=room,
@@ -132,8 +140,13 @@ def plan_steps(look: Pass, *, methods: Sequence[Method] = METHODS) -> Steps[Disr
                 notices=tuple(notices),
                 reports=tuple(reports),
                 inputs=digest_of(look.stamp or stamp_of(look.snapshot)),
+                set_aside=(*look.snapshot.set_aside, *look.failed.found),
             )
-    return DisruptionPlan(notices=tuple(notices), reports=tuple(reports))
+    return DisruptionPlan(
+        notices=tuple(notices),
+        reports=tuple(reports),
+        set_aside=(*look.snapshot.set_aside, *look.failed.found),
+    )
 
 
 def _budget_notices(look: Pass, budgets: Mapping[str, PoolBudget]) -> list[Notice]:

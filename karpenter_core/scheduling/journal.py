@@ -12,7 +12,9 @@ from karpenter_core.api.decisions import (
     DecisionObstacle,
     DecisionPlacement,
     bounded,
+    obstacles_of,
 )
+from karpenter_core.api.judgements import JUDGEMENT_FAILED
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import Price
 from karpenter_core.scheduling.problem import Constraint
@@ -151,4 +153,10 @@ def _obstacles(
         )
         for (reason, message), pods in groups.items()
     ]
+    aside = (item for item in plan.set_aside if item.regarding.kind != "Pod")
+    found += obstacles_of(
+        (item.notice for item in aside),
+        kinds=("DaemonSet", "Node", "NodePool"),
+        reasons=(JUDGEMENT_FAILED,),
+    )
     return sorted(found, key=lambda item: (-item.count, item.reason, item.message))

@@ -15,6 +15,7 @@ from karpenter_core.api.prices import DEFAULT_CURRENCY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import HostPort, PodShape, PodView, Resources, Taint
     from karpenter_core.scheduling.instance_types import InstanceType
@@ -298,3 +299,5 @@ class SchedulingPlan:
     barren: Mapping[str, Constraint] = field(default_factory=dict[str, "Constraint"])
     """NodePools that can make no machine at all, whatever is asked: no type that can be had meets
     their requirements (`requirement`), or too few of them do for `minValues`."""
+    set_aside: tuple[FailedJudgement, ...] = ()
+    """What the pass was made without, since judging it failed."""

@@ -122,13 +122,17 @@ class WhatIf:
         mark = compiled.overlay.mark()
         slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
         question = Question(compiled.overlay, compiled.bounds, slots, most_claims=0)
-        verdict = question.answer()
-        if verdict.fits:
-            question.keep(self._cluster.volumes)
-            compiled.overlay.keep()
-            self._pushes.append(mark)
-        else:
-            compiled.overlay.undo(mark)
+        is_kept = False
+        try:
+            verdict = question.answer()
+            if verdict.fits:
+                question.keep(self._cluster.volumes)
+                compiled.overlay.keep()
+                self._pushes.append(mark)
+                is_kept = True
+        finally:
+            if not is_kept:
+                compiled.overlay.undo(mark)
         return verdict
 
     def pop(self) -> None:
@@ -257,6 +261,10 @@ class WhatIf:
             base = Base(asked, cluster.movable, cluster.volumes, cluster.usage)
             self._compiled = _Compiled(base)
             yield 5
+
+    def settle(self) -> None:
+        """Compile if that is needed, and give the pending pods their places. Questions do it too."""
+        self._settled()
 
     def _settled(self) -> _Compiled:
         """Return what is computed, with the pending pods in their places."""

@@ -170,6 +170,7 @@ class StateBuilder:
             nodes_by_provider_id=nodes.nodes_by_provider_id,
             claims_by_provider_id=nodes.claims_by_provider_id,
             managed_kinds=self._kinds,
+            set_aside=nodes.set_aside,
             **tables,
         )
 

@@ -20,6 +20,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, NodeClaim
 from karpenter_core.api.nodeclaim import REGISTERED as REGISTERED_CONDITION
+from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.snapshot import StateNode
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView, PodView, Resources
     from karpenter_core.state.ledger import LedgerView
 
-__all__ = ["has_lost_node", "is_instance_terminating", "join", "machine_key", "total_requests"]
+__all__ = [
+    "has_lost_node",
+    "is_instance_terminating",
+    "join",
+    "machine_key",
+    "machine_ref",
+    "total_requests",
+]
 
 _TRUE: Final = "true"
 
@@ -49,6 +57,15 @@ def machine_key(obj: NodeView | NodeClaim) -> str:
     if obj.provider_id:
         return obj.provider_id
     return "" if NODE_POOL in obj.labels else f"node/{obj.name}"
+
+
+def machine_ref(machine: StateNode) -> ObjectRef:
+    """Refer to a machine's Node in Events, or to its NodeClaim while it has none."""
+    node, claim = machine.node, machine.claim
+    if node is None and claim is not None:
+        return claim.ref
+    uid = "" if node is None else node.uid
+    return ObjectRef(api_version="v1", kind="Node", name=machine.name, uid=uid)
 
 
 def join(

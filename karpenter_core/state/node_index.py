@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.judgements import FailedJudgement, describe_failure
+from karpenter_core.api.notices import ObjectRef
 from karpenter_core.state.machines import join, machine_key
 from karpenter_core.state.tables import Table
 
@@ -32,6 +34,8 @@ class NodeTables:
     by_claim: Mapping[str, StateNode]
     nodes_by_provider_id: Mapping[str, tuple[str, ...]]
     claims_by_provider_id: Mapping[str, tuple[str, ...]]
+    set_aside: tuple[FailedJudgement, ...] = ()
+    """Machines that are not in the tables, since joining them failed."""
 
 
 @dataclass(slots=True)
@@ -64,7 +68,7 @@ class NodeIndex:
     """
 
     __slots__ = (
-        "_by_claim", "_by_node", "_claims_by_id", "_joined", "_key_of_claim", "_key_of_node",
+        "_by_claim", "_by_node", "_claims_by_id", "_failed", "_joined", "_key_of_claim", "_key_of_node",
         "_machines", "_managed_kinds", "_nodes_by_id", "_order", "_ordered", "_sorted", "_stale",
     )  # fmt: skip
 
@@ -75,6 +79,7 @@ class NodeIndex:
         self._key_of_claim: dict[str, str] = {}
         self._stale: set[str] = set()
         self._joined: dict[str, StateNode] = {}
+        self._failed: dict[str, FailedJudgement] = {}
         self._by_node: Table[str, StateNode] = Table()
         self._by_claim: Table[str, StateNode] = Table()
         self._nodes_by_id: Table[str, tuple[str, ...]] = Table()
@@ -137,7 +142,7 @@ class NodeIndex:
             if machine is not None:
                 self._unfile(machine)
         for key in before:
-            machine = self._join(key, pods_by_node, ledger)
+            machine = self._joined_or_aside(key, pods_by_node, ledger)
             if machine is not None:
                 self._joined[key] = machine
                 self._file(machine)
@@ -148,7 +153,29 @@ class NodeIndex:
             by_claim=self._by_claim.freeze(),
             nodes_by_provider_id=self._nodes_by_id.freeze(),
             claims_by_provider_id=self._claims_by_id.freeze(),
+            set_aside=tuple(self._failed[key] for key in sorted(self._failed)),
         )
+
+    def _joined_or_aside(
+        self, key: str, pods_by_node: Mapping[str, tuple[PodView, ...]], ledger: LedgerView
+    ) -> StateNode | None:
+        """Join one machine; one that cannot be is left out, so that all others are still known."""
+        self._failed.pop(key, None)
+        try:
+            return self._join(key, pods_by_node, ledger)
+        except Exception as error:
+            self._failed[key] = FailedJudgement(
+                regarding=self._ref(key), step="state", error=describe_failure(error)
+            )
+            return None
+
+    def _ref(self, key: str) -> ObjectRef:
+        machine = self._machines[key]
+        node, claim = machine.node(), machine.claim()
+        if node is None and claim is not None:
+            return claim.ref
+        name, uid = (key, "") if node is None else (node.name, node.uid)
+        return ObjectRef(api_version="v1", kind="Node", name=name, uid=uid)
 
     def _sort(self, before: Mapping[str, StateNode | None]) -> None:
         """Bring the sorted list up to date: of a thousand machines mostly one has changed."""

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, is_true
+from karpenter_core.api.judgements import (
+    FailedJudgement,
+    FailedJudgements,
+    describe_failure,
+    failure_message,
+)
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import Problem
@@ -13,19 +19,20 @@ from karpenter_core.state.brakes import Brakes, held_pools, nodes_to_spare
 from karpenter_core.state.capacity import Capacity
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.interrupted import is_taken_soon
-from karpenter_core.state.machines import has_lost_node
+from karpenter_core.state.machines import has_lost_node, machine_ref
 from karpenter_core.state.placements import NOMINATION_WINDOW, nomination_stands, standing_place
 from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.state.pod_rules import pod_ref
 from karpenter_core.state.pod_volumes import Volumes, VolumesUnsupported
 from karpenter_core.state.usage import pool_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView, TopologySpread
-    from karpenter_core.scheduling.problem import ExistingNode
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.state.brakes import Refusal
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -37,6 +44,9 @@ __all__ = [
     "scheduling_problem",
     "usable_pools",
 ]
+
+STEP: Final = "scheduling"
+"""In what is told of what was set aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +92,8 @@ class ProvisioningInput:
         default_factory=dict[str, "tuple[PodView, ...]"],
     )
     held: Mapping[str, Refusal] = field(default_factory=dict[str, "Refusal"])
+    set_aside: tuple[FailedJudgement, ...] = ()
+    """Machines that are left out, since judging them failed; such pods are among `ignored`."""
 
 
 def scheduling_problem(
@@ -102,7 +114,8 @@ def scheduling_problem(
     nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
     asking = {**snapshot.pending_pods, **stranded}
     candidates, ignored = _sorted_out(asking, volumes, well_known, aliases)
-    candidates.extend(leaving_pods(snapshot, now))
+    failed = FailedJudgements()
+    candidates.extend(leaving_pods(snapshot, now, failed=failed))
     capacity = Capacity(
         snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
     )
@@ -120,19 +133,20 @@ def scheduling_problem(
     held = held_pools(snapshot, now=now, brakes=framing.brakes)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     spread = DefaultSpread(snapshot, framing.default_spread)
+    pods, asked_volumes = _completed(homeless, spread, volumes, ignored)
     problem = Problem(
-        pods=tuple(spread.apply(pod) for pod in homeless),
+        pods=pods,
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(
-            *(capacity.existing_node(machine, places.get(machine, ())) for machine in machines),
+            *_open_nodes(capacity, machines, places, failed),
             *_closed_nodes(snapshot, capacity, machines, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
         pool_usage=pool_usage(snapshot),
         well_known=well_known,
         aliases=aliases,
-        volumes={pod.uid: asked for pod in homeless if (asked := volumes.of(pod)) is not None},
+        volumes=asked_volumes,
         namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
         max_new_nodes=nodes_to_spare(snapshot, framing.brakes),
     )
@@ -141,7 +155,46 @@ def scheduling_problem(
         ignored=tuple(ignored),
         waiting={machine.name: tuple(pods) for machine, pods in places.items()},
         held=held,
+        set_aside=failed.found,
     )
+
+
+def _completed(
+    homeless: Iterable[PodView],
+    spread: DefaultSpread,
+    volumes: Volumes,
+    ignored: list[IgnoredPod],
+) -> tuple[tuple[PodView, ...], dict[str, PodVolumes]]:
+    """Return pods as they are to be placed, and what their volumes ask for, by UID."""
+    pods: list[PodView] = []
+    asked: dict[str, PodVolumes] = {}
+    for pod in homeless:
+        try:
+            completed, wanted = spread.apply(pod), volumes.of(pod)
+        except Exception as error:
+            ignored.append(_unjudged(pod, error))
+            continue
+        pods.append(completed)
+        if wanted is not None:
+            asked[pod.uid] = wanted
+    return tuple(pods), asked
+
+
+def _unjudged(pod: PodView, error: Exception) -> IgnoredPod:
+    return IgnoredPod(pod=pod, reason=failure_message(STEP, describe_failure(error)))
+
+
+def _open_nodes(
+    capacity: Capacity,
+    machines: Iterable[StateNode],
+    places: Mapping[StateNode, Sequence[PodView]],
+    failed: FailedJudgements,
+) -> list[ExistingNode]:
+    nodes: list[ExistingNode] = []
+    for machine in machines:
+        with failed.judging(machine_ref(machine), STEP):
+            nodes.append(capacity.existing_node(machine, places.get(machine, ())))
+    return nodes
 
 
 def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
@@ -158,22 +211,28 @@ def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
     )
 
 
-def leaving_pods(snapshot: Snapshot, now: datetime) -> tuple[PodView, ...]:
+def leaving_pods(
+    snapshot: Snapshot, now: datetime, *, failed: FailedJudgements | None = None
+) -> tuple[PodView, ...]:
     """Return the pods that will need another place because their nodes are on the way out.
 
-    Pods that nobody may evict stay, and so does their node, unless a cloud takes the machine.
+    Pods that nobody may evict stay, and so does their node, unless a cloud takes the machine. What
+    cannot be judged is told to `failed`.
     """
+    failed = failed or FailedJudgements()
     leaving = [machine for machine in snapshot.state_nodes if machine.marked_for_deletion]
     if not leaving:
         return ()
     budgets = PodBudgets(snapshot.disruption_budgets.values())
-    return tuple(
-        pod
-        for machine in leaving
-        for pod in sorted(machine.pods, key=lambda item: item.uid)
-        if budgets.is_reschedulable_now(pod, now)
-        or (pod.is_reschedulable and is_taken_soon(machine.claim, now))
-    )
+    pods: list[PodView] = []
+    for machine in leaving:
+        for pod in sorted(machine.pods, key=lambda item: item.uid):
+            with failed.judging(pod_ref(pod), STEP):
+                if budgets.is_reschedulable_now(pod, now) or (
+                    pod.is_reschedulable and is_taken_soon(machine.claim, now)
+                ):
+                    pods.append(pod)
+    return tuple(pods)
 
 
 def _closed_nodes(
@@ -229,13 +288,17 @@ def _sorted_out(
     verdicts: dict[int, tuple[str, bool]] = {}
     for _, pod in sorted(asking.items()):
         verdict = verdicts.get(id(pod.shape))
-        if verdict is None:
-            silent = opts_out(pod.shape, aliases=aliases)
-            error = selector_error(pod.shape, well_known=well_known, aliases=aliases)
-            verdict = ("the pod asks for a node of no NodePool" if silent else error, silent)
-            verdicts[id(pod.shape)] = verdict
-        reason, silent = verdict
-        reason = reason or volumes.error(pod)
+        try:
+            if verdict is None:
+                silent = opts_out(pod.shape, aliases=aliases)
+                error = selector_error(pod.shape, well_known=well_known, aliases=aliases)
+                verdict = ("the pod asks for a node of no NodePool" if silent else error, silent)
+                verdicts[id(pod.shape)] = verdict
+            reason, silent = verdict
+            reason = reason or volumes.error(pod)
+        except Exception as failure:
+            ignored.append(_unjudged(pod, failure))
+            continue
         if reason:
             ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
         else:

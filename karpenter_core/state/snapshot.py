@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
@@ -119,6 +120,8 @@ class Snapshot:
     """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
     """By `kind/namespace/name`: what controls pods."""
+    set_aside: tuple[FailedJudgement, ...] = ()
+    """Machines that are not in it, since joining Node and NodeClaim failed."""
     catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
     """By pool name, with the mask of exhausted offerings applied."""
     daemon_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])

@@ -18,6 +18,7 @@ from karpenter_core.disruption.balanced import BALANCED
 from karpenter_core.disruption.budgets import DisruptionReason, budget_errors
 from karpenter_core.disruption.command import shortened
 from karpenter_core.disruption.consolidation import candidate_notices, rejection_notices
+from karpenter_core.disruption.isolation import validation_steps
 from karpenter_core.disruption.method import DisruptionOptions, Effort, Pass
 from karpenter_core.disruption.plan import METHODS, plan_steps
 from karpenter_core.disruption.pricing import Prices
@@ -131,6 +132,7 @@ class DisruptionController:
         found = await self._compute(plan_steps(look, methods=methods), look.effort)
         self._measure(found, seconds=self._runtime.clock.monotonic() - started)
         self._hands.tell(found.notices)
+        self._hands.set_aside(found.set_aside, controller=self.name)
         for report in found.reports:
             name = report.method.name
             self._unseen[name] = report.unseen
@@ -197,7 +199,7 @@ class DisruptionController:
         kept: list[Command] = []
         for command in found.commands:
             verdict: Verdict = await self._compute(
-                method.validate_steps(command, look), look.effort
+                validation_steps(method, command, look), look.effort
             )
             if verdict.failed:
                 self._runtime.metrics.disruption_failed_validations.labels(
@@ -213,6 +215,7 @@ class DisruptionController:
             if is_consolidation:
                 self._hands.tell(rejection_notices(command, reason))
             await self._records.given_up(command, found, rejection=verdict.rejection)
+        self._hands.set_aside(look.failed.found, controller=self.name)
         return kept
 
     async def _without_vetoed(

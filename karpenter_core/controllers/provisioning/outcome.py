@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.apply import Hands
@@ -91,6 +92,10 @@ class PassRecorder:
             if not item.silent:
                 self._hands.publish(failed_scheduling(item.pod, item.reason))
 
+    def set_aside(self, failed: Iterable[FailedJudgement]) -> None:
+        """Tell of what the pass is made without, since it cannot be judged."""
+        self._hands.set_aside(failed, controller=CONTROLLER)
+
     def hold(self, held: Mapping[str, Refusal]) -> None:
         """Count the pools that a pass leaves out."""
         for pool, refusal in held.items():
@@ -128,6 +133,7 @@ class PassRecorder:
         A pod that waits for a reservation to come free has not failed: the next pass decides. One
         whose machine was planned and then `refused` (by the claim's number) is told why.
         """
+        self.set_aside(plan.set_aside)
         for name, constraint in plan.barren.items():
             pool = snapshot.node_pools.get(name)
             if pool is not None:

@@ -146,6 +146,7 @@ class Provisioner:
             )
         )
         self._recorder.ignore(asked.ignored, snapshot)
+        self._recorder.set_aside(asked.set_aside)
         if asked.problem.pods:
             self._recorder.hold(asked.held)
         is_settled = not asked.waiting  # places run out with time, which changes no object

@@ -1,0 +1,230 @@
+"""Solve a problem of which some part cannot be judged: find that part, and solve the rest.
+
+Nothing here runs while all is well. When solving fails, the parts of the problem are added one
+group after the other, by halves, to a problem that is known to be solved; whatever makes it fail is
+set aside. Pods are suspected first, group by group of those that are alike, then nodes; only when
+the problem fails without any pod are DaemonSets, pools and nodes suspected by themselves.
+
+Deterministic, like solving: the same problem sets aside the same parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, final
+
+from karpenter_core.api.judgements import FailedJudgement, describe_failure, failure_message
+from karpenter_core.api.notices import ObjectRef
+from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.problem import SchedulingPlan, Unschedulable
+from karpenter_core.scheduling.solve import solve_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.engine import Halt
+    from karpenter_core.scheduling.problem import Problem, SolveOptions
+
+__all__ = ["Isolated", "isolate_steps", "solve_isolated", "solve_isolated_steps"]
+
+_Result = TypeVar("_Result")
+
+SCHEDULING: Final = "scheduling"
+"""The step, in what is told of pods and nodes that were set aside."""
+
+_MANY: Final = 2
+"""Groups of pods that may be set aside before a node is suspected in their place."""
+
+_Part: TypeAlias = "tuple[str, str]"
+"""Kind and name of one part of a problem; of pods the UID of the first of a group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Isolated(Generic[_Result]):
+    """What solving came to without the parts that were set aside."""
+
+    result: _Result
+    problem: Problem
+    """Without them."""
+    pods: tuple[PodView, ...] = ()
+    """Set aside."""
+    failed: tuple[FailedJudgement, ...] = ()
+    """The parts that were set aside, each with its error; the first pod stands for its group."""
+    errors: tuple[str, ...] = ()
+    """What went wrong with each of `pods`."""
+
+
+def solve_isolated(
+    problem: Problem, options: SolveOptions | None = None, *, cache: CatalogueCache | None = None
+) -> SchedulingPlan:
+    """Say where every pod goes; what cannot be judged is set aside."""
+    steps = solve_isolated_steps(problem, options, cache=cache)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            plan: SchedulingPlan = end.value
+            return plan
+
+
+def solve_isolated_steps(
+    problem: Problem,
+    options: SolveOptions | None = None,
+    *,
+    cache: CatalogueCache | None = None,
+    halt: Halt | None = None,
+) -> Generator[int, None, SchedulingPlan]:
+    """Solve in small steps, as `solve_steps` does; what cannot be judged is set aside.
+
+    Pods that are set aside are unschedulable, and the plan has all of it in `set_aside`.
+    """
+    try:
+        return (yield from solve_steps(problem, options, cache=cache, halt=halt))
+    except Exception as error:
+        first = error
+    fresh = CatalogueCache()  # the other may have been left half made
+
+    def solving(part: Problem) -> Generator[int, None, SchedulingPlan]:
+        return solve_steps(part, options, cache=fresh, halt=halt)
+
+    found = yield from isolate_steps(problem, solving, first)
+    reasons = {
+        pod.uid: Unschedulable(message=failure_message(SCHEDULING, error))
+        for pod, error in zip(found.pods, found.errors, strict=True)
+    }
+    plan = found.result
+    return replace(
+        plan,
+        unschedulable={**plan.unschedulable, **reasons},
+        set_aside=(*plan.set_aside, *found.failed),
+    )
+
+
+def isolate_steps(
+    problem: Problem,
+    solving: Callable[[Problem], Generator[int, None, _Result]],
+    first: Exception,
+) -> Generator[int, None, Isolated[_Result]]:
+    """Find the parts of a problem with which `solving` fails, and solve it without them.
+
+    Raises:
+        Exception: `first`, when it fails although everything is set aside.
+    """
+    search = _Search(problem, solving)
+    pods = tuple(search.groups)
+    nodes = tuple(("Node", node.name) for node in problem.nodes)
+    others = (
+        *(("DaemonSet", daemon.name) for daemon in problem.daemons),
+        *(("NodePool", pool.name) for pool in problem.pools),
+    )
+    without_pods = yield from search.attempt((*others, *nodes))
+    if without_pods is None:
+        if (yield from search.attempt(())) is None:
+            raise first
+        for parts in (others, nodes, pods):
+            yield from search.add_steps(parts)
+    else:
+        yield from search.add_steps(pods)
+        if len(search.failed) > _MANY:
+            # So many pods at once are probably the victims of a node that all of them are told of.
+            again = _Search(problem, solving)
+            yield from again.attempt((*others, *pods))
+            if again.result is not None:
+                yield from again.add_steps(nodes)
+                if len(again.failed) <= _MANY:
+                    search = again
+    return search.isolated()
+
+
+@final
+class _Search(Generic[_Result]):
+    """Adds parts to a problem that is solved, and keeps out those with which it is not."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        solving: Callable[[Problem], Generator[int, None, _Result]],
+    ) -> None:
+        self._problem: Final = problem
+        self._solving: Final = solving
+        self.groups: Final = {("Pod", group[0].uid): tuple(group) for group in _alike(problem)}
+        self.result: _Result | None = None
+        self.failed: Final = dict[_Part, str]()
+        self._kept: tuple[_Part, ...] = ()
+        self._error = ""
+
+    def attempt(self, parts: Iterable[_Part]) -> Generator[int, None, _Result | None]:
+        """Solve with these parts alone; None, and the error is noted, where that fails."""
+        chosen = tuple(parts)
+        try:
+            result = yield from self._solving(self._with(frozenset(chosen)))
+        except Exception as error:
+            self._error = describe_failure(error)
+            return None
+        self.result, self._kept = result, chosen
+        return result
+
+    def add_steps(self, parts: Sequence[_Part]) -> Generator[int, None, None]:
+        """Add parts, by halves; those with which it fails are left out."""
+        if not parts or (yield from self.attempt((*self._kept, *parts))) is not None:
+            return
+        if len(parts) == 1:
+            self.failed[parts[0]] = self._error
+            return
+        half = len(parts) // 2
+        yield from self.add_steps(parts[:half])
+        yield from self.add_steps(parts[half:])
+
+    def isolated(self) -> Isolated[_Result]:
+        """Return what it came to."""
+        if self.result is None:
+            raise RuntimeError("nothing was solved")
+        aside = [(pod, e) for part, e in self.failed.items() for pod in self.groups.get(part, ())]
+        return Isolated(
+            result=self.result,
+            problem=self._with(frozenset(self._kept)),
+            pods=tuple(pod for pod, _ in aside),
+            errors=tuple(error for _, error in aside),
+            failed=tuple(
+                FailedJudgement(regarding=self._ref(part), step=SCHEDULING, error=error)
+                for part, error in self.failed.items()
+            ),
+        )
+
+    def _with(self, parts: frozenset[_Part]) -> Problem:
+        problem = self._problem
+        gone = {pod.uid for part, pods in self.groups.items() if part not in parts for pod in pods}
+        pools = tuple(pool for pool in problem.pools if ("NodePool", pool.name) in parts)
+        return replace(
+            problem,
+            pods=tuple(pod for pod in problem.pods if pod.uid not in gone),
+            nodes=tuple(node for node in problem.nodes if ("Node", node.name) in parts),
+            pools=pools,
+            daemons=tuple(d for d in problem.daemons if ("DaemonSet", d.name) in parts),
+        )
+
+    def _ref(self, part: _Part) -> ObjectRef:
+        kind, name = part
+        if kind == "Pod":
+            pod = self.groups[part][0]
+            return ObjectRef(
+                api_version="v1", kind=kind, name=pod.name, namespace=pod.namespace, uid=pod.uid
+            )
+        if kind == "NodePool":
+            pool = next(pool for pool in self._problem.pools if pool.name == name)
+            return pool.ref
+        if kind == "DaemonSet":
+            namespace, _, bare = name.rpartition("/")
+            return ObjectRef(api_version="apps/v1", kind=kind, name=bare, namespace=namespace)
+        node = next(node for node in self._problem.nodes if node.name == name)
+        return ObjectRef(api_version="v1", kind="Node", name=node.node_name or name)
+
+
+def _alike(problem: Problem) -> list[list[PodView]]:
+    """Group pods that are judged together: of one shape, and without volumes of their own."""
+    groups: dict[tuple[int, str], list[PodView]] = {}
+    for pod in sorted(problem.pods, key=lambda pod: pod.uid):
+        own = pod.uid if pod.uid in problem.volumes else ""
+        groups.setdefault((id(pod.shape), own), []).append(pod)
+    return list(groups.values())
