@@ -1,0 +1,264 @@
+"""One machine, pod or pool that cannot be judged stops no method from judging the others."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from karpenter_core.api.nodeclaim import DRIFTED
+from karpenter_core.disruption import budgets, candidates, simulation
+from karpenter_core.disruption.budgets import DisruptionReason
+from karpenter_core.disruption.candidates import Obstacle
+from karpenter_core.disruption.drift import Drift
+from karpenter_core.disruption.emptiness import Emptiness
+from karpenter_core.disruption.explain import explain_machine
+from karpenter_core.disruption.isolation import validation_steps
+from karpenter_core.disruption.journal import command_decision
+from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.single_node import SingleNode
+from karpenter_core.disruption.validation import Rejection
+from karpenter_core.scheduling import whatif
+from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif_walk import Walk
+from karpenter_core.state import leaving, machines
+from karpenter_core.state.events import Observed
+from karpenter_core.testing.builders import pod
+from karpenter_core.testing.machines import with_claim_conditions
+from tests.disruption.scene import EPOCH, box, cluster, found, gone, look, only, pool, runs
+
+
+def is_odd(pods):
+    return any(pod.name == "odd" for pod in pods)
+
+
+@pytest.fixture(params=["walk", "compile"])
+def fails(request, monkeypatch):
+    """Let what-ifs fail for the pod `odd`: where it looks for a place, or where it is compiled."""
+    if request.param == "walk":
+        place = Walk.place
+
+        def placing(self, works):
+            if any(is_odd(pods) for _, pods in works):
+                raise ValueError("min() arg is an empty sequence")
+            place(self, works)
+
+        monkeypatch.setattr(Walk, "place", placing)
+        return
+    compile_steps = whatif.compile_steps
+
+    def compiling(asked, *rest):
+        if is_odd(asked.pods):
+            raise ValueError("min() arg is an empty sequence")
+        return compile_steps(asked, *rest)
+
+    # A what-if is compiled with the pods that may move among those that are asked about.
+    monkeypatch.setattr(whatif, "compile_steps", compiling)
+
+
+def drifted(name, **options):
+    its_node, claim = box(name, **options)
+    return its_node, with_claim_conditions(claim, DRIFTED, now=EPOCH)
+
+
+def odd_cluster(make=box):
+    """Three machines of which any could go, were it not for the odd pod on the first."""
+    return cluster(
+        *(make(name) for name in ("a", "b", "c")),
+        runs("odd", "a", cpu="500m", labels={"app": "odd"}),
+        runs("one", "b", cpu="500m"),
+        runs("two", "c", cpu="500m"),
+    )
+
+
+def set_aside(outcome):
+    return {(item.regarding.kind, item.regarding.name) for item in outcome.set_aside}
+
+
+@pytest.mark.parametrize("method", [SingleNode(), MultiNode()])
+def test_consolidation_goes_on_without_the_machine_whose_pod_is_odd(fails, method):
+    """The others are consolidated; what was set aside is told with the error."""
+    outcome = found(odd_cluster(), method)
+
+    assert "a" not in gone(outcome)
+    assert gone(outcome)
+    assert ("Node", "a") in set_aside(outcome)
+    assert all("min() arg is an empty sequence" in item.message for item in outcome.set_aside)
+
+
+def test_drift_goes_on_without_the_machine_whose_pod_is_odd(fails):
+    """It drifted first, and others are replaced all the same."""
+    outcome = found(odd_cluster(drifted), Drift())
+
+    assert gone(outcome) == ["b"]
+    assert ("Node", "a") in set_aside(outcome)
+
+
+def test_a_pending_pod_that_is_odd_stops_no_what_if(fails):
+    """It is left out of what is asked."""
+    waiting = pod("odd", labels={"app": "odd"})
+
+    outcome = found(cluster(drifted("b"), box("c"), waiting, runs("one", "b")), Drift())
+
+    assert gone(outcome) == ["b"]
+    assert set_aside(outcome) == {("Pod", "odd")}
+
+
+def test_a_method_that_was_set_back_is_asked_again_in_the_next_look(fails):
+    """What it found nothing in is not settled."""
+    outcome = found(cluster(box("a"), runs("odd", "a", labels={"app": "odd"})), SingleNode())
+
+    assert not any(report.is_settled for report in outcome.reports)
+
+
+def test_the_journal_and_the_explanation_name_what_was_set_aside(fails):
+    """With the error."""
+    builder = odd_cluster()
+    outcome = found(builder, SingleNode())
+
+    entry = command_decision(only(outcome), outcome)
+    told = [item for item in entry.obstacles if item.reason == "JudgementFailed"]
+    assert [(item.kind, item.names) for item in told] == [("Node", ("a",))]
+
+    one = look(builder)
+    answer = explain_machine(one, one.snapshot.state_nodes_by_claim["a"], methods=(SingleNode(),))
+    assert any("min() arg is an empty sequence" in text for text in answer.methods[0].messages)
+
+
+def test_a_method_that_always_fails_leaves_the_others_their_turn(monkeypatch):
+    """It is told of the pools it is about."""
+
+    def failing(self, look, candidates, budgets):
+        raise RuntimeError("broken method")
+
+    monkeypatch.setattr(Drift, "plan_steps", failing)
+    outcome = found(cluster(drifted("a"), box("b")), Drift(), Emptiness())
+
+    assert outcome.method == Emptiness()
+    assert ("Node", "a") in set_aside(outcome)
+
+
+def test_a_method_that_fails_with_several_candidates_alone_is_left_out(monkeypatch):
+    """No single machine is to blame, so its pool is told."""
+    plan_steps = Drift.plan_steps
+
+    def failing(self, look, candidates, budgets):
+        if len(candidates) > 1:
+            raise RuntimeError("two are too many")
+        return plan_steps(self, look, candidates, budgets)
+
+    monkeypatch.setattr(Drift, "plan_steps", failing)
+    outcome = found(cluster(drifted("a"), drifted("b")), Drift(), Emptiness())
+
+    assert ("NodePool", "default") in set_aside(outcome)
+    assert outcome.method == Emptiness()
+
+
+def test_a_candidate_that_a_method_cannot_accept_is_set_aside(monkeypatch):
+    """The others are taken."""
+    accept = Emptiness.accept
+
+    def failing(self, candidate, look):
+        if candidate.name == "a":
+            raise KeyError("zone")
+        return accept(self, candidate, look)
+
+    monkeypatch.setattr(Emptiness, "accept", failing)
+    outcome = found(cluster(box("a"), box("b")), Emptiness())
+
+    assert gone(outcome) == ["b"]
+    assert set_aside(outcome) == {("Node", "a"), ("NodeClaim", "a")}
+
+
+def test_a_machine_that_cannot_be_judged_is_blocked(monkeypatch):
+    """With the error as its obstacle."""
+    genuine = candidates.disruption_cost
+
+    def failing(costs, claim, now):
+        if claim.name == "a":
+            raise OverflowError("too long")
+        return genuine(costs, claim, now)
+
+    monkeypatch.setattr(candidates, "disruption_cost", failing)
+    builder = cluster(box("a"), box("b"))
+    outcome = found(builder, Emptiness())
+
+    assert gone(outcome) == ["b"]
+    blocked = look(builder).candidates(Emptiness().disruption_class).blocked
+    assert [(item.machine.name, item.obstacle) for item in blocked] == [("a", Obstacle.FAILURE)]
+
+
+def test_a_pool_whose_budget_cannot_be_judged_allows_nothing_and_others_what_theirs_do(
+    monkeypatch,
+):
+    """Unknown is not unlimited."""
+    genuine = budgets.allowed_disruptions
+
+    def failing(asked, reason, *, total, now):
+        if asked.name == "odd":
+            raise OverflowError("too long")
+        return genuine(asked, reason, total=total, now=now)
+
+    monkeypatch.setattr(budgets, "allowed_disruptions", failing)
+    builder = cluster(pool("odd"), pool("default"), box("a", pool="odd"), box("b"))
+    outcome = found(builder, Emptiness())
+
+    assert gone(outcome) == ["b"]
+    assert set_aside(outcome) == {("NodePool", "odd")}
+    assert "odd" not in look(builder).budgets(DisruptionReason.EMPTY)
+
+
+def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
+    """And its machines are told."""
+    builder = cluster(box("a"))
+    outcome = found(builder, Emptiness())
+
+    def failing(self, command, look):
+        raise RuntimeError("broken method")
+
+    monkeypatch.setattr(Emptiness, "validate_steps", failing)
+    again = look(builder)
+    verdict = run(validation_steps(outcome.method, only(outcome), again))
+
+    assert (verdict.command, verdict.rejection) == (None, Rejection.SCHEDULING)
+    assert ("Node", "a") in {(i.regarding.kind, i.regarding.name) for i in again.failed.found}
+
+
+def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
+    """All others are known, and it is told."""
+    genuine = machines.effective_taints
+
+    def failing(*given, **named):
+        raise ValueError("odd taint")
+
+    builder = cluster(box("a"))
+    assert builder.snapshot().state_nodes
+    monkeypatch.setattr(machines, "effective_taints", failing)
+    node, claim = box("b")
+    builder.fold(Observed(node))
+    builder.fold(Observed(claim))
+    snapshot = builder.snapshot()
+    assert [machine.name for machine in snapshot.state_nodes] == ["a"]
+    assert [(i.regarding.kind, i.regarding.name) for i in snapshot.set_aside] == [("Node", "b")]
+
+    monkeypatch.setattr(machines, "effective_taints", genuine)
+    builder.fold(Observed(msgspec.structs.replace(node, resource_version=9)))
+    snapshot = builder.snapshot()
+    assert [machine.name for machine in snapshot.state_nodes] == ["a", "b"]
+    assert snapshot.set_aside == ()
+
+
+def test_a_node_whose_pods_cannot_be_judged_is_not_asked_about(monkeypatch):
+    """Its pods stay where they are in every other question."""
+    genuine = leaving.PodBudgets.is_reschedulable_now
+
+    def failing(self, pod, now):
+        if pod.name == "odd":
+            raise ValueError("odd pod")
+        return genuine(self, pod, now)
+
+    monkeypatch.setattr(leaving.PodBudgets, "is_reschedulable_now", failing)
+    outcome = found(odd_cluster(drifted), Drift())
+
+    assert gone(outcome) == ["b"]
+    assert ("Node", "a") in set_aside(outcome)
+    assert simulation.WHAT_IF in {item.step for item in outcome.set_aside}
