@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.catalogue_check import price_problem
 from karpenter_core.provider.contract import CatalogueOffering
 from karpenter_core.provider.dispatch import checked_list
 
@@ -50,9 +51,7 @@ async def adjust_catalogue(
     for name in pricing:
         prices = await _ask(dispatcher, _PRICES, name, lines, Price)
         lines = [
-            line
-            if price is None
-            else replace(line, offering=replace(line.offering, price=cast("Price", price)))
+            _with_price(line, cast("Price | None", price), name)
             for line, price in zip(lines, prices, strict=True)
         ]
     for name in rating:
@@ -75,6 +74,16 @@ async def _ask(
     return checked_list(
         answers[0], count=len(lines), types=(*types, type(None)), hook=hook, name=name
     )
+
+
+def _with_price(line: CatalogueOffering, price: Price | None, name: str) -> CatalogueOffering:
+    if price is None:
+        return line
+    if problem := price_problem(price):
+        raise CloudProviderError(
+            f'plug-in "{name}": {_PRICES}: instance type "{line.instance_type.name}": {problem}'
+        )
+    return replace(line, offering=replace(line.offering, price=price))
 
 
 def _with_risk(line: CatalogueOffering, risk: float | None, name: str) -> CatalogueOffering:

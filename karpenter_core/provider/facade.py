@@ -14,6 +14,7 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
 from karpenter_core.provider.adjustments import adjust_catalogue
+from karpenter_core.provider.catalogue_check import check_catalogue
 from karpenter_core.provider.contract import (
     DriftFinding,
     Finding,
@@ -321,7 +322,7 @@ class Providers:
             )
             listed = checked_list(answer, count=None, types=(InstanceType,), hook=hook, name=name)
             types = tuple(cast("Sequence[InstanceType]", listed))
-            _check_names(types, name)
+            check_catalogue(types, plugin=name)
             return await adjust_catalogue(
                 types, provider=name, plugins=self._plugins, dispatcher=self._dispatcher
             )
@@ -558,13 +559,3 @@ def _interruptions(answer: object, hook: str, name: str) -> tuple[Interruption, 
         return ()
     listed = checked_list(answer, count=None, types=(Interruption,), hook=hook, name=name)
     return tuple(cast("Sequence[Interruption]", listed))
-
-
-def _check_names(instance_types: Sequence[InstanceType], name: str) -> None:
-    seen: set[str] = set()
-    for it in instance_types:
-        if it.name in seen:
-            raise CloudProviderError(
-                f'plug-in "{name}": karpenter_list_instance_types lists {it.name} twice'
-            )
-        seen.add(it.name)

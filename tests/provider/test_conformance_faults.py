@@ -375,7 +375,7 @@ FAULTS = [
     ("PC-021", changed_types(
         lambda it: replace(it, requirements=it.requirements.without({REGION}))
     ), f"does not define {REGION}"),
-    ("PC-023", changed_offerings(price=Price(-1.0)), "costs -1.0"),
+    ("PC-023", changed_offerings(price=Price(-1.0)), "must not be negative"),
     ("PC-024", changed_types(
             lambda it: replace(it, overhead=Overhead(system_reserved={"memory": 2**40}))
         ), "are left for pods after overhead"),

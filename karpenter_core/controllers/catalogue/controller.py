@@ -18,7 +18,7 @@ import structlog
 
 from karpenter_core.controllers.nodeclass.content import content_of
 from karpenter_core.controllers.reconciler import Backoff, Outcome, Reconciler
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import KarpenterError
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.events import CataloguePublished
 from karpenter_core.state.objects import Kind
@@ -128,7 +128,7 @@ class CatalogueController:
         fingerprint = content_of(node_class)
         try:
             types = await self._providers.list_instance_types(pools[0], node_class)
-        except CloudProviderError as error:
+        except KarpenterError as error:
             self._failed(listing, pools, error)
             raise
         if listing.problem:
@@ -154,9 +154,7 @@ class CatalogueController:
             for listener in self._problem_listeners:
                 listener(pool.name)
 
-    def _failed(
-        self, listing: _Listing, pools: Iterable[NodePool], error: CloudProviderError
-    ) -> None:
+    def _failed(self, listing: _Listing, pools: Iterable[NodePool], error: KarpenterError) -> None:
         self._announce(listing, pools, str(error))
         for pool in pools:
             self._runtime.metrics.catalogue_refresh_errors.labels(nodepool=pool.name).inc()

@@ -1,0 +1,280 @@
+"""Check the values of a catalogue: prices, amounts, units, zones, names.
+
+Plug-ins read them from the answers of a cloud, where a price may be text and an amount may be
+missing. One such value would fail a whole scheduling pass, for every NodePool and every provider,
+or lose pods in silence (NaN is neither more nor less than anything). So a catalogue is checked once,
+when it is listed, and refused as a whole by plug-in, instance type, field and value.
+
+One pass over the catalogue, with exact types first: that is what nearly every value is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Final, cast, final
+
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    ZONE,
+)
+from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
+from karpenter_core.api.quantities import LARGEST_AMOUNT
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
+from karpenter_core.scheduling.requirements import Requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["check_catalogue", "price_problem"]
+
+_LISTING: Final = "karpenter_list_instance_types"
+_UNITS: Final = {CPU: "milli-cores", MEMORY: "bytes", EPHEMERAL_STORAGE: "bytes"}
+_LEAST: Final = {CPU: 10, MEMORY: 16 * 2**20}
+"""Less than any kubelet starts with: the amount is in another unit (cores, MiB)."""
+_PLAIN_RESOURCES: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+_QUALIFIED_NAME: Final = re.compile(
+    r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+)
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_CURRENCY: Final = re.compile(r"[A-Z]{3}")
+
+
+class _Problem(Exception):  # noqa: N818 - becomes a CloudProviderError, with what it is about
+    """What is wrong with a value: the field, what it must be, and what it is."""
+
+
+def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> None:
+    """Refuse a catalogue with a value that cannot be used.
+
+    Raises:
+        CloudProviderError: names plug-in, instance type, field and value.
+    """
+    check = _Check()
+    seen: set[str] = set()
+    for number, it in enumerate(instance_types, start=1):
+        name = it.name
+        if not isinstance(_raw(name), str) or not name:
+            raise CloudProviderError(
+                f'plug-in "{plugin}": {_LISTING}: the {_ordinal(number)} instance type has the '
+                f"name {name!r}; it must be a text that is not empty"
+            )
+        if name in seen:
+            raise CloudProviderError(f'plug-in "{plugin}": {_LISTING} lists {name} twice')
+        seen.add(name)
+        try:
+            check.instance_type(it)
+        except _Problem as problem:
+            raise CloudProviderError(
+                f'plug-in "{plugin}": {_LISTING}: instance type "{name}": {problem}'
+            ) from problem
+
+
+def price_problem(price: Price) -> str:
+    """Return what is wrong with a price; empty when nothing is."""
+    try:
+        _check_price(price)
+    except _Problem as problem:
+        return str(problem)
+    return ""
+
+
+@final
+class _Check:
+    """Checks one catalogue; remembers what many of its offerings share."""
+
+    def __init__(self) -> None:
+        self._places: Final = dict[int, tuple[str, str]]()
+        """Zone and capacity type by the identity of requirements that were checked."""
+
+    def instance_type(self, it: InstanceType) -> None:
+        """Check one type, its amounts first."""
+        if not isinstance(_raw(it.requirements), Requirements):
+            raise _Problem(f"requirements must be Requirements, not {_shown(it.requirements)}")
+        _check_machine(it)
+        if not isinstance(_raw(it.offerings), tuple):
+            raise _Problem(f"offerings must be a tuple, not {_shown(it.offerings)}")
+        allowed: set[tuple[str, str]] = set()
+        for offering in it.offerings:
+            if not isinstance(_raw(offering), Offering):
+                raise _Problem(f"offerings must hold Offerings, not {_shown(offering)}")
+            place = self._checked(offering)
+            if place not in allowed:
+                _check_allowed(it, offering, place)
+                allowed.add(place)
+
+    def _checked(self, offering: Offering) -> tuple[str, str]:
+        """Return an offering's zone and capacity type; all of it is sound."""
+        place = self._places.get(id(offering.requirements))
+        if place is not None and _is_usual(offering):
+            return place
+        try:
+            place = self._places[id(offering.requirements)] = _place(offering)
+            _check_price(offering.price)
+            _check_rest(offering)
+        except _Problem as problem:
+            raise _Problem(f"{_words(offering)}: {problem}") from problem
+        return place
+
+
+def _check_machine(it: InstanceType) -> None:
+    """Check what a type holds, and what its nodes keep for themselves."""
+    _check_amounts(it.capacity, "capacity")
+    for resource, least in _LEAST.items():
+        amount = it.capacity.get(resource, 0)
+        if 0 < amount < least:
+            raise _Problem(
+                f"capacity.{resource} must be in {_UNITS[resource]}: {amount} is too little "
+                "for any machine"
+            )
+    overhead = it.overhead
+    if not isinstance(_raw(overhead), Overhead):
+        raise _Problem(f"overhead must be an Overhead, not {_shown(overhead)}")
+    _check_amounts(overhead.kube_reserved, "overhead.kube_reserved")
+    _check_amounts(overhead.system_reserved, "overhead.system_reserved")
+    _check_amounts(overhead.eviction_threshold, "overhead.eviction_threshold")
+
+
+def _check_allowed(it: InstanceType, offering: Offering, place: tuple[str, str]) -> None:
+    for key, value in zip((ZONE, CAPACITY_TYPE), place, strict=True):
+        if not it.requirements.get(key).has(value):
+            raise _Problem(
+                f"{_words(offering)}: {key} {value!r} is excluded by the requirements of the type"
+            )
+
+
+def _is_usual(offering: Offering) -> bool:
+    """Whether nothing of an offering needs a closer look; most of them pass here, in no time."""
+    price = offering.price
+    return (
+        type(price) is Price
+        and type(price.amount) is float
+        and 0.0 <= price.amount < inf
+        and price.currency == DEFAULT_CURRENCY
+        and (offering.available is True or offering.available is False)
+        and type(offering.reservation_capacity) is int
+        and 0 <= offering.reservation_capacity <= LARGEST_AMOUNT
+        and offering.interruption_risk == 0.0
+        and offering.capacity_override is None
+        and offering.overhead_override is None
+    )
+
+
+def _check_price(price: object) -> None:
+    if not isinstance(price, Price):
+        raise _Problem(f"price must be a Price, not {_shown(price)}")
+    amount = price.amount
+    if not _is_number(amount):
+        raise _Problem(f"price.amount must be a number, not {_shown(amount)}")
+    if not isfinite(amount):
+        raise _Problem(f"price.amount must be a finite number, not {amount!r}")
+    if amount < 0:
+        raise _Problem(f"price.amount must not be negative, not {amount!r}")
+    currency = _raw(price.currency)
+    if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
+        raise _Problem(f"price.currency must be three capital letters, not {currency!r}")
+
+
+def _check_rest(offering: Offering) -> None:
+    if offering.available is not True and offering.available is not False:
+        raise _Problem(f"available must be True or False, not {_shown(offering.available)}")
+    _check_amount(offering.reservation_capacity, "reservation_capacity", "machines")
+    risk = offering.interruption_risk
+    if not _is_number(risk) or not 0 <= risk <= 1:
+        raise _Problem(f"interruption_risk must be from 0 to 1, not {_shown(risk)}")
+    if offering.capacity_override is not None:
+        _check_amounts(offering.capacity_override, "capacity_override")
+    if offering.overhead_override is not None:
+        _check_amounts(offering.overhead_override, "overhead_override")
+
+
+def _check_amounts(amounts: object, field: str) -> None:
+    if not isinstance(amounts, Mapping):
+        raise _Problem(f"{field} must be a mapping, not {_shown(amounts)}")
+    for resource, amount in cast("Mapping[object, object]", amounts).items():
+        if resource not in _PLAIN_RESOURCES and not _is_resource(resource):
+            raise _Problem(
+                f'{field} names the unknown resource "{resource}"; known are cpu (milli-cores), '
+                "memory and ephemeral-storage (bytes), pods, hugepages-SIZE (bytes), and names "
+                "with a domain such as nvidia.com/gpu"
+            )
+        if type(amount) is not int or not 0 <= amount <= LARGEST_AMOUNT:
+            _check_amount(amount, f"{field}.{resource}", _UNITS.get(str(resource), "pieces"))
+
+
+def _check_amount(amount: object, field: str, unit: str) -> None:
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        raise _Problem(f"{field} must be a whole number of {unit}, not {_shown(amount)}")
+    if amount < 0:
+        raise _Problem(f"{field} must not be negative, not {amount}")
+    if amount > LARGEST_AMOUNT:
+        raise _Problem(f"{field} must be at most {LARGEST_AMOUNT}, not {amount}")
+
+
+def _place(offering: Offering) -> tuple[str, str]:
+    """Return an offering's zone and capacity type, once they are known to be sound."""
+    requirements = offering.requirements
+    if not isinstance(_raw(requirements), Requirements):
+        raise _Problem(f"requirements must be Requirements, not {_shown(requirements)}")
+    zone, kind = _one_value(requirements, ZONE), _one_value(requirements, CAPACITY_TYPE)
+    if kind not in CAPACITY_TYPES:
+        raise _Problem(f"{CAPACITY_TYPE} must be reserved, spot or on-demand, not {kind!r}")
+    return zone, kind
+
+
+def _one_value(requirements: Requirements, key: str) -> str:
+    found = requirements.get(key)
+    values = cast("frozenset[object]", frozenset() if found.complement else found.values)
+    if len(values) != 1:
+        listed = ", ".join(sorted(map(repr, values))) or "none"
+        raise _Problem(f"requirements must have one value of {key}, not {listed}")
+    (value,) = values
+    if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
+        raise _Problem(f"requirements: {key} must be a label value, not {value!r}")
+    return value
+
+
+def _is_resource(name: object) -> bool:
+    return isinstance(name, str) and (
+        name.startswith("hugepages-") or _QUALIFIED_NAME.fullmatch(name) is not None
+    )
+
+
+def _raw(value: object) -> object:
+    """Return a value as what it is, not as what it is declared to be."""
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """Write a value for people; a text is called one, since "0.5" looks like a number."""
+    return f"the text {value!r}" if isinstance(value, str) else repr(value)
+
+
+def _words(offering: Offering) -> str:
+    """Name an offering, as far as it says what it is."""
+    requirements = offering.requirements
+    if not isinstance(_raw(requirements), Requirements):
+        return "an offering"
+    kind, zone = (_any(requirements, key) for key in (CAPACITY_TYPE, ZONE))
+    return f"offering {kind} in {zone}"
+
+
+def _any(requirements: Requirements, key: str) -> str:
+    values: Iterable[object] = requirements.get(key).values
+    return " or ".join(sorted(map(str, values))) or "no value"
+
+
+def _ordinal(number: int) -> str:
+    suffix = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
+    return f"{number}{suffix or 'th'}"

@@ -1,0 +1,90 @@
+"""One provider's bad catalogue: its NodePool says so, and everything else goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from karpenter_core.errors import BadInputError
+from karpenter_core.provider.markers import hookimpl
+from karpenter_core.testing.builders import instance_type, offering
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.provider.fakes import FakeProvider
+
+WEB_CLASS = {
+    "apiVersion": "web.example.com/v1",
+    "kind": "WebNodeClass",
+    "metadata": {"name": "default"},
+    "spec": {},
+}
+WEB_POOL = node_pool(
+    "web",
+    template={
+        "nodeClassRef": {"group": "web.example.com", "kind": "WebNodeClass", "name": "default"}
+    },
+)
+
+
+class Selling(FakeProvider):
+    """A provider of one type."""
+
+    def __init__(self, it):
+        super().__init__()
+        self.it = it
+
+    @hookimpl
+    def karpenter_list_instance_types(self):
+        return [self.it]
+
+
+class Refusing(FakeProvider):
+    """A provider that finds a mistake of the user while it lists."""
+
+    @hookimpl
+    def karpenter_list_instance_types(self):
+        raise BadInputError('WebNodeClass "default": spec.family must not be "x"')
+
+
+def priced(amount):
+    return instance_type("small", offerings=[offering(price=amount)])
+
+
+def listing_of(scene, name):
+    """The condition InstanceTypesListed of a pool; None where there is none."""
+    conditions = scene.pool(name).get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == "InstanceTypesListed"), None)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "words"),
+    [
+        (Selling(priced(-0.01)), ('plug-in "web"', '"small"', "price.amount", "-0.01")),
+        (Selling(priced("0.0060")), ('plug-in "web"', '"small"', "price.amount", "'0.0060'")),
+        (Selling(priced(float("nan"))), ('plug-in "web"', '"small"', "price.amount", "nan")),
+        (
+            Selling(replace(priced(1.0), capacity={"cpu": "4", "memory": 2**34, "pods": 110})),
+            ('plug-in "web"', '"small"', "capacity.cpu", "'4'"),
+        ),
+        (Refusing(), ('WebNodeClass "default"', "spec.family", '"x"')),
+    ],
+    ids=["negative", "text", "nan", "capacity", "refusal"],
+)
+def test_a_bad_catalogue_stops_its_own_pool_only(tmp_path, plugin, words):
+    """The other provider's pods get their nodes, and the pool names what to mend."""
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), WEB_CLASS, WEB_POOL])
+        scene.start("--disable-leader-election")
+        scene.cluster.apply([deployment("web", 2)])
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        await scene.settle(lambda: listing_of(scene, "web"), seconds=60)
+
+        told = listing_of(scene, "web")
+        assert (told["status"], told["reason"]) == ("False", "ListingFailed")
+        for word in words:
+            assert word in told["message"]
+        assert listing_of(scene, "general") is None
+        assert plugin.launches == []
+
+    play(tmp_path, story, plugins={"web": plugin})
