@@ -7,11 +7,16 @@ go out together, and each caller gets its own outcome or typed error.
 An item is open from the moment it is added until its outcome is known, however long that takes. The
 same item added meanwhile joins it; once the time limit has passed it is told so (CallPendingError)
 and not sent again. An outcome that nobody waits for any more goes to `on_late`.
+
+Where the hook is written for one item there is nothing to gather: each item is a call of its own, as
+many of them at a time as `width` says, and the others wait for their turn. The time limit begins
+with the call, and a call that has passed it gives its turn away.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
@@ -72,6 +77,7 @@ class Batcher(Generic[Item, Result]):
         identity: Callable[[Item], Hashable],
         key: Callable[[Item], Hashable],
         on_late: Callable[[Item, Result | BaseException], None] | None = None,
+        width: int | None = None,
     ) -> None:
         self._call: Final = call
         self._what: Final = what
@@ -81,6 +87,10 @@ class Batcher(Generic[Item, Result]):
         self._identity: Final = identity
         self._key: Final = key
         self._on_late: Final = on_late
+        self._width: Final = width
+        self._queue: Final[deque[_Entry[Item, Result]]] = deque()
+        """Single items that wait for their turn."""
+        self._running = 0
         self._windows: Final[dict[Hashable, _Window[Item, Result]]] = {}
         self._open: Final[dict[Hashable, _Entry[Item, Result]]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
@@ -114,23 +124,34 @@ class Batcher(Generic[Item, Result]):
 
     def close(self) -> None:
         """Send nothing more; items that were not sent are as if never added."""
+        waiting = list(self._queue)
         for window in self._windows.values():
             if window.timer is not None:
                 window.timer.cancel()
-            for entry in window.entries:
-                entry.sent = True  # as far as its waiters need to know
-                entry.answer.cancel()
-                del self._open[entry.identity]
+            waiting += window.entries
+        for entry in waiting:
+            entry.sent = True  # as far as its waiters need to know
+            entry.answer.cancel()
+            del self._open[entry.identity]
         self._windows.clear()
+        self._queue.clear()
 
     def _withdraw(self, entry: _Entry[Item, Result]) -> None:
         """Take back an item that was not sent and that nobody wants any more."""
+        if entry in self._queue:
+            self._queue.remove(entry)
+            del self._open[entry.identity]
+            return
         window = self._windows.get(self._key(entry.item))
         if window is not None and entry in window.entries:
             window.entries.remove(entry)
             del self._open[entry.identity]
 
     def _enqueue(self, entry: _Entry[Item, Result]) -> None:
+        if self._width is not None:
+            self._queue.append(entry)
+            self._send_singles(self._width)
+            return
         key = self._key(entry.item)
         now = self._clock.monotonic()
         window = self._windows.get(key)
@@ -161,6 +182,20 @@ class Batcher(Generic[Item, Result]):
             entry.sent = True
         if window.entries:
             self._spawn(self._run(window.entries))
+
+    def _send_singles(self, width: int) -> None:
+        while self._queue and self._running < width:
+            entry = self._queue.popleft()
+            entry.sent = True
+            self._running += 1
+            self._spawn(self._run_single(entry, width))
+
+    async def _run_single(self, entry: _Entry[Item, Result], width: int) -> None:
+        try:
+            await self._run([entry])
+        finally:
+            self._running -= 1
+            self._send_singles(width)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -8,6 +8,7 @@ neither the process nor the calls to other plug-ins.
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar, cast, final
@@ -17,6 +18,7 @@ from karpenter_core.provider.calls import OpenCalls
 from karpenter_core.provider.contract import BatchLimits
 from karpenter_core.provider.executor import InlineExecutor
 from karpenter_core.provider.metrics import ProviderMetrics
+from karpenter_core.provider.one_by_one import CALLED_PLUGIN, ItemCalls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
@@ -46,6 +48,7 @@ FENCED_HOOKS: Final = frozenset(
 
 _NO_LIMITS: Final = BatchLimits()
 _INLINE: Final = InlineExecutor()
+_ANY_NUMBER: Final = sys.maxsize
 
 
 class Measurement:
@@ -101,6 +104,20 @@ class Dispatcher:
         provider = self._plugins.providers.get(name)
         return provider.info.batch_limits.get(hook, _NO_LIMITS) if provider else _NO_LIMITS
 
+    def item_width(self, hook: str, name: str) -> int | None:
+        """Return how many items of a hook are called for side by side, each in a call of its own.
+
+        None: the hook takes many items at once. A quarter of the lane's threads is left to other
+        calls, so that a listing does not wait for a wave of launches.
+        """
+        calls = self._plugins.item_calls(hook, name)
+        if calls is None:
+            return None
+        threads = self._executor.threads
+        if calls is ItemCalls.COROUTINES or threads is None:
+            return _ANY_NUMBER
+        return max(threads * 3 // 4, 1)
+
     def implements(self, hook: str, name: str) -> bool:
         """Whether a plug-in implements a hook."""
         return self._plugins.caller(hook, name) is not None
@@ -142,6 +159,7 @@ class Dispatcher:
                 self._fence.check()  # as late as can be: a call may have waited for its thread
             return caller(**arguments)
 
+        called = CALLED_PLUGIN.set(name)
         try:
             executor = _INLINE if inline else self._executor
             return await executor.run(call, lane=name)
@@ -149,6 +167,8 @@ class Dispatcher:
             raise
         except (Exception, SystemExit) as error:
             raise CloudProviderError(f'plug-in "{name}" failed in {hook}: {error!r}') from error
+        finally:
+            CALLED_PLUGIN.reset(called)
 
     async def call(
         self,

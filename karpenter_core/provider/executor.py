@@ -28,6 +28,11 @@ DEFAULT_MAX_WORKERS: Final = 32
 class Executor(Protocol):
     """Runs plug-in code away from, or on, the event loop."""
 
+    @property
+    def threads(self) -> int | None:
+        """How many calls of a lane run at once; None: any number."""
+        ...
+
     async def run(self, call: Callable[[], T | Awaitable[T]], *, lane: str = "") -> T:
         """Run a call in its lane and wait for what it returns; an awaitable is awaited here."""
         ...
@@ -40,6 +45,11 @@ class Executor(Protocol):
 @final
 class InlineExecutor:
     """Runs calls on the event loop itself: deterministic, for simulated time and tests."""
+
+    @property
+    def threads(self) -> int | None:
+        """No thread is needed, so any number of calls."""
+        return None
 
     async def run(self, call: Callable[[], T | Awaitable[T]], *, lane: str = "") -> T:
         """Run the call now."""
@@ -58,6 +68,11 @@ class ThreadExecutor:
         self._max_workers: Final = max_workers
         self._lanes: Final[dict[str, _Lane]] = {}
         self._closed = False
+
+    @property
+    def threads(self) -> int | None:
+        """The bound of each lane."""
+        return self._max_workers
 
     async def run(self, call: Callable[[], T | Awaitable[T]], *, lane: str = "") -> T:
         """Run the call in a thread of its lane; the caller's context variables are seen there."""

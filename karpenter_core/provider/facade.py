@@ -7,6 +7,7 @@ does not implement has the default its hook documents.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar, cast, final
 
@@ -407,15 +408,20 @@ class Providers:
         hook, name = "karpenter_detect_drift", self._owner(node_class)
         if not self._dispatcher.implements(hook, name):
             return (None,) * len(node_claims)
-        size = self._dispatcher.limits(hook, name).size
-        outcomes: list[DriftOutcome] = []
-        for start in range(0, len(node_claims), size):
-            claims = tuple(node_claims[start : start + size])
-            try:
-                outcomes += await self._detect_drift(hook, name, claims, node_class)
-            except CloudProviderError as error:
-                outcomes += [error] * len(claims)
-        return tuple(outcomes)
+        width = self._dispatcher.item_width(hook, name)
+        size = self._dispatcher.limits(hook, name).size if width is None else 1
+        turns = asyncio.Semaphore(width or 1)
+
+        async def detect(claims: tuple[NodeClaim, ...]) -> Sequence[DriftOutcome]:
+            async with turns:
+                try:
+                    return await self._detect_drift(hook, name, claims, node_class)
+                except CloudProviderError as error:
+                    return [error] * len(claims)
+
+        starts = range(0, len(node_claims), size)
+        found = [detect(tuple(node_claims[start : start + size])) for start in starts]
+        return tuple(outcome for part in await asyncio.gather(*found) for outcome in part)
 
     async def _detect_drift(
         self, hook: str, name: str, claims: tuple[NodeClaim, ...], node_class: NodeClass

@@ -116,6 +116,7 @@ class InstanceCalls:
             identity=identity,
             key=limits.key or key,
             on_late=on_late,
+            width=self._dispatcher.item_width(hook, self._provider),
         )
 
 

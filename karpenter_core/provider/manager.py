@@ -21,11 +21,15 @@ from karpenter_core.errors import PluginError
 from karpenter_core.provider import hookspecs
 from karpenter_core.provider.contract import CONTRACT_VERSION, ProviderInfo, SettingSpec
 from karpenter_core.provider.markers import PROJECT
+from karpenter_core.provider.one_by_one import item_calls
+from karpenter_core.provider.spelling import did_you_mean, hook_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import typer
+
+    from karpenter_core.provider.one_by_one import ItemCalls
 
 __all__ = ["MANDATORY_HOOKS", "OPEN_HOOKS", "LoadedProvider", "Plugins", "load_plugins"]
 
@@ -122,6 +126,14 @@ class Plugins:
                 self._pm.subset_hook_caller(hook, others) if chosen in implementers else None
             )
         return self._callers[key]
+
+    def item_calls(self, hook: str, name: str) -> ItemCalls | None:
+        """Return how a plug-in's hook is called for one item; None when it takes many at once."""
+        chosen = self._sources[name].plugin
+        for found in getattr(self._pm.hook, hook).get_hookimpls():
+            if found.plugin is chosen:
+                return item_calls(found.function)
+        return None
 
     def implementers(self, hook: str) -> tuple[str, ...]:
         """Return the names of the plug-ins that implement a hook, in the order they are asked."""
@@ -285,6 +297,8 @@ def _check_names(sources: Iterable[_Source]) -> None:
 
 
 def _register(manager: pluggy.PluginManager, source: _Source) -> None:
+    for problem in hook_problems(source.plugin):
+        raise PluginError(f"{source}: {problem}")
     try:
         manager.register(source.plugin, name=source.name)
         manager.check_pending()
@@ -292,11 +306,6 @@ def _register(manager: pluggy.PluginManager, source: _Source) -> None:
         raise PluginError(f"{source}: {_one_line(str(error))}") from error
     except ValueError as error:  # the same object under two names
         raise PluginError(f"{source} is the same object as another plug-in") from error
-    marked = {caller.name for caller in manager.get_hookcallers(source.plugin) or []}
-    for name in dir(source.plugin):
-        is_hook = name.startswith(f"{PROJECT}_") and hasattr(hookspecs, name)
-        if is_hook and name not in marked and callable(getattr(source.plugin, name)):
-            raise PluginError(f"{source}: {name} is not marked with @hookimpl")
 
 
 def _shape(spec: SettingSpec) -> tuple[str, str, type]:
@@ -324,13 +333,10 @@ def _check_info(source: _Source, info: object) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
-    unknown = sorted(
-        hook
-        for hook in info.batch_limits
-        if not hasattr(hookspecs, hook) or not hook.startswith(f"{PROJECT}_")
-    )
-    if unknown:
-        raise PluginError(f'{source}: batch_limits name the unknown hook "{unknown[0]}"')
+    known = {hook for hook in dir(hookspecs) if hook.startswith(f"{PROJECT}_")}
+    for hook in sorted(set(info.batch_limits) - known):
+        meant = did_you_mean(hook, known)
+        raise PluginError(f'{source}: batch_limits name the unknown hook "{hook}"{meant}')
 
 
 def _core_version() -> str:

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, cast
+from contextvars import ContextVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["one_by_one"]
+__all__ = ["CALLED_PLUGIN", "ItemCalls", "item_calls", "one_by_one"]
+
+CALLED_PLUGIN: Final[ContextVar[str]] = ContextVar("CALLED_PLUGIN", default="")
+"""Name of the plug-in whose hook runs, for error messages; set by the host around each call."""
+
+_MARK: Final = "karpenter_item_calls"
+
+
+class ItemCalls(StrEnum):
+    """How the host calls a hook that is written for one item."""
+
+    THREADS = "threads"
+    """Each item in a thread of the provider's lane."""
+    COROUTINES = "coroutines"
+    """Each item as a coroutine on the event loop."""
+
+
+def item_calls(hook: object) -> ItemCalls | None:
+    """Return how a hook is called for one item; None when it takes many at once."""
+    return getattr(hook, _MARK, None)
 
 
 def one_by_one(function: Callable[..., object]) -> Callable[..., object]:
@@ -23,44 +45,67 @@ def one_by_one(function: Callable[..., object]) -> Callable[..., object]:
         @one_by_one
         def karpenter_terminate_instances(provider_id: str) -> Termination: ...
 
-    An error the function raises is that item's outcome, and the other items go on. Items of an
-    `async def` function run concurrently, others one after the other.
+    The host calls the hook for one item at a time, and many items side by side: in threads of the
+    provider's lane, or as coroutines where the function is `async def`. So each outcome counts as
+    soon as it is there, and each item has a time limit of its own. An error that the function
+    raises is its item's outcome. Called with several items, as tests do, the hook returns all
+    outcomes in their order.
 
     Raises:
-        TypeError: no plural hook has the function's name.
+        TypeError: no plural hook has the function's name, or no argument is called so.
     """
-    is_method = next(iter(inspect.signature(function).parameters), "") == "self"
-    adapter = _ADAPTERS.get((function.__name__, is_method))
-    if adapter is None:
-        message = f"one_by_one: {function.__name__} is not the name of a plural hook"
+    parameters = [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is parameter.empty
+    ]
+    is_method = parameters[:1] == ["self"]
+    shape = _SHAPES.get(function.__name__)
+    if shape is None:
+        meant = did_you_mean(function.__name__, _SHAPES)
+        message = f"one_by_one: {function.__name__} is not the name of a plural hook{meant}"
         raise TypeError(message)
-    hook = adapter(_each_of(function))
+    named = parameters[1:] if is_method else parameters
+    for name in named:
+        if name not in shape.arguments:
+            meant = did_you_mean(name, shape.arguments)
+            message = f'one_by_one: {function.__name__} has no argument "{name}"{meant}'
+            raise TypeError(message)
+    hook = (shape.method if is_method else shape.function)(_each_of(function, shape, named))
     hook.__name__ = function.__name__
     hook.__qualname__ = function.__qualname__
     hook.__doc__ = function.__doc__
     hook.__module__ = function.__module__
+    is_async = inspect.iscoroutinefunction(function)
+    setattr(hook, _MARK, ItemCalls.COROUTINES if is_async else ItemCalls.THREADS)
     return hook
 
 
-def _each_of(function: Callable[..., object]) -> _Each:
-    """Return a function that calls another for each item, between fixed other arguments."""
+def _each_of(function: Callable[..., object], shape: _Shape, named: Sequence[str]) -> _Each:
+    """Return a function that calls another for each item, with the arguments that it names."""
 
-    def each(before: Sequence[object], items: Sequence[object], after: Sequence[object]) -> object:
-        return [_attempt(function, *before, item, *after) for item in items]
+    def arguments(item: object, other: Sequence[object]) -> dict[str, object]:
+        given = dict(zip(shape.arguments, (item, *other), strict=True))
+        return {name: given[name] for name in named}
+
+    def each(owner: Sequence[object], items: Sequence[object], other: Sequence[object]) -> object:
+        return [_attempt(function, *owner, **arguments(item, other)) for item in items]
 
     async def each_async(
-        before: Sequence[object], items: Sequence[object], after: Sequence[object]
+        owner: Sequence[object], items: Sequence[object], other: Sequence[object]
     ) -> object:
-        answers = [cast("Awaitable[object]", function(*before, item, *after)) for item in items]
+        answers = [
+            cast("Awaitable[object]", function(*owner, **arguments(item, other))) for item in items
+        ]
         results = await asyncio.gather(*answers, return_exceptions=True)
         return [_outcome(function, result) for result in results]
 
     return each_async if inspect.iscoroutinefunction(function) else each
 
 
-def _attempt(function: Callable[..., object], *arguments: object) -> object:
+def _attempt(function: Callable[..., object], *owner: object, **arguments: object) -> object:
     try:
-        return function(*arguments)
+        return function(*owner, **arguments)
     except Exception as error:
         return _outcome(function, error)
 
@@ -69,23 +114,32 @@ def _outcome(function: Callable[..., object], result: object) -> object:
     """Turn what a function raised into a typed error."""
     if isinstance(result, CloudProviderError) or not isinstance(result, BaseException):
         return result
-    error = CloudProviderError(f"{function.__name__} failed: {result!r}")
+    plugin = CALLED_PLUGIN.get()
+    who = f'plug-in "{plugin}" failed in {function.__name__}' if plugin else function.__name__
+    error = CloudProviderError(f"{who}: {result!r}")
     error.__cause__ = result
     return error
 
 
-if TYPE_CHECKING:
-    from typing import Protocol, TypeAlias
-
-    class _Each(Protocol):
-        def __call__(
-            self, before: Sequence[object], items: Sequence[object], after: Sequence[object]
-        ) -> object: ...
-
-    _Adapter: TypeAlias = Callable[[_Each], Callable[..., object]]
+class _Each(Protocol):
+    def __call__(
+        self, owner: Sequence[object], items: Sequence[object], other: Sequence[object]
+    ) -> object: ...
 
 
-# pluggy reads argument names from the code of a function, so each hook has its own two adapters.
+_Adapter: TypeAlias = "Callable[[_Each], Callable[..., object]]"
+
+
+class _Shape(NamedTuple):
+    """What a function for one item is given, and the two adapters that make a plural hook of it."""
+
+    arguments: tuple[str, ...]
+    """The item's name, then those of the other arguments."""
+    function: _Adapter
+    method: _Adapter
+
+
+# pluggy reads argument names from the code of a function, so each shape has its own two adapters.
 
 
 def _requests(each: _Each) -> Callable[..., object]:
@@ -130,13 +184,12 @@ def _node_claims_method(each: _Each) -> Callable[..., object]:
     return hook
 
 
-_ADAPTERS: dict[tuple[str, bool], _Adapter] = {
-    ("karpenter_launch_instances", False): _requests,
-    ("karpenter_launch_instances", True): _requests_method,
-    ("karpenter_fetch_instances", False): _provider_ids,
-    ("karpenter_fetch_instances", True): _provider_ids_method,
-    ("karpenter_terminate_instances", False): _provider_ids,
-    ("karpenter_terminate_instances", True): _provider_ids_method,
-    ("karpenter_detect_drift", False): _node_claims,
-    ("karpenter_detect_drift", True): _node_claims_method,
+_ID_SHAPE: Final = _Shape(("provider_id",), _provider_ids, _provider_ids_method)
+_SHAPES: Final = {
+    "karpenter_launch_instances": _Shape(("request",), _requests, _requests_method),
+    "karpenter_fetch_instances": _ID_SHAPE,
+    "karpenter_terminate_instances": _ID_SHAPE,
+    "karpenter_detect_drift": _Shape(
+        ("node_claim", "node_class"), _node_claims, _node_claims_method
+    ),
 }

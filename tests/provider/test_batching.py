@@ -27,7 +27,7 @@ LIMITS = BatchLimits(
 class World:
     """A batcher over a cloud that takes `seconds` for each call."""
 
-    def __init__(self, limits=LIMITS, seconds=0.0, key=lambda _: ""):
+    def __init__(self, limits=LIMITS, seconds=0.0, key=lambda _: "", width=None):
         self.clock = LoopClock()
         self.calls = []
         self.late = []
@@ -44,6 +44,7 @@ class World:
             identity=lambda item: item,
             key=key,
             on_late=lambda item, outcome: self.late.append((item, outcome)),
+            width=width,
         )
 
     async def _call(self, items):
@@ -255,5 +256,77 @@ def test_every_item_has_one_outcome_and_no_batch_breaks_its_limits(arrivals, siz
             first = min(arrivals[int(item.removeprefix("item-"))] for item in items) / 1000
             assert at - first <= 0.2 + 1e-3
         assert (world.late, world.batcher.open) == ([], 0)
+
+    run_virtual(main())
+
+
+# -- one item each
+
+
+def test_single_items_wait_for_their_turn_outside_of_the_time_limit():
+    """Ten calls of 100 s, two at a time: the last begins after 400 s, and none is overdue."""
+
+    async def main():
+        world = World(seconds=100, width=2)
+        outcomes = await asyncio.gather(*(world.batcher.add(item) for item in "abcdefghij"))
+        assert outcomes == list("ABCDEFGHIJ")
+        assert [moment for moment, _ in world.calls] == [
+            0,
+            0,
+            100,
+            100,
+            200,
+            200,
+            300,
+            300,
+            400,
+            400,
+        ]
+        assert all(len(items) == 1 for _, items in world.calls)
+        assert world.overdue == []
+
+    run_virtual(main())
+
+
+def test_an_overdue_call_gives_its_turn_away():
+    """Two that hang do not keep the third from being sent for ever."""
+
+    async def main():
+        world = World(seconds=1000, width=2)
+        outcomes = await asyncio.gather(
+            *(world.batcher.add(item) for item in "abc"), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [CallPendingError] * 3
+        assert world.calls == [(0, ["a"]), (0, ["b"]), (120, ["c"])]
+
+    run_virtual(main())
+
+
+def test_a_single_item_that_nobody_wants_before_its_turn_is_not_sent():
+    async def main():
+        world = World(seconds=10, width=1)
+        first = asyncio.ensure_future(world.batcher.add("a"))
+        second = asyncio.ensure_future(world.batcher.add("b"))
+        await asyncio.sleep(1)
+        second.cancel()
+        assert await first == "A"
+        await asyncio.sleep(100)
+        assert world.calls == [(0, ["a"])]
+        assert world.batcher.open == 0
+
+    run_virtual(main())
+
+
+def test_closing_sends_no_single_item_more():
+    async def main():
+        world = World(seconds=10, width=1)
+        first = asyncio.ensure_future(world.batcher.add("a"))
+        second = asyncio.ensure_future(world.batcher.add("b"))
+        await asyncio.sleep(1)
+        world.batcher.close()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert await first == "A"
+        assert world.calls == [(0, ["a"])]
 
     run_virtual(main())

@@ -71,6 +71,30 @@ def test_a_function_of_another_name_is_refused():
             return request
 
 
+def test_a_function_takes_those_arguments_that_it_names():
+    @one_by_one
+    def karpenter_detect_drift(node_class):
+        return node_class
+
+    assert karpenter_detect_drift(node_claims=["a", "b"], node_class="web") == ["web", "web"]
+
+
+def test_a_mistyped_hook_for_one_item_is_refused_with_what_was_meant():
+    with pytest.raises(TypeError, match='did you mean "karpenter_launch_instances"'):
+
+        @one_by_one
+        def karpenter_launch_instance(request):
+            return request
+
+
+def test_a_mistyped_argument_for_one_item_is_refused_with_what_was_meant():
+    with pytest.raises(TypeError, match='has no argument "requests"; did you mean "request"'):
+
+        @one_by_one
+        def karpenter_launch_instances(requests):
+            return requests
+
+
 # -- token bucket
 
 

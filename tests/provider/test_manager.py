@@ -71,6 +71,13 @@ class MistypedArgument(FakeProvider):
         return nodeclaim
 
 
+class Unmarked(FakeProvider):
+    """Neither the name nor the marker is right."""
+
+    def karpenter_chekc(self):
+        return []
+
+
 class ForgottenMarker(FakeProvider):
     def karpenter_check(self):
         return []
@@ -88,11 +95,29 @@ class BadLimits(FakeProvider):
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
-        (MistypedHook(), ['plug-in "web"', "unknown hook 'karpenter_lunch_instances'"]),
-        (MistypedArgument(), ['plug-in "web"', "karpenter_gate_registration", "nodeclaim"]),
+        (
+            MistypedHook(),
+            [
+                'plug-in "web"',
+                'unknown hook "karpenter_lunch_instances"',
+                'did you mean "karpenter_launch_instances"?',
+            ],
+        ),
+        (
+            MistypedArgument(),
+            [
+                'plug-in "web"',
+                'karpenter_gate_registration has no argument "nodeclaim"',
+                'did you mean "node_claim"?',
+            ],
+        ),
+        (
+            Unmarked(),
+            ['plug-in "web"', 'karpenter_chekc is not a hook; did you mean "karpenter_check"'],
+        ),
         (ForgottenMarker(), ['plug-in "web"', "karpenter_check is not marked with @hookimpl"]),
         (Unfinished(), ['plug-in "web"', "lacks karpenter_terminate_instances"]),
-        (BadLimits(), ['plug-in "web"', 'unknown hook "karpenter_launch"']),
+        (BadLimits(), ['plug-in "web"', 'unknown hook "karpenter_launch"', "did you mean"]),
         (FakeProvider(version=7), ['plug-in "web"', "version 7", "speaks version 1"]),
         (FakeProvider("webb"), ['plug-in "web"', 'calls itself "webb"']),
     ],

@@ -1,0 +1,58 @@
+"""Find mistyped names of hooks and of their arguments, and say which was probably meant."""
+
+from __future__ import annotations
+
+import inspect
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.provider import hookspecs
+from karpenter_core.provider.markers import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["did_you_mean", "hook_problems"]
+
+_ALIKE: Final = 0.75
+"""Similarity (difflib's ratio) from which a name that is not marked counts as a mistyped hook."""
+_MARK: Final = f"{PROJECT}_impl"
+"""The attribute that pluggy's marker leaves on a hook implementation."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question that ends a message; the known words when none of them is alike."""
+    names = sorted(known)
+    alike = get_close_matches(word, names, n=1)
+    if alike:
+        return f'; did you mean "{alike[0]}"?'
+    return f" (known: {', '.join(names)})" if names else ""
+
+
+def hook_problems(plugin: object) -> Iterator[str]:
+    """Say what is wrong with the names of a plug-in's hooks and of their arguments."""
+    known = {name for name in dir(hookspecs) if name.startswith(f"{PROJECT}_")}
+    for name in dir(plugin):
+        found = getattr(plugin, name, None) if name.startswith(f"{PROJECT}_") else None
+        if not callable(found):
+            continue
+        if name in known:
+            yield from _argument_problems(name, found)
+        elif hasattr(found, _MARK):
+            alike = get_close_matches(name, known, n=1)
+            meant = f'; did you mean "{alike[0]}"?' if alike else ""
+            yield f'unknown hook "{name}"{meant}'
+        elif alike := get_close_matches(name, known, n=1, cutoff=_ALIKE):
+            yield f'{name} is not a hook; did you mean "{alike[0]}", with @hookimpl above it?'
+
+
+def _argument_problems(name: str, implementation: object) -> Iterator[str]:
+    if not hasattr(implementation, _MARK):
+        yield f"{name} is not marked with @hookimpl"
+        return
+    specified = list(inspect.signature(getattr(hookspecs, name)).parameters)
+    function = cast("Callable[..., object]", implementation)
+    for argument, parameter in inspect.signature(function).parameters.items():
+        is_asked = parameter.default is parameter.empty
+        if is_asked and argument not in specified:
+            yield f'{name} has no argument "{argument}"{did_you_mean(argument, specified)}'
