@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, final
 
 import structlog
@@ -40,6 +41,9 @@ K = TypeVar("K", bound="Hashable")
 
 DEFAULT_CONCURRENCY: Final = 64
 CONFLICT_RETRY_SECONDS: Final = 0.05
+LEAST_THROTTLE_SECONDS: Final = 0.2
+"""For who asks to be left alone and does not say how long."""
+MOST_SPREAD_SECONDS: Final = 30.0
 
 
 class IdSource(Protocol):
@@ -61,6 +65,8 @@ class Runtime:
     """CPU requests of the process in milli-cores; scales how much is done at once."""
     journal: Journal = field(default_factory=Journal)
     """Where decisions are put on record."""
+    jitter: Callable[[], float] = field(default_factory=lambda: Random().random)  # noqa: S311 - spreads retries only
+    """Draws from 0 to 1, by which retries of throttled calls are spread; seeded in tests."""
 
     def workers(self, minimum: int, maximum: int) -> int:
         """Return how many keys are worked on at once: `minimum` on one core, `maximum` on 60."""
@@ -181,7 +187,11 @@ class Reconciler(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         self._runtime.metrics.reconcile_errors.labels(controller=self._name).inc()
-        wait = self._queue.add_failed(key, at_least_seconds=retry_after_seconds(error))
+        wait = throttle_seconds(error, self._runtime.jitter)
+        if wait is None:
+            wait = self._queue.add_failed(key)
+        else:
+            self._queue.add_after(key, wait)
         report(self._log, error, retry_seconds=wait)
 
 
@@ -229,8 +239,12 @@ class Loop:
                 wait = await self._step()
                 failures = 0
             except Exception as error:
-                failures += 1
-                wait = max(self._backoff.seconds(failures), retry_after_seconds(error))
+                throttled = throttle_seconds(error, self._runtime.jitter)
+                if throttled is None:
+                    failures += 1
+                    wait = self._backoff.seconds(failures)
+                else:
+                    wait = throttled
                 self._runtime.metrics.reconcile_errors.labels(controller=self._name).inc()
                 report(self._log, error, retry_seconds=wait)
             # A step that asks to run again at once still lets everybody else have a turn.
@@ -255,6 +269,19 @@ async def wait_or_woken(clock: Clock, seconds: float, woken: asyncio.Event) -> b
 
 async def _sleep(clock: Clock, seconds: float) -> None:
     await clock.sleep(seconds)
+
+
+def throttle_seconds(error: Exception, jitter: Callable[[], float]) -> float | None:
+    """Return when to try again what was throttled; None for any other error.
+
+    As long as the other side asked for, and up to as long again (30 s at most): what was throttled
+    together would else come back together. It never grows, since nothing failed.
+    """
+    asked = retry_after_seconds(error)
+    if asked <= 0 and not isinstance(error, ThrottledError):
+        return None
+    asked = max(asked, LEAST_THROTTLE_SECONDS)
+    return asked + jitter() * min(asked, MOST_SPREAD_SECONDS)
 
 
 def retry_after_seconds(error: Exception) -> float:

@@ -13,6 +13,7 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -90,6 +91,7 @@ class Process:
             new_id=ports.new_id,
             metrics=self.metrics,
             cpu_requests=settings.cpu_requests,
+            jitter=ports.jitter or Random().random,  # noqa: S311 - spreads retries only
         )
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")

@@ -32,7 +32,7 @@ async def test_a_timer_that_rings_a_rounding_error_too_early_is_punctual(early_s
     launcher = Launcher(
         hands=SimpleNamespace(feed=SimpleNamespace(snapshot=lambda: snapshot)),
         providers=SimpleNamespace(subscribe_late_launches=lambda _: None),
-        runtime=SimpleNamespace(clock=clock),
+        runtime=SimpleNamespace(clock=clock, jitter=lambda: 0.0),
         well_known=frozenset(),
     )
     claim = NodeClaim.model_validate(

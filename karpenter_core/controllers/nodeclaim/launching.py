@@ -19,7 +19,7 @@ from karpenter_core.api.nodepool import (
 )
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
-from karpenter_core.controllers.reconciler import retry_after_seconds
+from karpenter_core.controllers.reconciler import throttle_seconds
 from karpenter_core.controllers.workqueue import EARLY_SECONDS, Backoff
 from karpenter_core.errors import (
     AuthError,
@@ -208,8 +208,11 @@ class Launcher:
         if isinstance(error, _WITHOUT_INSTANCE):
             self._barren.add(claim.uid)
         before = self._setbacks.get(claim.uid)
-        failures = 1 if before is None else before.failures + 1
-        wait = max(BACKOFF.seconds(failures), retry_after_seconds(error))
+        failures = 0 if before is None else before.failures
+        wait = throttle_seconds(error, self._runtime.jitter)
+        if wait is None:  # what is throttled was not tried, so it is no failure
+            failures += 1
+            wait = BACKOFF.seconds(failures)
         self._setbacks[claim.uid] = _Setback(
             failures=failures, not_before=self._runtime.clock.monotonic() + wait
         )
