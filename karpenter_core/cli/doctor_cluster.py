@@ -23,6 +23,8 @@ from karpenter_core.kube.resources import (
     custom,
 )
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.lifecycle.nodepools.exchange_rates import PRICES_COMPARABLE
+from karpenter_core.lifecycle.nodepools.listing import INSTANCE_TYPES_LISTED
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:
@@ -247,7 +249,7 @@ def _usable(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
         remedy = "see that the controller runs, and that its provider is loaded there"
         return [Finding(severity=Severity.WARNING, message=message, remedy=remedy)]
     if ready["status"] == "True":
-        return []
+        return _told_beside(what, conditions)
     causes = [c for c in conditions if c["status"] == "False" and c["type"] != "Ready"] or [ready]
     return [
         _error(
@@ -256,6 +258,35 @@ def _usable(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
         )
         for cause in causes
     ]
+
+
+def _told_beside(what: str, conditions: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Return what the conditions beside Ready say of an object that is ready."""
+    messages = {
+        c["type"]: c.get("message") or c.get("reason", "")
+        for c in conditions
+        if c["status"] == "False"
+    }
+    findings: list[Finding] = []
+    if INSTANCE_TYPES_LISTED in messages:
+        problem = messages[INSTANCE_TYPES_LISTED]
+        findings.append(
+            _error(
+                f"{what}: its instance types cannot be listed: {problem}",
+                "mend what the message names, or have the plug-in's author mend it; nothing is "
+                "planned for the NodePool without them",
+            )
+        )
+    if PRICES_COMPARABLE in messages:
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                message=f"{what}: {messages[PRICES_COMPARABLE]}",
+                remedy="set --exchange-rates, or --currency to what the cloud is paid in; nodes are "
+                "not replaced to save money until then",
+            )
+        )
+    return findings
 
 
 def _served(pool: dict[str, Any], served: set[tuple[str, str]]) -> list[Finding]:

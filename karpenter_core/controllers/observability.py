@@ -137,15 +137,17 @@ class Observability:
                     unpriced[machine.provider_id] = machine
         for machine in unpriced.values():
             if machine.provider_id not in self._unpriced:
-                self._say_unpriced(machine)
+                self._say_unpriced(machine, prices.unrated([prices.known(machine).currency]))
         self._unpriced = frozenset(unpriced)
         return costs
 
-    def _say_unpriced(self, machine: StateNode) -> None:
+    def _say_unpriced(self, machine: StateNode, unrated: str) -> None:
         """Count a machine that the cost of its pool misses, when that begins."""
         self._metrics.nodepools_cost_tracker_errors.labels(nodepool=machine.pool).inc()
         self._log.warning(
-            "price of a machine is not known, the cost of its nodepool misses it",
+            f"{unrated} (--exchange-rates), the cost of the nodepool misses a machine"
+            if unrated
+            else "price of a machine is not known, the cost of its nodepool misses it",
             NodePool={"name": machine.pool},
             **{"provider-id": machine.provider_id},
             offering=[machine.labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)],

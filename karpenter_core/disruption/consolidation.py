@@ -189,6 +189,9 @@ def best_move(
         return Refusal(text[:1].upper() + text[1:])
     if verdict.outcome is Outcome.TOO_MANY:
         return Refusal(f"Can't remove without creating more than {most_claims} candidates")
+    unrated = look.prices.unrated(candidate.price.currency for candidate in chosen)
+    if unrated and (verdict.outcome is Outcome.TOO_DEAR or verdict.claims):
+        return Refusal(f"Can't compare prices: {unrated} (--exchange-rates)")
     if verdict.outcome is Outcome.TOO_DEAR:
         return Refusal(_TOO_DEAR + _floor_text(least))
     if verdict.fits and price < least - _ROUNDING:

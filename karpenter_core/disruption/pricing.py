@@ -70,6 +70,7 @@ class Prices:
         self, snapshot: Snapshot, options: SolveOptions, *, well_known: frozenset[str] = frozenset()
     ) -> None:
         self._snapshot: Final = snapshot
+        self._currency: Final = options.currency
         self._rates: Final = {options.currency: 1.0, **options.exchange_rates}
         self._well_known: Final = WELL_KNOWN | well_known
         self._types: Final = dict[str, "Mapping[str, InstanceType]"]()
@@ -84,6 +85,11 @@ class Prices:
         A machine that cannot be priced is never replaced: nothing is cheaper than nothing.
         """
         return price.amount * self._rates.get(price.currency, 0.0)
+
+    def unrated(self, currencies: Iterable[str]) -> str:
+        """Say which of these have no exchange rate; empty when all have one."""
+        missing = sorted(set(currencies) - self._rates.keys())
+        return f"no exchange rate from {', '.join(missing)} to {self._currency}" if missing else ""
 
     def known(self, machine: StateNode) -> Price:
         """Return what a machine costs by its labels, whether that can be bought now or not."""

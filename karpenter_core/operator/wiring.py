@@ -59,18 +59,6 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
     )
     catalogue = CatalogueController(feed=process.feed, providers=providers, runtime=runtime)
     evictions = EvictionQueue(hands=hands, runtime=runtime)
-    node_pools = NodePoolController(
-        hands=hands,
-        runtime=runtime,
-        label_rules=LabelRules(
-            well_known=WELL_KNOWN | labels.well_known,
-            restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
-            aliases={**ALIASES, **labels.aliases},
-            known_values=labels.known_values,
-        ),
-        catalogue_problem=catalogue.problem_of,
-    )
-    catalogue.subscribe_problems(node_pools.wake)
     brakes = Brakes(
         max_nodes_total=settings.max_nodes_total,
         launches_per_minute=settings.launches_per_minute,
@@ -96,6 +84,20 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             brakes=brakes,
         ),
     )
+    node_pools = NodePoolController(
+        hands=hands,
+        runtime=runtime,
+        label_rules=LabelRules(
+            well_known=WELL_KNOWN | labels.well_known,
+            restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
+            aliases={**ALIASES, **labels.aliases},
+            known_values=labels.known_values,
+        ),
+        catalogue_problem=catalogue.problem_of,
+        currencies=catalogue.currencies_of,
+        solve=options.solve,
+    )
+    catalogue.subscribe_problems(node_pools.wake)
     creator = ClaimCreator(
         hands=hands,
         runtime=runtime,

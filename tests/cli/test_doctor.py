@@ -211,6 +211,23 @@ def test_a_class_that_is_not_ready_says_which_condition_is_false_and_why():
     ]
 
 
+def test_a_pool_that_is_ready_and_cannot_compare_prices_is_a_warning():
+    conditions = (READY, ("PricesComparable", "False", "no exchange rate from EUR to USD"))
+    server = Lister(nodepools=[an_object("web", *conditions)])
+    assert ask(check_objects, server, [KWOKNodeClass]) == [
+        (Severity.WARNING, 'NodePool "web": no exchange rate from EUR to USD')
+    ]
+
+
+def test_a_pool_that_is_ready_and_whose_types_cannot_be_listed_is_an_error():
+    problem = 'plug-in "web": karpenter_list_instance_types lists small twice'
+    conditions = (READY, ("InstanceTypesListed", "False", problem))
+    server = Lister(nodepools=[an_object("web", *conditions)])
+    assert ask(check_objects, server, [KWOKNodeClass]) == [
+        (Severity.ERROR, f'NodePool "web": its instance types cannot be listed: {problem}')
+    ]
+
+
 def test_a_pool_of_a_kind_that_nobody_serves_is_named():
     pool = an_object("web", READY, kind="EC2NodeClass", group="karpenter.k8s.aws")
     ((severity, message),) = ask(check_objects, Lister(nodepools=[pool]), [KWOKNodeClass])

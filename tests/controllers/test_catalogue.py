@@ -88,3 +88,33 @@ def test_a_bad_catalogue_stops_its_own_pool_only(tmp_path, plugin, words):
         assert plugin.launches == []
 
     play(tmp_path, story, plugins={"web": plugin})
+
+
+def comparable(scene, name):
+    """The condition PricesComparable of a pool; None where there is none."""
+    conditions = scene.pool(name).get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == "PricesComparable"), None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_told"),
+    [([], True), (["--exchange-rates=EUR=1.1"], False), (["--currency=EUR"], False)],
+)
+def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_told):
+    """Its nodes would lose their savings in silence."""
+    euro = instance_type("small", offerings=[offering(price=0.1, currency="EUR")])
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), WEB_CLASS, WEB_POOL])
+        scene.start("--disable-leader-election", *arguments)
+        await scene.cluster.clock.sleep(30)
+
+        told = comparable(scene, "web")
+        assert (told is not None) == is_told
+        if told is not None:
+            assert (told["status"], told["reason"]) == ("False", "NoExchangeRate")
+            assert "no exchange rate from EUR to USD" in told["message"]
+            assert "--exchange-rates" in told["message"]
+            assert comparable(scene, "general") is None
+
+    play(tmp_path, story, plugins={"web": Selling(euro)})

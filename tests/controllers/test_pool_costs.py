@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
+import structlog
 from prometheus_client import generate_latest
 
 from karpenter_core.controllers.feed import Feed
@@ -91,6 +92,26 @@ async def test_a_currency_without_a_rate_is_an_error():
     )
 
     assert (await board.value(COST), await board.value(ERRORS)) == (0, 1)
+
+
+async def test_the_log_tells_a_missing_rate_from_a_missing_price():
+    """What to set is another thing than what to look for in the catalogue."""
+    types = catalogue(
+        instance_type("euro", offerings=[offering("zone-a", "on-demand", 0.4, currency="EUR")])
+    )
+    with structlog.testing.capture_logs() as logs:
+        board = Board(
+            *machine("a", instance_type="euro"),
+            *machine("b", instance_type="odd"),
+            catalogues={"default": types},
+            solve=SolveOptions(),
+        )
+        await board.value(COST)
+
+    told = {line["offering"][0]: line for line in logs if line["log_level"] == "warning"}
+    assert told["euro"]["event"].startswith("no exchange rate from EUR to USD")
+    assert "--exchange-rates" in told["euro"]["event"]
+    assert told["odd"]["event"].startswith("price of a machine is not known")
 
 
 async def test_prices_that_are_on_their_way_are_waited_for():

@@ -190,6 +190,15 @@ class TestPrice:
         outcome = single(cluster(box("web", broken), runs("a", "web"), market=(*MARKET, broken)))
         assert gone(outcome) == []
 
+    def test_a_machine_priced_without_an_exchange_rate_says_so(self):
+        """Its savings are not known, which is no lack of a cheaper node."""
+        yen = kind("yen", 8, offerings=[offering("zone-a", ON_DEMAND, 300.0, currency="JPY")])
+        outcome = single(cluster(box("web", yen), runs("a", "web"), market=(*MARKET, yen)))
+        assert gone(outcome) == []
+        assert messages(outcome) == [
+            "Can't compare prices: no exchange rate from JPY to USD (--exchange-rates)"
+        ]
+
     def test_what_runs_is_priced_even_if_it_can_no_longer_be_bought(self):
         sold_out = kind("rare", 8, offerings=[offering("zone-a", ON_DEMAND, 0.8, available=False)])
         builder = cluster(box("web", sold_out), runs("a", "web", cpu="3"), market=(FOUR, sold_out))

@@ -51,6 +51,8 @@ class _Listing:
 
     fingerprint: str = ""
     catalogue: Catalogue | None = None
+    currencies: frozenset[str] = frozenset()
+    """What its offerings are priced in."""
     refreshed: datetime | None = None
     problem: str = ""
 
@@ -107,6 +109,11 @@ class CatalogueController:
         listing = self._listings.get(_class_key(pool))
         return "" if listing is None else listing.problem
 
+    def currencies_of(self, pool: NodePool) -> frozenset[str]:
+        """Return what a pool's offerings are priced in; none before they are listed."""
+        listing = self._listings.get(_class_key(pool))
+        return frozenset() if listing is None else listing.currencies
+
     def subscribe_problems(self, listener: Callable[[str], None]) -> None:
         """Be told the names of pools whose listing has begun to fail, or works again."""
         self._problem_listeners.append(listener)
@@ -146,6 +153,7 @@ class CatalogueController:
         version = catalogue_version(types)
         if known is None or known.version != version:
             listing.catalogue = Catalogue(version=version, instance_types=types)
+            listing.currencies = frozenset(o.price.currency for it in types for o in it.offerings)
             self._log.info("listed instance types", count=len(types), version=version)
 
     def _announce(self, listing: _Listing, pools: Iterable[NodePool], problem: str) -> None:

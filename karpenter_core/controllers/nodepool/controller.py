@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 import structlog
 
-from karpenter_core.api.conditions import FALSE
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepools.counter import with_usage
+from karpenter_core.lifecycle.nodepools.exchange_rates import with_exchange_rates
 from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, with_current_hash, with_hash
 from karpenter_core.lifecycle.nodepools.held_back import with_held_back
+from karpenter_core.lifecycle.nodepools.listing import with_listing
 from karpenter_core.lifecycle.nodepools.readiness import with_readiness
 from karpenter_core.lifecycle.nodepools.registration_health import with_registration_health
-from karpenter_core.lifecycle.nodepools.status import node_pool_status_patch, with_condition
+from karpenter_core.lifecycle.nodepools.status import node_pool_status_patch
 from karpenter_core.lifecycle.nodepools.validation import (
     LabelRules,
     validate_node_pool,
@@ -38,14 +39,12 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["INSTANCE_TYPES_LISTED", "NodePoolController"]
+__all__ = ["NodePoolController"]
 
 COUNT_SECONDS: Final = 5.0  # upstream default: how often usage is written at most
-INSTANCE_TYPES_LISTED: Final = "InstanceTypesListed"
-"""Condition beside Ready: False while the catalogue cannot be refreshed; absent otherwise."""
-LISTING_FAILED: Final = "ListingFailed"
 
 
 @final
@@ -59,12 +58,17 @@ class NodePoolController:
         runtime: Runtime,
         label_rules: LabelRules,
         catalogue_problem: Callable[[NodePool], str],
+        currencies: Callable[[NodePool], frozenset[str]],
+        solve: SolveOptions,
     ) -> None:
         self._hands = hands
         self._feed = hands.feed
         self._runtime = runtime
         self._rules = label_rules
         self._catalogue_problem = catalogue_problem
+        self._currencies = currencies
+        self._currency = solve.currency
+        self._rated = frozenset({solve.currency, *solve.exchange_rates})
         self._counted: dict[str, float] = {}
         self._warned: dict[str, tuple[str, ...]] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -142,7 +146,9 @@ class NodePoolController:
         # Read again: the account may have been begun anew just now.
         pauses = self._feed.snapshot().ledger.launch_pauses
         wanted = with_held_back(wanted, pauses.get(pool.uid), now=now)
-        wanted = self._with_listing(wanted)
+        wanted = with_listing(wanted, self._catalogue_problem(pool), now=now)
+        unrated = self._currencies(pool) - self._rated
+        wanted = with_exchange_rates(wanted, unrated, currency=self._currency, now=now)
         self._warn(pool)
         settled = wanted is pool
         wanted = with_usage(wanted, snapshot)
@@ -157,23 +163,6 @@ class NodePoolController:
         )
         self._counted[pool.name] = self._runtime.clock.monotonic()
         return DONE
-
-    def _with_listing(self, pool: NodePool) -> NodePool:
-        problem = self._catalogue_problem(pool)
-        if problem:
-            return with_condition(
-                pool,
-                type=INSTANCE_TYPES_LISTED,
-                status=FALSE,
-                reason=LISTING_FAILED,
-                message=problem,
-                now=self._runtime.clock.now(),
-            )
-        kept = tuple(c for c in pool.status.conditions if c.type != INSTANCE_TYPES_LISTED)
-        if len(kept) == len(pool.status.conditions):
-            return pool
-        status = pool.status.model_copy(update={"conditions": kept})
-        return pool.model_copy(update={"status": status})
 
     def _warn(self, pool: NodePool) -> None:
         """Log what is doubtful about a pool, once for each wording."""

@@ -1,0 +1,49 @@
+"""The condition that says that a NodePool's prices cannot be compared: no exchange rate.
+
+A price in another currency than the reporting one counts as unknown without a rate. Launches go on,
+by weight and by the order of prices in the pool; but no node is replaced to save money, which a user
+would not notice otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import FALSE
+from karpenter_core.lifecycle.nodepools.status import with_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import NodePool
+
+__all__ = ["PRICES_COMPARABLE", "with_exchange_rates"]
+
+PRICES_COMPARABLE: Final = "PricesComparable"
+"""Condition beside Ready: False while a price has no exchange rate; absent otherwise."""
+NO_EXCHANGE_RATE: Final = "NoExchangeRate"
+
+
+def with_exchange_rates(
+    pool: NodePool, unrated: AbstractSet[str], *, currency: str, now: datetime
+) -> NodePool:
+    """Say which currencies of a pool's prices have no exchange rate to the reporting one."""
+    if unrated:
+        named = sorted(unrated)
+        return with_condition(
+            pool,
+            type=PRICES_COMPARABLE,
+            status=FALSE,
+            reason=NO_EXCHANGE_RATE,
+            message=f"no exchange rate from {', '.join(named)} to {currency}: nodes of this "
+            "NodePool are not replaced to save money, and costs leave them out; set "
+            f"--exchange-rates (EXCHANGE_RATES) with {','.join(f'{n}=RATE' for n in named)}, or "
+            "--currency (CURRENCY) to what is paid in",
+            now=now,
+        )
+    kept = tuple(c for c in pool.status.conditions if c.type != PRICES_COMPARABLE)
+    if len(kept) == len(pool.status.conditions):
+        return pool
+    status = pool.status.model_copy(update={"conditions": kept})
+    return pool.model_copy(update={"status": status})
