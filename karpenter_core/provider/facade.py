@@ -31,6 +31,7 @@ from karpenter_core.provider.contract import (
 from karpenter_core.provider.dispatch import Dispatcher, checked_list
 from karpenter_core.provider.instances import InstanceCalls
 from karpenter_core.provider.labels import merge_label_classes
+from karpenter_core.provider.status_check import status_problems
 from karpenter_core.scheduling.instance_types import InstanceType
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Providers:
         """Plug-ins that could not start and are done without, and why."""
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
+        self._told: Final[set[tuple[str, str, str]]] = set()
+        """Plug-in, kind and what is wrong with a status; each is logged once."""
         self._instances: Final = {
             name: InstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
@@ -289,7 +292,18 @@ class Providers:
         if not self._dispatcher.implements(hook, name):
             return NodeClassResolution()
         answer = await self._about(hook, name, node_class)
-        return _expect(answer, NodeClassResolution, hook, name)
+        resolution = _expect(answer, NodeClassResolution, hook, name)
+        kind = type(node_class).resource.kind
+        for problem in status_problems(node_class, resolution.status):
+            if (name, kind, problem) not in self._told:
+                self._told.add((name, kind, problem))
+                _log().error(
+                    "plug-in sets a status that its NodeClass does not have",
+                    plugin=name,
+                    kind=kind,
+                    problem=problem,
+                )
+        return resolution
 
     async def hash_node_class(self, node_class: NodeClass) -> NodeClassHash | None:
         """Return the digest for static drift; None when the provider has none."""

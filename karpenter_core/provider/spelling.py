@@ -23,10 +23,17 @@ _MARK: Final = f"{PROJECT}_impl"
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that ends a message; the known words when none of them is alike."""
     names = sorted(known)
-    alike = get_close_matches(word, names, n=1)
+    letters = _letters(word)
+    same = [name for name in names if _letters(name) == letters]
+    alike = same or get_close_matches(word, names, n=1)
     if alike:
         return f'; did you mean "{alike[0]}"?'
     return f" (known: {', '.join(names)})" if names else ""
+
+
+def _letters(word: str) -> str:
+    """Return a word without what differs between the ways of writing a name."""
+    return word.replace("_", "").lower()
 
 
 def hook_problems(plugin: object) -> Iterator[str]:

@@ -1,0 +1,62 @@
+"""Find status keys of a resolution that the NodeClass' model does not have.
+
+The API server drops them without a word, and so does the model: a field `image_ids` is `imageIDs` on
+the wire, and a plug-in that answers `imageIds` would wait for ever for what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from pydantic import ValidationError
+
+from karpenter_core.provider.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from karpenter_core.api.nodeclass import NodeClass
+
+__all__ = ["status_problems"]
+
+
+def status_problems(node_class: NodeClass, status: Mapping[str, object]) -> tuple[str, ...]:
+    """Say which keys of a status are unknown, or which value cannot be read."""
+    if not status:
+        return ()
+    model = type(node_class.status)
+    known = node_class.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    given = {key: value for key, value in status.items() if value is not None}
+    try:
+        read = model.model_validate({**known, **given})
+    except ValidationError as error:
+        return (_described(error),)
+    taken = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    aliases = {field.alias or name for name, field in model.model_fields.items()}
+    removed = {key: None for key in status.keys() - given.keys() if key in aliases}
+    return tuple(_unknown(status, {**taken, **removed}, "status", aliases))
+
+
+def _described(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, ("status", *first["loc"])))
+    return f"{where} cannot be read: {first['msg']}, not {first['input']!r}"
+
+
+def _unknown(
+    given: object, taken: object, where: str, aliases: set[str] | None = None
+) -> Iterator[str]:
+    """Compare what was given with what the model made of it, down to the leaves."""
+    if isinstance(given, Mapping) and isinstance(taken, Mapping):
+        read = cast("Mapping[str, object]", taken)
+        for key, value in cast("Mapping[str, object]", given).items():
+            if key in read:
+                yield from _unknown(value, read[key], f"{where}.{key}")
+            else:
+                meant = did_you_mean(key, aliases if aliases is not None else read)
+                yield f'{where} has no field "{key}"{meant}'
+    elif isinstance(given, Sequence) and isinstance(taken, Sequence) and not isinstance(given, str):
+        items = zip(cast("Sequence[object]", given), cast("Sequence[object]", taken), strict=False)
+        for number, (item, other) in enumerate(items):
+            yield from _unknown(item, other, f"{where}[{number}]")
