@@ -73,7 +73,7 @@ async def _examine(arguments: Sequence[str], *, offline: bool) -> list[_Told]:
     except KarpenterError as error:
         remedy = "see `karpenter plugin list` and `karpenter run --help`"
         return [_Told("start", _error(str(error), remedy))]
-    found = [*_loaded(plugins), *await _clouds(plugins, settings)]
+    found = [*_loaded(plugins), *_doubtful(settings), *await _clouds(plugins, settings)]
     if not offline:
         found += await _cluster(plugins, settings)
     return found
@@ -88,6 +88,17 @@ def _loaded(plugins: Plugins) -> list[_Told]:
     names = ", ".join(f"{p.name} ({p.origin})" for p in plugins.providers.values())
     message = f"loaded: {names}"
     return [_Told("plug-ins", Finding(severity=Severity.OK, message=message))]
+
+
+def _doubtful(settings: Settings) -> list[_Told]:
+    """Return the settings that are not in effect as they were given."""
+    from karpenter_core.provider.contract import Finding, Severity
+
+    remedy = "mend or remove the setting"
+    return [
+        _Told("settings", Finding(severity=Severity.WARNING, message=warning, remedy=remedy))
+        for warning in settings.warnings
+    ]
 
 
 async def _clouds(plugins: Plugins, settings: Settings) -> list[_Told]:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from prometheus_client import Histogram
+
     from karpenter_core.clock import Clock
     from karpenter_core.kube.metrics import KubeMetrics
 
@@ -61,13 +63,14 @@ def freeze_after_sync() -> None:
 
 def _pause_observer(clock: Clock, metrics: KubeMetrics) -> Callable[[str, dict[str, Any]], None]:
     started = 0.0
+    # Made beforehand: `labels` takes a lock, which the code that is interrupted may hold.
+    pauses: list[Histogram] = [metrics.gc_pause.labels(str(generation)) for generation in range(3)]
 
     def observe(phase: str, info: dict[str, Any]) -> None:
         nonlocal started
         if phase == "start":
             started = clock.monotonic()
         else:
-            pause = metrics.gc_pause.labels(str(info["generation"]))
-            pause.observe(clock.monotonic() - started)
+            pauses[info["generation"]].observe(clock.monotonic() - started)
 
     return observe

@@ -26,6 +26,7 @@ class KubeMetrics:
         "informer_invalid_objects",
         "informer_objects",
         "informer_relists",
+        "leader",
         "request_duration",
         "requests",
         "writes",
@@ -80,6 +81,12 @@ class KubeMetrics:
             "karpenter_core_events_dropped_total",
             "Kubernetes Events that were not sent: queue full, refused, or no answer.",
             ["cause"],
+            registry=registry,
+        )
+        self.leader: Final = Gauge(
+            "leader_election_master_status",
+            "1 while this process holds the lease of that name, 0 while it stands by.",
+            ["name"],
             registry=registry,
         )
         self.gc_pause: Final = Histogram(

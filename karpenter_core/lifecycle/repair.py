@@ -87,7 +87,7 @@ class UnhealthyLimit:
         Raises:
             BadInputError: it is neither a number nor a share of at most 100 %.
         """
-        match = re.fullmatch(r"([0-9]+)(%?)", text.strip())
+        match = re.fullmatch(r"([0-9]{1,9})(%?)", text.strip(), re.ASCII)
         if match is None or (match[2] and int(match[1]) > _HUNDRED):
             raise BadInputError(f'"{text}" is neither a number of nodes nor a share such as 20%')
         return cls(int(match[1]), bool(match[2]))

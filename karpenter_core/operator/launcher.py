@@ -46,6 +46,9 @@ async def run_from_command_line(arguments: Sequence[str], environment: Mapping[s
     """
     plugins, settings = load_process(arguments, environment)
     close_logs = configure_logs(settings)
+    log = structlog.get_logger("operator")
+    for warning in settings.warnings:
+        log.warning("setting is not in effect as given", setting=warning)
     stop = asyncio.Event()
     stop_on_signals(stop)
     try:
@@ -86,7 +89,7 @@ async def run_process(
         registry.register(collector)
     process = Process(settings, plugins, await _connect(settings, environment), registry=registry)
     _describe(process)
-    undo = tune_gc()
+    undo = tune_gc(clock=process.ports.clock, metrics=process.kube_metrics)
     try:
         return await process.run(stop)
     finally:

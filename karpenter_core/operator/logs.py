@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, final
 
@@ -43,7 +44,10 @@ def configure_logs(settings: Settings) -> Callable[[], None]:
     Raises:
         SettingsError: a file cannot be opened.
     """
-    stream = _Tee([_open(path) for path in settings.log_output_paths] or [sys.stdout])
+    stream = _Tee(
+        [_open(path, "log-output-paths") for path in settings.log_output_paths] or [sys.stdout],
+        errors=[_open(path, "log-error-output-paths") for path in settings.log_error_output_paths],
+    )
     level = _LEVELS[settings.log_level]
     as_text = settings.log_format == "console" or (
         settings.log_format == "auto" and stream.is_terminal
@@ -58,7 +62,7 @@ def configure_logs(settings: Settings) -> Callable[[], None]:
     return stream.close
 
 
-def _open(path: str) -> TextIO:
+def _open(path: str, option: str) -> TextIO:
     if path == "stdout":
         return sys.stdout
     if path == "stderr":
@@ -66,16 +70,20 @@ def _open(path: str) -> TextIO:
     try:
         return Path(path).open("a", encoding="utf-8", buffering=1)
     except OSError as error:
-        message = f'log-output-paths: cannot open "{path}": {error.strerror}'
+        message = f'{option}: cannot open "{path}": {error.strerror}'
         raise SettingsError(message) from error
 
 
 @final
 class _Tee:
-    """Writes every line to several streams."""
+    """Writes every line to several streams; a line that one cannot take goes to the error streams.
 
-    def __init__(self, streams: list[TextIO]) -> None:
+    A full disk must not end the work that is logged.
+    """
+
+    def __init__(self, streams: list[TextIO], *, errors: list[TextIO]) -> None:
         self._streams = streams
+        self._errors = errors
 
     @property
     def is_terminal(self) -> bool:
@@ -83,19 +91,27 @@ class _Tee:
 
     def write(self, text: str) -> int:
         for stream in self._streams:
-            stream.write(text)
+            try:
+                stream.write(text)
+                stream.flush()
+            except OSError as error:
+                self._report(stream, error, text)
         return len(text)
-
-    def flush(self) -> None:
-        for stream in self._streams:
-            stream.flush()
 
     def close(self) -> None:
         """Close the files among the streams; what is logged later is lost."""
-        for stream in self._streams:
+        for stream in (*self._streams, *self._errors):
             if stream not in {sys.stdout, sys.stderr}:
-                stream.close()
+                with suppress(OSError):  # of a full disk: what was buffered is lost
+                    stream.close()
         self._streams = [stream for stream in self._streams if not stream.closed]
+        self._errors = [stream for stream in self._errors if not stream.closed]
+
+    def _report(self, failed: TextIO, error: OSError, text: str) -> None:
+        for stream in self._errors:
+            with suppress(OSError):
+                stream.write(f"cannot write to log {failed.name}: {error.strerror}: {text}")
+                stream.flush()
 
 
 @final
@@ -108,7 +124,6 @@ class _NamedLogger:
 
     def msg(self, line: str) -> None:
         self._stream.write(f"{line}\n")
-        self._stream.flush()
 
     debug = info = warning = warn = error = critical = fatal = exception = log = failure = err = msg
 

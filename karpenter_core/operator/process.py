@@ -37,6 +37,7 @@ from karpenter_core.operator.crd_wait import CrdWait
 from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.loop_calls import on_loop
+from karpenter_core.operator.memory_limit import MemoryLimit
 from karpenter_core.operator.servers import Check, Servers
 from karpenter_core.operator.wiring import build_controllers
 from karpenter_core.provider.contract import ProviderContext
@@ -95,11 +96,14 @@ class Process:
         )
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
-        self._kube_metrics: Final = KubeMetrics(self.metrics.registry)
+        self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
         fence = AlwaysLeader() if self._elector is None else self._elector.fence
         self._fence: Final = fence
+        self.kube_metrics.leader.labels(settings.leader_election_name).set_function(
+            lambda: float(self.is_leading)
+        )
         self.providers: Final = Providers(
             plugins,
             executor=ports.executor,
@@ -116,7 +120,7 @@ class Process:
             codecs,
             clock=ports.clock,
             sink=self.feed.fold,
-            metrics=self._kube_metrics,
+            metrics=self.kube_metrics,
             on_invalid=self._log_invalid,
             jitter=ports.jitter,
         )
@@ -127,12 +131,12 @@ class Process:
             fence=fence,
             sink=self.feed.fold,
             on_written=self.informers.note_written,
-            metrics=self._kube_metrics,
+            metrics=self.kube_metrics,
             faults=ports.faults,
             jitter=ports.jitter,
         )
         self.recorder: Final = Recorder(
-            self._api_for_events(), clock=ports.clock, metrics=self._kube_metrics
+            self._api_for_events(), clock=ports.clock, metrics=self.kube_metrics
         )
         self._crds: Final = CrdWait(
             self.apis,
@@ -200,12 +204,19 @@ class Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.informers.run())
             group.create_task(self._note_sync())
+            self.watch_memory(group)
             group.create_task(everywhere.run())
             work = self._leader_work(leading)
             if self._elector is None:
                 group.create_task(_run(work))
             else:
                 group.create_task(self._elector.lead(work))
+
+    def watch_memory(self, group: asyncio.TaskGroup) -> None:
+        """Start the watch over memory, if there is a limit."""
+        if self.settings.memory_limit > 0:
+            limit = MemoryLimit(self.settings.memory_limit, clock=self.ports.clock)
+            group.create_task(limit.run(), name="memory")
 
     async def _note_sync(self) -> None:
         await self.informers.wait_synced()
@@ -232,7 +243,7 @@ class Process:
                 rate=float(self.settings.kube_client_qps),
                 burst=self.settings.kube_client_burst,
             )
-            return KubeApi(transport, clock=clock, limiter=limiter, metrics=self._kube_metrics)
+            return KubeApi(transport, clock=clock, limiter=limiter, metrics=self.kube_metrics)
 
         workload = None if self.ports.workload is None else api(self.ports.workload)
         groups = frozenset(group for group, _ in self._plugins.owners)
@@ -244,14 +255,14 @@ class Process:
             self.ports.workload or self.ports.objects,
             clock=clock,
             limiter=TokenBucket(clock, rate=EVENT_QPS, burst=EVENT_BURST),
-            metrics=self._kube_metrics,
+            metrics=self.kube_metrics,
         )
 
     def _stand_for_election(self) -> LeaseElector | None:
         if self.settings.disable_leader_election:
             return None
         return LeaseElector(
-            KubeApi(self.ports.lease, clock=self.ports.clock, metrics=self._kube_metrics),
+            KubeApi(self.ports.lease, clock=self.ports.clock, metrics=self.kube_metrics),
             clock=self.ports.clock,
             namespace=self.settings.leader_election_namespace or self.ports.namespace,
             identity=self.ports.identity,

@@ -1,26 +1,39 @@
 """The options of the process: one table makes the flags, the help, the docs and the parsing.
 
 Names, variables and defaults are Karpenter's where Karpenter has the option. A flag beats its
-environment variable, which beats the default. A number, truth value or duration in the environment
-that cannot be read falls back to the default, as upstream does; the same mistake in a flag, or an
-unknown choice anywhere, stops the start and names the flag or variable.
+environment variable, which beats the default. Text that cannot be read stops the start with a
+message that names the flag or variable, the value, and what is allowed. The one exception is
+Karpenter's own rule for its own options (`falls_back`): an unreadable number, truth value or duration
+in a variable leaves the default in force; `Settings.warnings` says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import difflib
+import re
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from ipaddress import ip_address
+from math import isfinite
+from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.durations import format_duration, parse_duration
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.lifecycle.health_rules import HealthRule, parse_health_rules
 from karpenter_core.lifecycle.repair import DEFAULT_LIMIT, UnhealthyLimit
+from karpenter_core.operator.option_values import (
+    FALSE_TEXTS,
+    TRUE_TEXTS,
+    Given,
+    Option,
+    Value,
+    read_option,
+    value_text,
+)
 from karpenter_core.operator.scheduler_config import parse_scheduler_config
 from karpenter_core.provider.contract import FeatureGates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.provider.contract import SettingSpec
@@ -32,19 +45,26 @@ __all__ = [
     "Settings",
     "Value",
     "flag_name",
+    "gate_warnings",
     "load_settings",
     "markdown_table",
     "options_by_plugin",
     "parse_feature_gates",
     "selected_plugins",
+    "value_text",
 ]
-
-Value: TypeAlias = str | float | bool | timedelta
 
 DEFAULT_CPU_REQUESTS: Final = 1000  # upstream default, in milli-cores
 DEFAULT_JOURNAL_BYTES: Final = 64 * 2**20
-_TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_CURRENCY: Final = re.compile(r"[A-Z]{3}")  # ISO 4217
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OBJECT_NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_HOST_NAME: Final = re.compile(
+    r"(?=.{1,253}$)[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+    r"(\.[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*"
+)
+_LAST_PORT: Final = 65535
+_SHORTEST_TIMEOUT: Final = timedelta(seconds=1)
 
 
 _GATE_FIELDS: Final = {
@@ -55,30 +75,11 @@ _GATE_FIELDS: Final = {
     "StaticCapacity": "static_capacity",
     "CapacityBuffer": "capacity_buffer",
 }
+NOT_BUILT: Final = frozenset({"NodeOverlay", "StaticCapacity", "CapacityBuffer"})
+"""Gates of Karpenter that are known here and change nothing yet."""
 DEFAULT_GATES: Final = ",".join(
     f"{gate}={str(getattr(FeatureGates(), name)).lower()}" for gate, name in _GATE_FIELDS.items()
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option; the type of `default` decides how text is read."""
-
-    flag: str
-    env: str
-    default: Value
-    help: str
-    choices: tuple[str, ...] = ()
-
-    @property
-    def field(self) -> str:
-        """Name of the field of `Settings`."""
-        return self.flag.replace("-", "_")
-
-    @property
-    def default_text(self) -> str:
-        """The default the way a user would write it."""
-        return value_text(self.default)
 
 
 OPTIONS: Final = (
@@ -125,7 +126,9 @@ OPTIONS: Final = (
         flag="karpenter-service",
         env="KARPENTER_SERVICE",
         default="",
-        help="Name of the Service in front of the process; kept for existing charts.",
+        help="Accepted for existing charts; has no effect.",
+        falls_back=True,
+        without_effect="nothing here needs the name of the Service",
     ),
     Option(
         flag="bind-address",
@@ -133,12 +136,23 @@ OPTIONS: Final = (
         default="",
         help="Address that the metrics and probe servers bind to; empty = every interface.",
     ),
-    Option(flag="metrics-port", env="METRICS_PORT", default=8080, help="Port of /metrics."),
+    Option(
+        flag="metrics-port",
+        env="METRICS_PORT",
+        default=8080,
+        help="Port of /metrics.",
+        minimum=0,
+        maximum=_LAST_PORT,
+        falls_back=True,
+    ),
     Option(
         flag="health-probe-port",
         env="HEALTH_PROBE_PORT",
         default=8081,
         help="Port of /healthz and /readyz.",
+        minimum=0,
+        maximum=_LAST_PORT,
+        falls_back=True,
     ),
     Option(
         flag="decision-journal",
@@ -152,66 +166,81 @@ OPTIONS: Final = (
         env="DECISION_JOURNAL_MAX_BYTES",
         default=DEFAULT_JOURNAL_BYTES,
         help="Size at which that file is moved to FILE.1, in place of an older one, and begun anew.",
+        minimum=1,
     ),
     Option(
         flag="kube-client-qps",
         env="KUBE_CLIENT_QPS",
         default=200,
         help="Requests per second to the API server, smoothed.",
+        minimum=1,
+        falls_back=True,
     ),
     Option(
         flag="kube-client-burst",
         env="KUBE_CLIENT_BURST",
         default=300,
         help="Requests that may go to the API server at once.",
+        minimum=1,
+        falls_back=True,
     ),
     Option(
         flag="enable-profiling",
         env="ENABLE_PROFILING",
         default=False,
         help="Serve /debug/pprof on the metrics port.",
+        falls_back=True,
     ),
     Option(
         flag="disable-controller-warmup",
         env="DISABLE_CONTROLLER_WARMUP",
         default=True,
-        help="Kept for existing charts: a standby watches in any case, so that it is warm.",
+        help="Accepted for existing charts; has no effect: a standby always watches.",
+        falls_back=True,
+        without_effect="a standby always watches, so that it can lead at once",
     ),
     Option(
         flag="disable-leader-election",
         env="DISABLE_LEADER_ELECTION",
         default=False,
         help="Lead at once, without a Lease; only for a single replica.",
+        falls_back=True,
     ),
     Option(
         flag="disable-cluster-state-observability",
         env="DISABLE_CLUSTER_STATE_OBSERVABILITY",
         default=False,
         help="Leave out the metrics per node, NodePool and pod.",
+        falls_back=True,
     ),
     Option(
         flag="leader-election-name",
         env="LEADER_ELECTION_NAME",
         default="karpenter-leader-election",
         help="Name of the Lease.",
+        falls_back=True,
     ),
     Option(
         flag="leader-election-namespace",
         env="LEADER_ELECTION_NAMESPACE",
         default="",
         help="Namespace of the Lease; empty = the process' own, else kube-system.",
+        falls_back=True,
     ),
     Option(
         flag="memory-limit",
         env="MEMORY_LIMIT",
         default=-1,
-        help="Kept for existing charts: memory is bounded by what the cluster holds.",
+        help="Memory limit of the container in bytes: above 90 % of it, unused memory is collected "
+        "and given back to the system; 0 or less = no limit.",
+        falls_back=True,
     ),
     Option(
         flag="cpu-requests",
         env="CPU_REQUESTS",
         default=DEFAULT_CPU_REQUESTS,
         help="CPU requests of the container in milli-cores; scales how much is done at once.",
+        falls_back=True,
     ),
     Option(
         flag="log-level",
@@ -219,6 +248,7 @@ OPTIONS: Final = (
         default="info",
         help="How much is logged.",
         choices=("", "debug", "info", "error"),
+        falls_back=True,
     ),
     Option(
         flag="log-format",
@@ -232,24 +262,30 @@ OPTIONS: Final = (
         env="LOG_OUTPUT_PATHS",
         default="stdout",
         help="Where log lines go: stdout, stderr or files, comma separated.",
+        falls_back=True,
     ),
     Option(
         flag="log-error-output-paths",
         env="LOG_ERROR_OUTPUT_PATHS",
         default="stderr",
         help="Where failures of logging itself go: stdout, stderr or files, comma separated.",
+        falls_back=True,
     ),
     Option(
         flag="batch-max-duration",
         env="BATCH_MAX_DURATION",
         default=timedelta(seconds=10),
         help="Longest time pods are gathered before a scheduling pass.",
+        minimum=timedelta(),
+        falls_back=True,
     ),
     Option(
         flag="batch-idle-duration",
         env="BATCH_IDLE_DURATION",
         default=timedelta(seconds=1),
         help="Time without a new pending pod after which a scheduling pass begins.",
+        minimum=timedelta(),
+        falls_back=True,
     ),
     Option(
         flag="preference-policy",
@@ -257,6 +293,7 @@ OPTIONS: Final = (
         default="Respect",
         help="Whether preferences of pods are tried before they are given up.",
         choices=("Respect", "Ignore"),
+        falls_back=True,
     ),
     Option(
         flag="min-values-policy",
@@ -264,6 +301,7 @@ OPTIONS: Final = (
         default="Strict",
         help="Whether minValues of a NodePool may be relaxed when they cannot be met.",
         choices=("Strict", "BestEffort"),
+        falls_back=True,
     ),
     Option(
         flag="packing",
@@ -276,7 +314,7 @@ OPTIONS: Final = (
         flag="currency",
         env="CURRENCY",
         default="USD",
-        help="Currency that prices are compared and reported in.",
+        help="Currency that prices are compared and reported in, by its ISO 4217 code.",
     ),
     Option(
         flag="exchange-rates",
@@ -287,15 +325,17 @@ OPTIONS: Final = (
     Option(
         flag="node-fee",
         env="NODE_FEE",
-        default="0.003",
+        default=0.003,
         help="What a node costs per hour beside its price, in the currency above: keeps a plan from "
         "many small nodes where a few larger ones cost as much.",
+        minimum=0,
     ),
     Option(
         flag="launch-timeout",
         env="LAUNCH_TIMEOUT",
         default=timedelta(minutes=5),
         help="How long a NodeClaim may stay without an instance before it is given up.",
+        minimum=_SHORTEST_TIMEOUT,
     ),
     Option(
         flag="registration-timeout",
@@ -303,6 +343,7 @@ OPTIONS: Final = (
         default=timedelta(minutes=15),
         help="How long the Node of an instance may stay away before its NodeClaim is given up; "
         "longer for machines that boot slowly.",
+        minimum=_SHORTEST_TIMEOUT,
     ),
     Option(
         flag="out-of-service-taint",
@@ -315,7 +356,9 @@ OPTIONS: Final = (
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
-        help="Ignore pods that ask for devices through ResourceClaims.",
+        help="Ignore pods that ask for devices through ResourceClaims. Must be true: such pods cannot "
+        "be scheduled yet.",
+        falls_back=True,
     ),
     Option(
         flag="max-nodes-total",
@@ -323,6 +366,7 @@ OPTIONS: Final = (
         default=0,
         help="Nodes that the cluster may have, whoever made them, NodeClaims under way included; "
         "0 = any number.",
+        minimum=0,
     ),
     Option(
         flag="launches-per-minute",
@@ -330,6 +374,7 @@ OPTIONS: Final = (
         default=0,
         help="NodeClaims that may be created for each NodePool within a minute; more wait for their "
         "turn; 0 = any number.",
+        minimum=0,
     ),
     Option(
         flag="pause-disruption",
@@ -364,6 +409,7 @@ OPTIONS: Final = (
         env="FEATURE_GATES",
         default=DEFAULT_GATES,
         help="Optional features, A=true,B=false; gates left out keep their default.",
+        falls_back=True,
     ),
     Option(
         flag="scheduler-config",
@@ -371,6 +417,7 @@ OPTIONS: Final = (
         default="",
         help="Default topology spread of the cluster's scheduler, as YAML or JSON. With it, Services "
         "and the controllers of pods are followed too.",
+        falls_back=True,
     ),
 )
 
@@ -434,6 +481,8 @@ class Settings:
 
     One that plug-ins share, with a default of each, is there only if it was given.
     """
+    warnings: tuple[str, ...] = ()
+    """What is not as the options ask for: values replaced by defaults, gates that change nothing."""
 
     def of_plugin(self, specs: Iterable[SettingSpec]) -> dict[str, Value]:
         """Return the values of a plug-in's own options, by flag: as given, else its own defaults."""
@@ -455,21 +504,34 @@ def load_settings(
     core = {option.flag: option for option in OPTIONS}
     extra = _plugin_table(specs, core)
     flags = _read_flags(arguments, core | extra)
-    given = {
-        flag: _given(option, flags.get(flag), environment.get(option.env))
-        for flag, option in (core | extra).items()
-    }
-    shaped: dict[str, object] = {
-        option.field: _or_default(given[flag], option) for flag, option in core.items()
-    }
-    _shape(shaped)
-    plugins = {
-        flag: _or_default(given[flag], option)
-        for flag, option in extra.items()
-        if given[flag] is not None or len(_defaults(flag, specs)) == 1
-    }
-    known = {item.name for item in fields(Settings)}
-    return Settings(plugins=plugins, **{k: v for k, v in shaped.items() if k in known})  # pyright: ignore[reportArgumentType] - the table and the fields are compared by a test
+    problems: list[str] = []
+    warnings: list[str] = []
+    values: dict[str, object] = {}
+    for flag, option in (core | extra).items():
+        given = _given(option, flags.get(flag), environment.get(option.env))
+        shared = len(_defaults(flag, specs)) > 1
+        try:
+            value = (
+                None
+                if given is None
+                else read_option(
+                    option, given, warnings.append, default="" if shared else option.default_text
+                )
+            )
+            if value is None and shared:
+                continue
+            values[flag] = _shaped(
+                option, option.default if value is None else value, given, warnings
+            )
+        except SettingsError as error:
+            problems.append(str(error))
+    if problems:
+        raise SettingsError("; ".join(problems))
+    return Settings(
+        plugins={flag: values[flag] for flag in extra if flag in values},  # pyright: ignore[reportArgumentType] - values of plug-ins are not shaped
+        warnings=tuple(warnings),
+        **{option.field: values[flag] for flag, option in core.items()},  # pyright: ignore[reportArgumentType] - the table and the fields are compared by a test
+    )
 
 
 def options_by_plugin(
@@ -506,33 +568,40 @@ def selected_plugins(
 
 
 def parse_feature_gates(text: str) -> FeatureGates:
-    """Read `A=true,B=false`; unknown gates are ignored, missing ones keep their default.
+    """Read `A=true,B=false`; unknown gates change nothing, missing ones keep their default.
 
     Raises:
         SettingsError: a value is neither true nor false.
     """
     chosen: dict[str, bool] = {}
-    for part in text.split(","):
-        name, separator, value = (piece.strip() for piece in part.partition("="))
-        if not name and not separator:
-            continue
+    for name, value in _gates_of(text):
         if name not in _GATE_FIELDS:
             continue
-        if value in _TRUE:
-            chosen[_GATE_FIELDS[name]] = True
-        elif value in _FALSE:
-            chosen[_GATE_FIELDS[name]] = False
-        else:
+        if value not in TRUE_TEXTS | FALSE_TEXTS:
             message = f'feature-gates: {name} must be true or false, not "{value}"'
             raise SettingsError(message)
+        chosen[_GATE_FIELDS[name]] = value in TRUE_TEXTS
     return FeatureGates(**chosen)
 
 
-def value_text(value: Value) -> str:
-    """Write a value the way a user would."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return format_duration(value) if isinstance(value, timedelta) else str(value)
+def gate_warnings(text: str) -> tuple[str, ...]:
+    """Return what of `A=true,B=false` changes nothing: gates not built yet, and unknown names."""
+    warnings: list[str] = []
+    for name, value in _gates_of(text):
+        if name not in _GATE_FIELDS:
+            near = difflib.get_close_matches(name, _GATE_FIELDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else "it changes nothing"
+            warnings.append(f'there is no gate "{name}"; {hint}')
+        elif name in NOT_BUILT and value in TRUE_TEXTS:
+            warnings.append(f"{name} is not built yet; the gate is known and changes nothing")
+    return tuple(warnings)
+
+
+def _gates_of(text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split(","):
+        name, separator, value = (piece.strip() for piece in part.partition("="))
+        if name or separator:
+            yield name, value
 
 
 def _plugin_table(specs: Iterable[SettingSpec], core: Mapping[str, Option]) -> dict[str, Option]:
@@ -542,7 +611,9 @@ def _plugin_table(specs: Iterable[SettingSpec], core: Mapping[str, Option]) -> d
         flag = flag_name(spec)
         known = table.get(flag)
         if known and (known.env, type(known.default)) == (spec.env, type(spec.default)):
-            continue  # plug-ins may share an option, each with its own default and meaning
+            # Plug-ins may share an option, each with its own default and meaning.
+            table[flag] = replace(known, falls_back=known.falls_back and spec.falls_back)
+            continue
         if known or flag in core:
             message = f"option --{flag} is declared twice"
             raise SettingsError(message)
@@ -557,6 +628,7 @@ def _plugin_table(specs: Iterable[SettingSpec], core: Mapping[str, Option]) -> d
             env=spec.env,
             default=spec.default,
             help=spec.help,
+            falls_back=spec.falls_back,
         )
     return table
 
@@ -590,91 +662,43 @@ def _defaults(flag: str, specs: Iterable[SettingSpec]) -> set[Value]:
     return {spec.default for spec in specs if flag_name(spec) == flag}
 
 
-def _or_default(given: Value | None, option: Option) -> Value:
-    return option.default if given is None else given
-
-
-def _given(option: Option, flag: str | None, variable: str | None) -> Value | None:
-    """Read an option as it was given; None when it was not, or its variable cannot be read."""
+def _given(option: Option, flag: str | None, variable: str | None) -> Given | None:
+    """Return the text that counts: the flag's, else the variable's; None when neither is there."""
     if flag is not None:
-        try:
-            value = _read_flag(option.default, flag)
-        except ValueError as error:
-            message = f'invalid value "{flag}" for --{option.flag}: {error}'
-            raise SettingsError(message) from error
-        return _checked(option, value, source=f"--{option.flag}")
-    if variable is None:
-        return None
-    try:
-        value = _read_variable(option.default, variable)
-    except ValueError:
-        return None
-    return _checked(option, value, source=option.env)
+        return Given(flag, f"--{option.flag}", by_flag=True)
+    return None if variable is None else Given(variable, option.env, by_flag=False)
 
 
-def _read_flag(default: Value, text: str) -> Value:
-    if isinstance(default, bool):
-        if text not in {"true", "false"}:
-            message = "must be true or false"
-            raise ValueError(message)
-        return text == "true"
-    return _read_scalar(default, text)
+def _shaped(option: Option, value: Value, given: Given | None, warnings: list[str]) -> object:
+    """Turn the text of an option into what it stands for.
 
-
-def _read_variable(default: Value, text: str) -> Value:
-    if isinstance(default, bool):
-        if text in _TRUE:
-            return True
-        if text in _FALSE:
-            return False
-        message = "no truth value"
-        raise ValueError(message)
-    return _read_scalar(default, text)
-
-
-def _read_scalar(default: str | float | timedelta, text: str) -> Value:
-    if isinstance(default, int | float):
-        return type(default)(text)
-    if isinstance(default, timedelta):
-        return parse_duration(text)
-    return text
-
-
-def _checked(option: Option, value: Value, *, source: str) -> Value:
-    if option.choices and value not in option.choices:
-        wanted = ", ".join(f'"{choice}"' for choice in option.choices if choice)
-        message = f'{source} must be one of {wanted}, not "{value}"'
-        raise SettingsError(message)
-    return value
-
-
-def _shape(values: dict[str, object]) -> None:
-    """Turn texts that stand for something into what they stand for, in place."""
-    for name in ("providers", "log_output_paths", "log_error_output_paths"):
-        values[name] = _parts(str(values[name]))
-    values["feature_gates"] = parse_feature_gates(str(values["feature_gates"]))
-    values["scheduler_config"] = parse_scheduler_config(str(values["scheduler_config"]))
-    values["exchange_rates"] = _parse_rates(str(values["exchange_rates"]))
-    values["node_fee"] = _parse_fee(str(values["node_fee"]))
-    shapes: dict[str, Callable[[str], object]] = {
-        "repair-unhealthy-limit": UnhealthyLimit.parse,
-        "repair-conditions": parse_health_rules,
-    }
-    for flag, parse in shapes.items():
-        name = flag.replace("-", "_")
-        try:
-            values[name] = parse(str(values[name]))
-        except BadInputError as error:
-            raise SettingsError(f"{flag}: {error}") from error
-    for name in ("max_nodes_total", "launches_per_minute"):
-        _check_not_negative(name.replace("_", "-"), values[name])
-    size = values["decision_journal_max_bytes"]
-    if isinstance(size, int) and size <= 0:
-        raise SettingsError(f"decision-journal-max-bytes: {size} is no size")
-    values["log_level"] = values["log_level"] or "info"
-    cpu = values["cpu_requests"]
-    if isinstance(cpu, int) and cpu <= 0:
-        values["cpu_requests"] = DEFAULT_CPU_REQUESTS
+    Raises:
+        SettingsError: the text does not have the form that the option needs.
+    """
+    source = option.flag if given is None else given.source
+    match option.flag:
+        case "feature-gates":
+            warnings += [f"{source}: {each}" for each in gate_warnings(str(value))]
+            return parse_feature_gates(str(value))
+        case "scheduler-config":
+            return parse_scheduler_config(str(value))
+        case "ignore-dra-requests" if value is False:
+            raise SettingsError(
+                f"{source}: must be true, not false: pods that ask for devices through "
+                "ResourceClaims cannot be scheduled yet"
+            )
+        case "cpu-requests" if isinstance(value, int) and value <= 0:
+            warnings.append(f"{source}: {value} is not above zero; {DEFAULT_CPU_REQUESTS} is used")
+            return DEFAULT_CPU_REQUESTS
+        case "log-level":
+            return value or "info"
+        case flag if flag in _SHAPES:
+            try:
+                return _SHAPES[flag](str(value))
+            except BadInputError as error:
+                raise SettingsError(f"{source}: {error}") from error
+        case _:
+            return value
 
 
 def _parts(text: str) -> tuple[str, ...]:
@@ -682,38 +706,64 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
 
 
-def _parse_fee(text: str) -> float:
-    try:
-        fee = float(text)
-    except ValueError as error:
-        message = f'node-fee: "{text}" is not a number'
-        raise SettingsError(message) from error
-    if not fee >= 0 or fee == float("inf"):
-        message = f'node-fee: "{text}" is not a number of zero or more'
-        raise SettingsError(message)
-    return fee
-
-
-def _check_not_negative(flag: str, value: object) -> None:
-    if isinstance(value, int) and value < 0:
-        raise SettingsError(f"{flag}: {value} is less than 0; 0 means any number")
-
-
 def _parse_rates(text: str) -> dict[str, float]:
     rates: dict[str, float] = {}
-    for part in text.split(","):
-        if not part.strip():
-            continue
+    for part in _parts(text):
         currency, _, rate = (piece.strip() for piece in part.partition("="))
         try:
-            rates[currency] = float(rate)
-        except ValueError as error:
-            message = f'exchange-rates: "{part.strip()}" is not CURRENCY=NUMBER'
-            raise SettingsError(message) from error
-        if not currency or not rates[currency] > 0:
-            message = f'exchange-rates: "{part.strip()}" is not CURRENCY=NUMBER above zero'
-            raise SettingsError(message)
+            amount = float(rate)
+        except ValueError:
+            amount = 0.0
+        if not _CURRENCY.fullmatch(currency) or not isfinite(amount) or amount <= 0:
+            raise BadInputError(f'"{part}" is not CURRENCY=NUMBER above zero, as CNY=0.14 is')
+        if currency in rates:
+            raise BadInputError(f'"{currency}" has two rates')
+        rates[currency] = amount
     return rates
+
+
+def _parse_currency(text: str) -> str:
+    if not _CURRENCY.fullmatch(text):
+        raise BadInputError(
+            f'must be the three capital letters of a currency, such as USD, not "{text}"'
+        )
+    return text
+
+
+def _parse_address(text: str) -> str:
+    try:
+        ip_address(text or "::")
+    except ValueError as error:
+        if not _HOST_NAME.fullmatch(text):
+            raise BadInputError(f'must be an IP address or a host name, not "{text}"') from error
+    return text
+
+
+def _parse_object_name(text: str) -> str:
+    if not _OBJECT_NAME.fullmatch(text):
+        raise BadInputError(f'must be a name of a Kubernetes object, not "{text}"')
+    return text
+
+
+def _parse_namespace(text: str) -> str:
+    if text and not _NAMESPACE.fullmatch(text):
+        raise BadInputError(f'must be the name of a namespace, not "{text}"')
+    return text
+
+
+_SHAPES: Final[Mapping[str, Callable[[str], object]]] = {
+    "providers": _parts,
+    "log-output-paths": _parts,
+    "log-error-output-paths": _parts,
+    "bind-address": _parse_address,
+    "currency": _parse_currency,
+    "exchange-rates": _parse_rates,
+    "leader-election-name": _parse_object_name,
+    "leader-election-namespace": _parse_namespace,
+    "repair-unhealthy-limit": UnhealthyLimit.parse,
+    "repair-conditions": parse_health_rules,
+}
+"""How texts that stand for something are read, by flag."""
 
 
 def markdown_table(options: Iterable[Option] = OPTIONS) -> str:

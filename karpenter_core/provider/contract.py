@@ -105,13 +105,16 @@ class SettingSpec:
     """One option of a plug-in: `--flag`, its environment twin, default and meaning.
 
     The type of `default` (str, int, float, bool, timedelta) decides how text is read. Plug-ins may
-    share flag and variable where that type is the same; each keeps its own default.
+    share flag and variable where that type is the same; each keeps its own default. Text that
+    cannot be read stops the start.
     """
 
     flag: str
     env: str
     default: str | float | bool | timedelta
     help: str
+    falls_back: bool = False
+    """For options of a Karpenter provider: an unreadable variable leaves the default, with a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -279,7 +279,28 @@ def test_a_cluster_that_cannot_be_found_is_an_error():
 def test_a_setting_that_cannot_be_used_is_an_error():
     result = doctor("--offline", "--kwok-launch-latency=soon")
     assert result.exit_code == 1
-    assert 'invalid value "soon" for --kwok-launch-latency' in result.output
+    assert "--kwok-launch-latency: must be a duration" in result.output
+    assert 'not "soon"' in result.output
+
+
+def test_settings_that_are_not_in_effect_are_warnings():
+    """An unreadable variable of Karpenter's, a gate that is not built, one that does not exist."""
+    result = doctor(
+        "--offline",
+        "--output=json",
+        "--feature-gates=StaticCapacity=true,Nonsense=true",
+        KUBE_CLIENT_QPS="many",
+    )
+    found = [each for each in json.loads(result.output) if each["about"] == "settings"]
+    assert result.exit_code == 0
+    assert [each["severity"] for each in found] == ["warning"] * 3
+    assert [each["message"].partition(":")[0] for each in found] == [
+        "KUBE_CLIENT_QPS",
+        "--feature-gates",
+        "--feature-gates",
+    ]
+    assert "StaticCapacity is not built yet" in found[1]["message"]
+    assert 'there is no gate "Nonsense"' in found[2]["message"]
 
 
 def test_a_cloud_s_warning_does_not_fail():

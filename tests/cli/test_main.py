@@ -69,7 +69,7 @@ def test_help_of_run_explains_every_setting():
     ("arguments", "complaint"),
     [
         (("run", "--metric-port=1"), "unknown option --metric-port"),
-        (("run", "--log-level=loud"), "--log-level must be one of"),
+        (("run", "--log-level=loud"), "--log-level: must be one of"),
         (("run", "--providers=nowhere"), 'plug-in "nowhere" is not installed'),
         (("run", "--kubeconfig=/nonexistent/config"), "/nonexistent/config"),
     ],

@@ -78,3 +78,25 @@ def test_a_path_that_cannot_be_opened_names_the_option(tmp_path):
     """At start, not at the first line."""
     with pytest.raises(SettingsError, match="log-output-paths"):
         configure_logs(Settings(log_output_paths=(str(tmp_path / "no" / "log"),)))
+
+
+def test_a_line_that_cannot_be_written_goes_to_the_error_paths(configured, tmp_path):
+    """A full disk ends neither the work that is logged nor the other outputs."""
+    file, errors = tmp_path / "log", tmp_path / "errors"
+    configured(
+        log_output_paths=("/dev/full", str(file)),
+        log_error_output_paths=(str(errors),),
+        log_format="json",
+    )
+
+    structlog.get_logger().info("created")
+
+    assert [line["message"] for line in lines(file)] == ["created"]
+    said = errors.read_text()
+    assert said.startswith("cannot write to log /dev/full: No space left on device: ")
+    assert '"message": "created"' in said
+
+
+def test_an_error_path_that_cannot_be_opened_names_its_option(tmp_path):
+    with pytest.raises(SettingsError, match="log-error-output-paths"):
+        configure_logs(Settings(log_error_output_paths=(str(tmp_path / "no" / "log"),)))

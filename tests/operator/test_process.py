@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
 import threading
 
 import pytest
+import structlog
 
 from karpenter_core.controllers.planner import InlinePlanner
+from karpenter_core.operator import launcher
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
@@ -89,3 +93,80 @@ def test_the_solver_uses_reservations_as_the_gate_says(is_on):
     settings = load_settings(("--feature-gates", f"ReservedCapacity={str(is_on).lower()}"), {})
 
     assert solve_options(settings, max_instance_types=60).reserved_capacity is is_on
+
+
+async def test_a_metric_tells_whether_this_process_leads(tmp_path):
+    """Under the name and label of Karpenter's."""
+    standby = process_with_kwok(tmp_path, "--leader-election-name=blue")
+    alone = process_with_kwok(tmp_path, "--disable-leader-election")
+
+    def leads(process, name):
+        sample = "leader_election_master_status"
+        return process.metrics.registry.get_sample_value(sample, {"name": name})
+
+    assert leads(standby, "blue") == 0
+    standby._elector.fence.open_until(standby.ports.clock.monotonic() + 10)
+    assert leads(standby, "blue") == 1
+    assert leads(alone, "karpenter-leader-election") == 1
+
+
+async def test_pauses_of_the_garbage_collector_are_observed(monkeypatch, tmp_path):
+    """By the process that `karpenter run` starts."""
+    started = process_with_kwok(tmp_path)
+
+    async def connect(_settings, _environment):
+        return started.ports
+
+    async def run(process, _stop):
+        gc.collect()
+        name, generation = "karpenter_core_gc_pause_seconds_count", {"generation": "2"}
+        return int(process.metrics.registry.get_sample_value(name, generation))
+
+    monkeypatch.setattr(launcher, "_connect", connect)
+    monkeypatch.setattr(Process, "run", run)
+    pauses = await launcher.run_process(
+        started.settings, started._plugins, stop=asyncio.Event(), environment={}
+    )
+
+    assert pauses >= 1
+
+
+async def test_a_memory_limit_is_watched(tmp_path):
+    """One that is given; -1 is none."""
+    process = process_with_kwok(tmp_path, "--memory-limit=1000")
+
+    async with asyncio.TaskGroup() as group:
+        process.watch_memory(group)
+        tasks = [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "memory"]
+        for task in asyncio.all_tasks():
+            if task.get_name() == "memory":
+                task.cancel()
+
+    assert tasks == ["memory"]
+
+
+async def test_settings_that_are_not_in_effect_are_logged_at_start(monkeypatch, tmp_path):
+    """With the variable, the value, and what is used."""
+
+    async def run_process(settings, plugins, **_):
+        return 0
+
+    monkeypatch.setattr(launcher, "run_process", run_process)
+    file = tmp_path / "log"
+    arguments = [f"--log-output-paths={file}", "--log-format=json", "--providers=kwok"]
+    environment = {"KUBE_CLIENT_QPS": "0", "FEATURE_GATES": "NodeOverlay=true"}
+
+    await launcher.run_from_command_line(arguments, environment)
+
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["level"], line["setting"]) for line in found] == [
+        (
+            "WARN",
+            'KUBE_CLIENT_QPS: must be a whole number of 1 or more, not "0"; the default 200 is used',
+        ),
+        (
+            "WARN",
+            "FEATURE_GATES: NodeOverlay is not built yet; the gate is known and changes nothing",
+        ),
+    ]
+    structlog.reset_defaults()

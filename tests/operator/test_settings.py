@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import karpenter_core
 from karpenter_core.api.records import TopologySpread
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.settings import (
@@ -19,6 +23,7 @@ from karpenter_core.operator.settings import (
     markdown_table,
     options_by_plugin,
     parse_feature_gates,
+    value_text,
 )
 from karpenter_core.provider.contract import SettingSpec
 
@@ -28,7 +33,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 def test_the_table_and_the_fields_have_the_same_defaults():
     """Parsing nothing gives what the dataclass says."""
     assert Settings() == load_settings([], {})
-    names = {item.name for item in fields(Settings)} - {"plugins"}
+    names = {item.name for item in fields(Settings)} - {"plugins", "warnings"}
     assert names == {option.field for option in OPTIONS}
 
 
@@ -107,7 +112,7 @@ def test_a_flag_for_a_truth_value_may_stand_alone():
 )
 def test_an_unknown_choice_stops_the_start_and_names_the_variable(variable, value):
     """Case 275."""
-    with pytest.raises(SettingsError, match=f'{variable} must be one of .*not "{value}"'):
+    with pytest.raises(SettingsError, match=f'{variable}: must be one of .*not "{value}"'):
         load_settings([], {variable: value})
 
 
@@ -279,7 +284,7 @@ def test_settings_of_plugins_are_read_like_our_own():
         SettingSpec(flag="delay", env="DELAY", default=timedelta(seconds=1), help="Wait."),
         SettingSpec(flag="types-file", env="TYPES_FILE", default="", help="File."),
         SettingSpec(flag="share", env="SHARE", default=0.075, help="Share."),
-        SettingSpec(flag="percent", env="PERCENT", default=0.5, help="Percent."),
+        SettingSpec(flag="percent", env="PERCENT", default=0.5, help="%", falls_back=True),
     ]
     environment = {"TYPES_FILE": "a.json", "SHARE": "0", "PERCENT": "much"}
 
@@ -305,8 +310,8 @@ def test_settings_of_plugins_are_read_like_our_own():
     ],
 )
 def test_plugins_may_share_a_setting_each_with_its_own_default(arguments, environment, expected):
-    one = SettingSpec(flag="--share", env="SHARE", default=0.075, help="Share, here.")
-    other = SettingSpec(flag="--share", env="SHARE", default=0.065, help="Share, there.")
+    one = SettingSpec(flag="--share", env="SHARE", default=0.075, help="Here.", falls_back=True)
+    other = SettingSpec(flag="--share", env="SHARE", default=0.065, help="There.", falls_back=True)
 
     settings = load_settings(arguments, environment, plugin_options=[one, other])
 
@@ -354,8 +359,6 @@ def test_every_setting_is_documented():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--max-nodes-total=-1"], "max-nodes-total: -1 is less than 0"),
-        (["--launches-per-minute=-5"], "launches-per-minute: -5 is less than 0"),
         (["--repair-unhealthy-limit=some"], 'repair-unhealthy-limit: "some" is neither'),
         (["--repair-unhealthy-limit=120%"], 'repair-unhealthy-limit: "120%" is neither'),
         (["--repair-conditions=GPUFault"], 'repair-conditions: "GPUFault" is not CONDITION='),
@@ -379,8 +382,283 @@ def test_brakes_are_read():
     assert settings.repair_unhealthy_limit.of(1000) == 3
 
 
-@pytest.mark.parametrize("size", ["0", "-1"])
-def test_a_journal_without_any_size_is_refused(size):
-    """It would be begun anew with every entry."""
-    with pytest.raises(SettingsError, match=f"^decision-journal-max-bytes: {size} is no size$"):
-        load_settings([f"--decision-journal-max-bytes={size}"], {})
+# -- values that cannot be used --------------------------------------------------------------------
+
+OURS = {option.flag: option for option in OPTIONS if not option.falls_back}
+REFERENCE = {option.flag: option for option in OPTIONS if option.falls_back}
+NUMBER_LIKE = st.one_of(
+    st.text(max_size=20),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.from_regex(r"[+-]?[0-9٣]{1,3}[._ ]?[0-9]{0,3}(s|m|h|%|k|/m)?", fullmatch=True),
+    st.sampled_from(
+        ["", " ", "yes", "on", "no", "fifty", "10/m", "0s", "-1s", "9" * 5000, "1e400"]
+    ),
+)
+ASCII_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+def given_as(option, text, *, by_flag):
+    """Return arguments and environment that give an option this text."""
+    return ([f"--{option.flag}={text}"], {}) if by_flag else ([], {option.env: text})
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "allowed"),
+    [
+        ("pause-disruption", "yes", "true or false"),
+        ("pause-disruption", "", "true or false"),
+        ("out-of-service-taint", "on", "true or false"),
+        ("act-on-rebalance", "2", "true or false"),
+        ("max-nodes-total", "fifty", "a whole number of 0 or more"),
+        ("max-nodes-total", "", "a whole number of 0 or more"),
+        ("max-nodes-total", "-1", "a whole number of 0 or more"),
+        ("max-nodes-total", "1.5", "a whole number of 0 or more"),
+        ("max-nodes-total", "٣", "a whole number of 0 or more"),
+        ("launches-per-minute", "10/m", "a whole number of 0 or more"),
+        ("launches-per-minute", "-5", "a whole number of 0 or more"),
+        ("decision-journal-max-bytes", "0", "a whole number of 1 or more"),
+        ("decision-journal-max-bytes", "64Mi", "a whole number of 1 or more"),
+        ("launch-timeout", "0s", "a duration such as 90s or 1h30m, of 1s or more"),
+        ("launch-timeout", "300", "a duration such as 90s or 1h30m, of 1s or more"),
+        ("registration-timeout", "0s", "a duration such as 90s or 1h30m, of 1s or more"),
+        ("registration-timeout", "-15m", "a duration such as 90s or 1h30m, of 1s or more"),
+        ("node-fee", "nan", "a number of 0 or more"),
+        ("node-fee", "inf", "a number of 0 or more"),
+        ("node-fee", "-0.1", "a number of 0 or more"),
+        ("packing", "best", 'one of "value", "first-fit"'),
+        ("log-format", "xml", 'one of "auto", "json", "console"'),
+        ("currency", "usd", "the three capital letters of a currency, such as USD"),
+        ("bind-address", "not an address", "an IP address or a host name"),
+    ],
+)
+@pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
+def test_an_option_of_ours_that_cannot_be_read_stops_the_start(flag, text, allowed, by_flag):
+    """The message names option, value and what is allowed."""
+    option = OURS[flag]
+    source = f"--{flag}" if by_flag else option.env
+
+    with pytest.raises(SettingsError) as error:
+        load_settings(*given_as(option, text, by_flag=by_flag))
+
+    assert f'{source}: must be {allowed}, not "{text}"' == str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "message"),
+    [
+        ("exchange-rates", "CNY=inf", '"CNY=inf" is not CURRENCY=NUMBER above zero'),
+        ("exchange-rates", "CNY=0", '"CNY=0" is not CURRENCY=NUMBER above zero'),
+        ("exchange-rates", "CNY", '"CNY" is not CURRENCY=NUMBER above zero'),
+        ("exchange-rates", "CNY=0.1,CNY=0.2", '"CNY" has two rates'),
+        ("repair-unhealthy-limit", "9" * 5000, "is neither a number of nodes nor a share"),
+        ("repair-conditions", "GPUFault=True:0s", "a node would be replaced at once"),
+        ("leader-election-name", "Not A Name", "must be a name of a Kubernetes object"),
+        ("leader-election-namespace", "a.b", "must be the name of a namespace"),
+    ],
+)
+@pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
+def test_a_text_with_a_form_that_it_does_not_have_stops_the_start(flag, text, message, by_flag):
+    option = next(option for option in OPTIONS if option.flag == flag)
+    source = f"--{flag}" if by_flag else option.env
+
+    with pytest.raises(SettingsError, match=re.escape(message)) as error:
+        load_settings(*given_as(option, text, by_flag=by_flag))
+
+    assert str(error.value).startswith(f"{source}: ")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "field", "warning"),
+    [
+        ("KUBE_CLIENT_QPS", "0", "kube_client_qps", "a whole number of 1 or more"),
+        ("KUBE_CLIENT_QPS", "9" * 30, "kube_client_qps", "a whole number of 1 or more"),
+        ("KUBE_CLIENT_BURST", "-3", "kube_client_burst", "a whole number of 1 or more"),
+        ("METRICS_PORT", "70000", "metrics_port", "a whole number from 0 to 65535"),
+        ("HEALTH_PROBE_PORT", "", "health_probe_port", "a whole number from 0 to 65535"),
+        ("ENABLE_PROFILING", "yes", "enable_profiling", "true or false"),
+        ("BATCH_MAX_DURATION", "-1s", "batch_max_duration", "a duration such as 90s or 1h30m"),
+        ("CPU_REQUESTS", "2 cores", "cpu_requests", "a whole number"),
+        ("MEMORY_LIMIT", "1Gi", "memory_limit", "a whole number"),
+    ],
+)
+def test_an_unreadable_variable_of_the_reference_keeps_the_default_and_warns(
+    variable, text, field, warning
+):
+    """The warning names variable and value, what is allowed and what is used."""
+    settings = load_settings([], {variable: text})
+
+    default = getattr(Settings(), field)
+    shown = value_text(default)
+    (found,) = settings.warnings
+    assert getattr(settings, field) == default
+    assert found.startswith(f"{variable}: must be {warning}")
+    assert found.endswith(f', not "{text}"; the default {shown} is used')
+
+
+def test_the_same_value_in_a_flag_of_the_reference_stops_the_start():
+    with pytest.raises(SettingsError, match="--kube-client-qps: must be a whole number of 1"):
+        load_settings(["--kube-client-qps=0"], {})
+
+
+def test_cpu_requests_below_one_warn_of_what_is_used():
+    for arguments, environment in ((["--cpu-requests=0"], {}), ([], {"CPU_REQUESTS": "-50"})):
+        settings = load_settings(arguments, environment)
+        (warning,) = settings.warnings
+        assert settings.cpu_requests == 1000
+        assert warning.endswith("is not above zero; 1000 is used")
+
+
+def test_all_options_that_cannot_be_read_are_named_at_once():
+    with pytest.raises(SettingsError) as error:
+        load_settings(["--launch-timeout=0s"], {"PAUSE_DISRUPTION": "yes", "NODE_FEE": "much"})
+
+    for source in ("--launch-timeout", "PAUSE_DISRUPTION", "NODE_FEE"):
+        assert f"{source}: must be" in str(error.value)
+
+
+def test_settings_that_are_fine_give_no_warning():
+    assert load_settings([], {"MAX_NODES_TOTAL": " 50 ", "KUBE_CLIENT_QPS": "20"}).warnings == ()
+
+
+@given(
+    flag=st.sampled_from(["max-nodes-total", "launches-per-minute"]),
+    text=NUMBER_LIKE,
+    by_flag=st.booleans(),
+)
+def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
+    """A limit is the number that was written, or the start is refused: never silently none."""
+    option = OURS[flag]
+    try:
+        settings = load_settings(*given_as(option, text, by_flag=by_flag))
+    except SettingsError as error:
+        told = str(error)
+    else:
+        told = ""
+        assert ASCII_WHOLE.fullmatch(text.strip())
+        assert getattr(settings, option.field) == int(text) >= 0
+    assert not told or f'"{text}"' in told
+
+
+@given(text=NUMBER_LIKE, by_flag=st.booleans())
+def test_no_text_silently_lifts_the_pause_of_disruption(text, by_flag):
+    option = OURS["pause-disruption"]
+    try:
+        settings = load_settings(*given_as(option, text, by_flag=by_flag))
+    except SettingsError:
+        return
+    assert text in {"0", "1", "t", "f", "T", "F", "true", "false"} | {
+        "True",
+        "False",
+        "TRUE",
+        "FALSE",
+    }
+    assert settings.pause_disruption is (text[0] in "1tT")
+
+
+@given(option=st.sampled_from(OPTIONS), text=NUMBER_LIKE, by_flag=st.booleans())
+def test_no_text_of_any_option_is_a_traceback(option, text, by_flag):
+    """It is read, replaced by the default with a warning, or refused with one message."""
+    try:
+        settings = load_settings(*given_as(option, text, by_flag=by_flag))
+    except SettingsError as error:
+        told: tuple[str, ...] = (str(error),)
+    else:
+        told = settings.warnings
+    assert all(option.env in text or option.flag in text for text in told)
+
+
+def test_options_of_plugins_are_ours_unless_they_say_otherwise():
+    """Such as a variable that charts of a Karpenter provider set."""
+    ours = SettingSpec(flag="--delay", env="DELAY", default=timedelta(seconds=1), help="Wait.")
+    theirs = SettingSpec(flag="--share", env="SHARE", default=0.5, help="Share.", falls_back=True)
+    specs = [ours, theirs]
+
+    with pytest.raises(SettingsError, match=r'^DELAY: must be a duration .*, not "soon"$'):
+        load_settings([], {"DELAY": "soon"}, plugin_options=specs)
+    settings = load_settings([], {"SHARE": "nan"}, plugin_options=specs)
+
+    assert settings.plugins["share"] == 0.5
+    assert settings.warnings == ('SHARE: must be a number, not "nan"; the default 0.5 is used',)
+
+
+def test_a_shared_option_falls_back_only_if_all_its_plugins_say_so():
+    one = SettingSpec(flag="--share", env="SHARE", default=0.075, help="", falls_back=True)
+    other = replace(one, default=0.065, falls_back=False)
+
+    for specs in ([one, other], [other, one]):
+        with pytest.raises(SettingsError, match=r"^SHARE: must be a number"):
+            load_settings([], {"SHARE": "much"}, plugin_options=specs)
+
+
+# -- gates -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gate", ["NodeOverlay", "StaticCapacity", "CapacityBuffer"])
+@pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
+def test_a_gate_that_is_known_and_not_built_is_told(gate, by_flag):
+    option = REFERENCE["feature-gates"]
+    settings = load_settings(*given_as(option, f"{gate}=true", by_flag=by_flag))
+
+    source = "--feature-gates" if by_flag else "FEATURE_GATES"
+    assert settings.warnings == (
+        f"{source}: {gate} is not built yet; the gate is known and changes nothing",
+    )
+    assert load_settings(*given_as(option, f"{gate}=false", by_flag=by_flag)).warnings == ()
+
+
+def test_an_unknown_gate_is_told_with_the_one_that_may_be_meant():
+    settings = load_settings([], {"FEATURE_GATES": "NodeRepiar=true,Zzz=false"})
+
+    assert settings.warnings == (
+        'FEATURE_GATES: there is no gate "NodeRepiar"; did you mean NodeRepair?',
+        'FEATURE_GATES: there is no gate "Zzz"; it changes nothing',
+    )
+
+
+def test_gates_that_are_built_are_told_of_by_nobody():
+    text = "NodeRepair=true,ReservedCapacity=false,SpotToSpotConsolidation=true"
+    assert load_settings([], {"FEATURE_GATES": text}).warnings == ()
+
+
+# -- options that change nothing -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
+def test_requests_for_devices_that_cannot_be_scheduled_are_refused(by_flag):
+    option = REFERENCE["ignore-dra-requests"]
+    source = "--ignore-dra-requests" if by_flag else "IGNORE_DRA_REQUESTS"
+
+    with pytest.raises(SettingsError) as error:
+        load_settings(*given_as(option, "false", by_flag=by_flag))
+
+    assert str(error.value) == (
+        f"{source}: must be true, not false: pods that ask for devices through ResourceClaims "
+        "cannot be scheduled yet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("KARPENTER_SERVICE", "karpenter"), ("DISABLE_CONTROLLER_WARMUP", "true")],
+)
+def test_an_option_that_changes_nothing_says_so_when_it_is_given(variable, text):
+    (warning,) = load_settings([], {variable: text}).warnings
+    assert warning.startswith(f"{variable}: has no effect: ")
+    assert load_settings([], {}).warnings == ()
+
+
+def test_every_setting_has_a_reader():
+    """A field of the settings that no module reads is an option that does nothing."""
+    package = Path(karpenter_core.__file__).parent
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in package.rglob("*.py")
+        if "cli" not in path.parts and path.name not in {"settings.py", "option_values.py"}
+    )
+    read = set(re.findall(r"\bsettings\.([a-z_]+)", sources))
+    wanted = {option.field for option in OPTIONS if not option.without_effect}
+    loaded_before = {"providers"}  # read by selected_plugins, before there are settings
+
+    assert wanted - read - loaded_before == {"ignore_dra_requests"}  # refused when it is false
+    assert not {option.field for option in OPTIONS if option.without_effect} & read

@@ -66,12 +66,14 @@ SETTINGS: Final = (
         default=0.065,
         help="Share of an instance type's memory that its nodes are assumed to lack, until one was "
         "seen; 0.065 = 6.5 %.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--interruption",
         env="INTERRUPTION",
         default=True,
         help="Look for instances that are about to be taken back or maintained.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--interruption-poll-interval",
@@ -84,6 +86,7 @@ SETTINGS: Final = (
         env="TELEMETRY_SHARE",
         default=True,
         help="Kept for existing charts: nothing is reported to anybody.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--launch-qps",
@@ -102,6 +105,7 @@ SETTINGS: Final = (
         env="APG_CREATION_QPS",
         default=100,
         help="Another name of --launch-burst, kept for existing charts.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--launch-api",

@@ -145,9 +145,15 @@ def test_all_complaints_come_together():
         assert part in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["VM_MEMORY_OVERHEAD_PERCENT", "LAUNCH_QPS", "ALIBABA_HTTP_POOL"])
-def test_a_number_in_the_environment_that_cannot_be_read_is_the_default(name):
+@pytest.mark.parametrize("name", ["VM_MEMORY_OVERHEAD_PERCENT", "APG_CREATION_QPS", "INTERRUPTION"])
+def test_an_unreadable_variable_of_the_reference_is_the_default(name):
     assert read(CLUSTER, environment={name: "much"}) == read(CLUSTER)
+
+
+@pytest.mark.parametrize("name", ["LAUNCH_QPS", "ALIBABA_HTTP_POOL", "INTERRUPTION_POLL_INTERVAL"])
+def test_an_unreadable_variable_of_ours_stops_the_start(name):
+    with pytest.raises(SettingsError, match=f'^{name}: must be .*, not "much"$'):
+        read(CLUSTER, environment={name: "much"})
 
 
 def test_telemetry_is_accepted_and_changes_nothing():

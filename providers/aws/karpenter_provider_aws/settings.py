@@ -54,12 +54,14 @@ SETTINGS: Final = (
         default=False,
         help="Nothing outside the VPC can be reached: prices are the shipped ones, and instance "
         "profiles are left behind.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--eks-control-plane",
         env="EKS_CONTROL_PLANE",
         default=False,
         help="The control plane is one of EKS, which is asked for the cluster's version.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--vm-memory-overhead-percent",
@@ -67,6 +69,7 @@ SETTINGS: Final = (
         default=0.075,
         help="Share of an instance type's memory that its nodes are assumed to lack, until one was "
         "seen; 0.075 = 7.5 %.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--interruption-queue",
@@ -80,30 +83,35 @@ SETTINGS: Final = (
         default=0,
         help="Network interfaces of each node that no pod gets addresses of, as with custom "
         "networking of the VPC CNI.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--disable-dry-run",
         env="DISABLE_DRY_RUN",
         default=False,
         help="Do not try out permissions for each EC2NodeClass.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--enable-zonal-shift",
         env="ENABLE_ZONAL_SHIFT",
         default=False,
         help="Launch nothing in zones that a zonal shift of the cluster has moved away from.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--ami-refresh-interval",
         env="AMI_REFRESH_INTERVAL",
         default=timedelta(minutes=1),
         help="How long found images are taken for true; one minute at least.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--subnet-refresh-interval",
         env="SUBNET_REFRESH_INTERVAL",
         default=timedelta(minutes=1),
         help="How long found subnets are taken for true; one minute at least.",
+        falls_back=True,
     ),
     SettingSpec(
         flag="--aws-feature-gates",

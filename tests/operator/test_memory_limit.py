@@ -1,0 +1,70 @@
+"""Memory is given back before the limit of the container is hit."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.operator.memory_limit import MemoryLimit, resident_bytes
+
+LIMIT = 1000
+
+
+class Memory:
+    """What is resident, and what trimming and collecting leave of it."""
+
+    def __init__(self, resident, after_trim=None, after_collect=None):
+        self.resident = resident
+        self.after_trim = resident if after_trim is None else after_trim
+        self.after_collect = after_collect
+        self.calls = []
+
+    def trim(self):
+        self.calls.append("trim")
+        self.resident = self.after_trim
+
+    def collect(self):
+        self.calls.append("collect")
+        self.after_trim = self.after_collect
+        return 0
+
+
+def limit_over(memory):
+    return MemoryLimit(
+        LIMIT,
+        clock=SystemClock(),
+        resident=lambda: memory.resident,
+        trim=memory.trim,
+        collect=memory.collect,
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "calls", "warned"),
+    [
+        (Memory(900), [], False),
+        (Memory(901, after_trim=700), ["trim"], False),
+        (Memory(950, after_collect=800), ["trim", "collect", "trim"], False),
+        (Memory(950, after_collect=940), ["trim", "collect", "trim"], True),
+    ],
+    ids=["below 90 %", "freed memory is returned", "collected", "in use"],
+)
+async def test_no_more_is_done_than_brings_memory_below_ninety_percent(memory, calls, warned):
+    with capture_logs() as logs:
+        await limit_over(memory).check()
+
+    assert calls == memory.calls
+    assert [line["log_level"] for line in logs] == ["warning"] * warned
+
+
+async def test_after_a_collection_the_process_is_left_alone_for_a_while():
+    """Each one stops everything."""
+    usual = await limit_over(Memory(100)).check()
+    after = await limit_over(Memory(950, after_collect=940)).check()
+
+    assert after >= 10 * usual
+
+
+def test_the_process_has_resident_memory():
+    assert resident_bytes() > 2**20
