@@ -235,7 +235,7 @@ async def check_objects(apis: Apis, node_classes: Sequence[type[NodeClass]]) -> 
             count += 1
             findings += _usable(kind, item)
             if kind is NODE_POOLS:
-                findings += _served(item, served)
+                findings += [*_served(item, served), *_static(item)]
     return findings or [_ok(f"{count} NodePools and NodeClasses, all of them ready")]
 
 
@@ -301,6 +301,21 @@ def _served(pool: dict[str, Any], served: set[tuple[str, str]]) -> list[Finding]
             message=f'NodePool "{name}" refers to a {ref["kind"]}.{ref["group"]}, '
             "which no loaded provider serves",
             remedy="install its provider, or see --providers; another controller may serve it",
+        )
+    ]
+
+
+def _static(pool: dict[str, Any]) -> list[Finding]:
+    """Return that a pool's `spec.replicas` is ignored, if it is set."""
+    if pool["spec"].get("replicas") is None:
+        return []
+    name = pool["metadata"]["name"]
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            message=f'NodePool "{name}" is static: spec.replicas is ignored, nothing is launched '
+            "for it, and its NodeClaims are left as they are",
+            remedy="leave spec.replicas out of a new NodePool; static NodePools are not built yet",
         )
     ]
 

@@ -71,6 +71,6 @@ def _pause_observer(clock: Clock, metrics: KubeMetrics) -> Callable[[str, dict[s
         if phase == "start":
             started = clock.monotonic()
         else:
-            pauses[info["generation"]].observe(clock.monotonic() - started)
+            pauses[int(info["generation"])].observe(clock.monotonic() - started)
 
     return observe

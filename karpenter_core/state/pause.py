@@ -14,7 +14,7 @@ from karpenter_core.api.labels import PAUSE_DISRUPTION
 if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["why_paused"]
+__all__ = ["why_kept", "why_paused"]
 
 
 def why_paused(pool: NodePool | None, *, everywhere: bool) -> str:
@@ -28,3 +28,15 @@ def why_paused(pool: NodePool | None, *, everywhere: bool) -> str:
     if pool is not None and pool.metadata.annotations.get(PAUSE_DISRUPTION) == "true":
         return f'disruption of nodepool "{pool.name}" is paused ({PAUSE_DISRUPTION})'
     return ""
+
+
+def why_kept(pool: NodePool | None, *, everywhere: bool) -> str:
+    """Return what keeps a pool's NodeClaims from being expired or repaired; empty when nothing does.
+
+    That is a pause, as in `why_paused`, or that the pool is static (`spec.replicas`): what is taken
+    from it is not launched again, since static pools are not built yet. Disruption methods leave
+    static pools out by themselves.
+    """
+    if pool is not None and pool.spec.replicas is not None:
+        return f'nodepool "{pool.name}" is static (spec.replicas), which is not built yet'
+    return why_paused(pool, everywhere=everywhere)

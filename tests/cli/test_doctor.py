@@ -235,6 +235,15 @@ def test_a_pool_of_a_kind_that_nobody_serves_is_named():
     assert message.startswith('NodePool "web" refers to a EC2NodeClass.karpenter.k8s.aws, which no')
 
 
+def test_a_static_pool_is_a_warning():
+    """Its replicas are ignored."""
+    pool = an_object("web", READY)
+    pool["spec"]["replicas"] = 0
+    ((severity, message),) = ask(check_objects, Lister(nodepools=[pool]), [KWOKNodeClass])
+    assert severity is Severity.WARNING
+    assert message.startswith('NodePool "web" is static: spec.replicas is ignored')
+
+
 class Named(FakeProvider):
     """Says in its check what cluster it was started for."""
 

@@ -23,7 +23,7 @@ from karpenter_core.lifecycle.repair import (
     take_census,
 )
 from karpenter_core.state.objects import Kind
-from karpenter_core.state.pause import why_paused
+from karpenter_core.state.pause import why_kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ class NodeHealth:
             return DONE
         pool = claim.metadata.labels.get(NODE_POOL, "")
         is_due = ailment.due <= now
-        if is_due and why_paused(snapshot.node_pools.get(pool), everywhere=self._paused):
+        if is_due and why_kept(snapshot.node_pools.get(pool), everywhere=self._paused):
             return Outcome(requeue_after=PAUSED_SECONDS)
         found = repair(
             snapshot,

@@ -54,7 +54,7 @@ from karpenter_core.lifecycle.registration import (
     synced_node,
 )
 from karpenter_core.state.objects import Kind
-from karpenter_core.state.pause import why_paused
+from karpenter_core.state.pause import why_kept
 from karpenter_core.state.taints import has_taint, is_ephemeral
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class NodeClaimLifecycle:
         step = followed_by(step, consistency_step(step.claim, nodes, now=now))
         step = followed_by(step, hydration_step(step.claim, nodes))
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
-        paused = bool(why_paused(pool, everywhere=self._paused))
+        paused = bool(why_kept(pool, everywhere=self._paused))
         step = followed_by(step, expiration_step(step.claim, pods, now=now, paused=paused))
         if held is None:
             return step

@@ -22,6 +22,10 @@ from karpenter_core.lifecycle.nodepools.held_back import with_held_back
 from karpenter_core.lifecycle.nodepools.listing import with_listing
 from karpenter_core.lifecycle.nodepools.readiness import with_readiness
 from karpenter_core.lifecycle.nodepools.registration_health import with_registration_health
+from karpenter_core.lifecycle.nodepools.static_capacity import (
+    static_notices,
+    with_replicas_ignored,
+)
 from karpenter_core.lifecycle.nodepools.status import node_pool_status_patch
 from karpenter_core.lifecycle.nodepools.validation import (
     LabelRules,
@@ -146,6 +150,8 @@ class NodePoolController:
         # Read again: the account may have been begun anew just now.
         pauses = self._feed.snapshot().ledger.launch_pauses
         wanted = with_held_back(wanted, pauses.get(pool.uid), now=now)
+        wanted = with_replicas_ignored(wanted, now=now)
+        self._hands.tell(static_notices(pool))
         wanted = with_listing(wanted, self._catalogue_problem(pool), now=now)
         unrated = self._currencies(pool) - self._rated
         wanted = with_exchange_rates(wanted, unrated, currency=self._currency, now=now)

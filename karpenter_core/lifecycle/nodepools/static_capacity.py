@@ -1,0 +1,68 @@
+"""The condition that says that `spec.replicas` of a NodePool is ignored: static pools are not built.
+
+Such a pool is neither provisioned for nor shrunk: somebody wants a fixed number of nodes, and what
+cannot be replaced must not be taken away (`state.pause.why_kept`).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import TRUE
+from karpenter_core.api.notices import Notice
+from karpenter_core.lifecycle.nodepools.status import with_condition
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import NodePool
+
+__all__ = [
+    "REPLICAS_IGNORED",
+    "static_notices",
+    "with_replicas_ignored",
+]
+
+REPLICAS_IGNORED: Final = "ReplicasIgnored"
+"""Condition beside Ready: True for a static pool; absent otherwise."""
+MESSAGE: Final = (
+    "spec.replicas is ignored: static NodePools are not built yet, whatever the feature gate "
+    "StaticCapacity says. Nothing is launched for the pool, and its NodeClaims are not expired, "
+    "repaired, replaced for drift or consolidated"
+)
+_WINDOW: Final = timedelta(hours=1)
+
+
+def with_replicas_ignored(pool: NodePool, *, now: datetime) -> NodePool:
+    """Return the pool with the condition if it is static, and without it otherwise."""
+    if pool.spec.replicas is not None:
+        return with_condition(
+            pool,
+            type=REPLICAS_IGNORED,
+            status=TRUE,
+            reason="StaticCapacityNotBuilt",
+            message=MESSAGE,
+            now=now,
+        )
+    kept = tuple(c for c in pool.status.conditions if c.type != REPLICAS_IGNORED)
+    if len(kept) == len(pool.status.conditions):
+        return pool
+    status = pool.status.model_copy(update={"conditions": kept})
+    return pool.model_copy(update={"status": status})
+
+
+def static_notices(pool: NodePool) -> tuple[Notice, ...]:
+    """Return the Event about a static pool; none for another one."""
+    if pool.spec.replicas is None:
+        return ()
+    return (
+        Notice(
+            regarding=pool.ref,
+            type="Warning",
+            reason="StaticCapacityNotBuilt",
+            message=MESSAGE,
+            dedupe=(pool.uid,),
+            window=_WINDOW,
+        ),
+    )
