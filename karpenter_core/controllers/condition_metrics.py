@@ -57,14 +57,15 @@ class ConditionMetrics:
     def __init__(self, declare: Declarations, *, node_class_labels: Sequence[str] = ()) -> None:
         self._declare = declare.within("operator")
         self.node_class_labels: Final = tuple(node_class_labels)
+        self.label_names: Final = {
+            kind: tuple(_label_name(key) for key in object_labels(kind, node_class_labels))
+            for kind in ("NodeClaim", "NodePool", "Node")
+        }
         self.by_kind: Final = {
             kind: self._family(
-                f"{kind.lower()}_",
-                tuple(_label_name(key) for key in object_labels(kind, node_class_labels)),
-                buckets=CONDITION_BUCKETS,
-                what=f"{kind}s",
+                f"{kind.lower()}_", names, buckets=CONDITION_BUCKETS, what=f"{kind}s"
             )
-            for kind in ("NodeClaim", "NodePool", "Node")
+            for kind, names in self.label_names.items()
         }
         self.deprecated: Final = self._family(
             "",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
@@ -20,6 +21,7 @@ from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import NodeConditionView, NodeView
 from karpenter_core.controllers.condition_metrics import object_labels
 from karpenter_core.controllers.feed import Inbox
+from karpenter_core.controllers.object_series import escaped, labels_text
 from karpenter_core.lifecycle.node_termination import node_ref
 from karpenter_core.state.objects import Kind
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from karpenter_core.controllers.condition_metrics import ConditionFamily
     from karpenter_core.controllers.feed import Feed
-    from karpenter_core.controllers.object_series import Row
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.state.snapshot import Snapshot
 
@@ -206,37 +207,41 @@ class ConditionObserver:
             return (own,)
         return (own, (self._metrics.deprecated, (GROUP, kind)))
 
-    # What is read when the metrics are scraped, in another thread: from copies of the tables.
+    # What is written when the metrics are scraped, in another thread: from copies of the tables.
 
-    def counts(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[Row]:
-        """Yield 1 for every condition of every object."""
+    def counts(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
+        """Write 1 for every condition of every object."""
         for sight, labels in self._shown(kinds, deprecated=deprecated):
-            for now in sight.conditions:
-                yield ("", sight.seen.name, now.type, now.status, now.reason, *labels), 1.0
+            yield "".join(
+                f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} 1.0\n"
+                for now in sight.conditions
+            )
 
-    def ages(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[Row]:
-        """Yield for every condition how long it has had its status."""
+    def ages(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
+        """Write for every condition how long it has had its status."""
         moment = self._clock.now()
         for sight, labels in self._shown(kinds, deprecated=deprecated):
-            for now in sight.conditions:
-                if (since := now.last_transition_time) is not None:
-                    values = ("", sight.seen.name, now.type, now.status, now.reason, *labels)
-                    yield values, (moment - since).total_seconds()
+            yield "".join(
+                f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} "
+                f"{(moment - since).total_seconds()!r}\n"
+                for now in sight.conditions
+                if (since := now.last_transition_time) is not None
+            )
 
-    def terminating(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[Row]:
-        """Yield for every deleted object how long it has been so."""
+    def terminating(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
+        """Write for every deleted object how long it has been so."""
         moment = self._clock.now()
         for sight, labels in self._shown(kinds, deprecated=deprecated):
             if sight.deleted is not None:
-                seconds = (moment - sight.deleted).total_seconds()
-                yield ("", sight.seen.name, *labels), seconds
+                yield f"{name}{{{labels}}} {(moment - sight.deleted).total_seconds()!r}\n"
 
-    def _shown(
-        self, kinds: tuple[str, ...], *, deprecated: bool
-    ) -> Iterator[tuple[_Sight, tuple[str, ...]]]:
+    def _shown(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[tuple[_Sight, str]]:
+        """Yield the objects with the labels that tell them apart, as text."""
         for kind in kinds:
+            names = ("group", "kind") if deprecated else self._metrics.label_names[kind]
             for sight in tuple(self._sights[kind].values()):
-                yield sight, (GROUP, kind) if deprecated else sight.labels
+                text = _labels_text(names, (GROUP, kind) if deprecated else sight.labels)
+                yield sight, f'{text}name="{sight.seen.name}",namespace=""'
 
 
 def _show(
@@ -246,9 +251,23 @@ def _show(
     *,
     deprecated: bool,
 ) -> None:
-    family.count.follow(lambda: observer.counts(kinds, deprecated=deprecated))
-    family.current.follow(lambda: observer.ages(kinds, deprecated=deprecated))
-    family.terminating.follow(lambda: observer.terminating(kinds, deprecated=deprecated))
+    for series, lines in (
+        (family.count, observer.counts),
+        (family.current, observer.ages),
+        (family.terminating, observer.terminating),
+    ):
+        series.follow(partial(lines, kinds=kinds, deprecated=deprecated))
+
+
+@lru_cache(maxsize=4096)
+def _condition_text(type_: str, status: str, reason: str) -> str:
+    return labels_text({"reason": reason, "status": status, "type": type_})
+
+
+@lru_cache(maxsize=4096)
+def _labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    """Return labels as text with a comma behind, for others to follow."""
+    return "".join(f'{name}="{escaped(value)}",' for name, value in zip(names, values, strict=True))
 
 
 def _table(snapshot: Snapshot, kind: Kind) -> Mapping[str, Observed]:

@@ -6,7 +6,8 @@ another process has measured.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard, final
+import asyncio
+from typing import TYPE_CHECKING, Final, TypeGuard, final
 
 from karpenter_core.state.objects import Kind
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PodWaits"]
 
+AT_ONCE: Final = 1000
+"""How many pods are measured before others have a turn."""
+
 
 @final
 class PodWaits:
@@ -36,11 +40,13 @@ class PodWaits:
         self._started: set[str] = set()
         feed.subscribe(Kind.POD, self._on_pod)
 
-    def look(self, snapshot: Snapshot, now: datetime) -> None:
+    async def look(self, snapshot: Snapshot, now: datetime) -> None:
         """Measure what has come to an end since the last look, and show what has not."""
         touched, self._touched = self._touched, {}
-        for uid in touched:
+        for count, uid in enumerate(touched, start=1):
             self._follow(uid, snapshot)
+            if not count % AT_ONCE:
+                await asyncio.sleep(0)
         self._show(snapshot, now)
 
     def _follow(self, uid: str, snapshot: Snapshot) -> None:

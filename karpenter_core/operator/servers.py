@@ -75,15 +75,22 @@ class Servers:
 
     def _metrics_app(self) -> web.Application:
         from aiohttp import web
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+        from prometheus_client import CONTENT_TYPE_LATEST
 
-        async def metrics(_request: web.Request) -> web.Response:
-            # A large cluster has series by the hundred thousand; the loop has leases to renew.
-            body = await asyncio.to_thread(generate_latest, self._registry)
-            return web.Response(
-                body=body,
-                headers={"Content-Type": CONTENT_TYPE_LATEST},
-            )
+        from karpenter_core.operator.exposition import exposition
+
+        async def metrics(request: web.Request) -> web.StreamResponse:
+            # A large cluster has a hundred mebibytes of series; the loop has leases to renew. So
+            # they are written in a thread, and sent piece by piece.
+            pieces = exposition(self._registry)
+            piece = await asyncio.to_thread(next, pieces, b"")
+            response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE_LATEST})
+            await response.prepare(request)
+            while piece and request.method != "HEAD":
+                await response.write(piece)
+                piece = await asyncio.to_thread(next, pieces, b"")
+            await response.write_eof()
+            return response
 
         app = web.Application()
         app.router.add_get("/metrics", metrics)

@@ -1,0 +1,214 @@
+"""Writes the series of Nodes and pods when they are scraped, from the snapshot that was shown last.
+
+A scrape runs in a thread of its own, so the event loop only hands over a snapshot. The text of a
+Node is kept until the Node or a pod on it changes; that of a pod is written anew each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    CPU,
+    INSTANCE_TYPE,
+    NODE_POOL,
+    OS,
+    REGION,
+    WINDOWS_BUILD,
+    ZONE,
+)
+from karpenter_core.controllers.object_series import escaped, labels_text
+from karpenter_core.scheduling.resources import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = ["MachineSeries", "amount_of", "snake_case"]
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeText:
+    """The text of one Node, and the parts of it that its pods have too."""
+
+    machine: StateNode
+    labels: str
+    amounts: tuple[str, ...]
+    """The lines of each gauge of amounts, in the order of `MachineSeries._amounts`."""
+    created: datetime | None
+    of_pods: tuple[str, str, str]
+    """Labels of its pods before `name`, between `namespace` and `owner`, and after `ready`."""
+
+
+@final
+class MachineSeries:
+    """The gauges `karpenter_nodes_*` and `karpenter_pods_state`."""
+
+    def __init__(self, metrics: Metrics, *, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._lock: Final = Lock()
+        self._snapshot: Snapshot | None = None
+        self._rendered: Snapshot | None = None
+        self._texts: dict[str, _NodeText] = {}
+        gauges = (
+            metrics.nodes_allocatable,
+            metrics.nodes_total_pod_requests,
+            metrics.nodes_total_daemon_requests,
+            metrics.nodes_total_pod_limits,
+            metrics.nodes_total_daemon_limits,
+            metrics.nodes_system_overhead,
+        )
+        self._names: Final = tuple(gauge.name for gauge in gauges)
+        for index, gauge in enumerate(gauges):
+            gauge.follow(lambda _name, index=index: self._amounts(index))
+        metrics.nodes_current_lifetime.follow(self._lifetimes)
+        metrics.pods_state.follow(self._pods)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Have scrapes show this state of the cluster."""
+        self._snapshot = snapshot
+
+    def _current(self) -> tuple[Mapping[str, _NodeText], Snapshot | None]:
+        """Return the texts of all Nodes by name; those of changed ones are written anew."""
+        with self._lock:
+            snapshot = self._snapshot
+            if snapshot is not None and snapshot is not self._rendered:
+                known = self._texts
+                self._texts = {
+                    machine.node.name: text
+                    if (text := known.get(machine.node.name)) is not None
+                    and text.machine is machine
+                    else _node_text(machine, self._names)
+                    for machine in snapshot.state_nodes
+                    if machine.node is not None
+                }
+                self._rendered = snapshot
+            return self._texts, snapshot
+
+    def _amounts(self, index: int) -> Iterator[str]:
+        texts, _ = self._current()
+        for text in texts.values():
+            yield text.amounts[index]
+
+    def _lifetimes(self, name: str) -> Iterator[str]:
+        texts, _ = self._current()
+        now = self._now()
+        for text in texts.values():
+            if text.created is not None:
+                age = max((now - text.created).total_seconds(), 0.0)
+                yield f"{name}{{{text.labels}}} {age!r}\n"
+
+    def _pods(self, name: str) -> Iterator[str]:
+        texts, snapshot = self._current()
+        if snapshot is None:
+            return
+        for pod in snapshot.pods.values():
+            node = texts.get(pod.node_name)
+            first, middle, last = _unknown_node(pod.node_name) if node is None else node.of_pods
+            namespace = pod.shape.namespace
+            yield (
+                f'{name}{{{first},name="{pod.name}",namespace="{namespace}",{middle},'
+                f'owner="{_owner(pod, namespace)}",phase="{pod.phase}",'
+                f'ready="{"true" if pod.ready is True else "false"}",{last}}} 1.0\n'
+            )
+
+
+def amount_of(resource: str, amount: int) -> float:
+    """Return an amount in the unit of its metrics: CPU in cores, the others as they are."""
+    return amount / 1000 if resource == CPU else float(amount)
+
+
+@lru_cache(maxsize=1024)
+def snake_case(resource: str) -> str:
+    """Return a resource as the label `resource_type` has it."""
+    return resource.lower().replace("-", "_").replace("/", "_").replace(".", "_")
+
+
+def _node_text(machine: StateNode, names: tuple[str, ...]) -> _NodeText:
+    node, labels = machine.node, machine.labels
+    managed = str(machine.managed).lower()
+    before = {
+        "arch": labels.get(ARCH, ""),
+        "capacity_type": labels.get(CAPACITY_TYPE, ""),
+        "instance_type": labels.get(INSTANCE_TYPE, ""),
+        "managed": managed,
+    }
+    name = machine.name if node is None else node.name
+    nodepool, zone = labels.get(NODE_POOL, ""), labels.get(ZONE, "")
+    head = labels_text(
+        {
+            **before,
+            "node_name": name,
+            "nodepool": nodepool,
+            "os": labels.get(OS, ""),
+            "phase": "Terminating" if node is not None and node.is_deleting else "",
+            "region": labels.get(REGION, ""),
+        }
+    )
+    tail = labels_text({"windows_build": labels.get(WINDOWS_BUILD, ""), "zone": zone})
+    return _NodeText(
+        machine,
+        f"{head},{tail}",
+        tuple(
+            "".join(
+                f'{gauge}{{{head},resource_type="{snake_case(resource)}",{tail}}} '
+                f"{amount_of(resource, amount)!r}\n"
+                for resource, amount in amounts.items()
+            )
+            for gauge, amounts in zip(names, _amounts_of(machine), strict=True)
+        ),
+        None if node is None else node.created,
+        (
+            labels_text(before),
+            labels_text({"node": name, "nodepool": nodepool}),
+            labels_text({"scheduled": "true", "zone": zone}),
+        ),
+    )
+
+
+def _amounts_of(machine: StateNode) -> tuple[Mapping[str, int], ...]:
+    """Return what each gauge of amounts shows of a Node, in the order of the gauges."""
+    overhead = {
+        name: machine.capacity.get(name, 0) - amount for name, amount in machine.allocatable.items()
+    }
+    return (
+        machine.allocatable,
+        machine.requests,
+        machine.daemon_requests,
+        merge(pod.shape.limits for pod in machine.pods),
+        merge(pod.shape.limits for pod in machine.pods if pod.is_daemon),
+        overhead,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _unknown_node(name: str) -> tuple[str, str, str]:
+    """Return the labels of pods that wait (no name), or whose Node is not known."""
+    unknown = dict.fromkeys(("arch", "capacity_type", "instance_type"), "")
+    return (
+        labels_text({**unknown, "managed": "false"}),
+        labels_text({"node": name, "nodepool": ""}),
+        labels_text({"scheduled": str(bool(name)).lower(), "zone": ""}),
+    )
+
+
+def _owner(pod: PodView, namespace: str) -> str:
+    if not pod.owner_name:
+        return ""
+    shape = pod.shape
+    prefix = _owner_prefix(shape.owner_api_version, namespace, shape.owner_kind)
+    return f"{prefix}{escaped(pod.owner_name)}"
+
+
+@lru_cache(maxsize=4096)
+def _owner_prefix(api_version: str, namespace: str, kind: str) -> str:
+    return escaped(f"/apis/{api_version}/namespaces/{namespace}/{kind.lower()}s/")
