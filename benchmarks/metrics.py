@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import sys
+import time
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
@@ -83,6 +84,8 @@ class Scrapes:
     first_scrape_seconds: float
     scrape_seconds: float
     """The median of the scrapes after the first."""
+    cpu_seconds: float
+    """CPU time of the process for one scrape, what it does meanwhile included."""
     lag_of_scrapes_ms: float
     """The longest time that the loop was held during a scrape."""
     lag_p99_of_scrapes_ms: float
@@ -158,7 +161,9 @@ async def measure(nodes: int, pods: int, *, scrapes: int = 5) -> Scrapes:
         await asyncio.sleep(QUIET_SECONDS)
         updates = lag.take()
         url = f"http://127.0.0.1:{servers.metrics_port}/metrics"
+        cpu_before = time.process_time()
         found = [await _scrape(url) for _ in range(scrapes)]
+        cpu_seconds = (time.process_time() - cpu_before) / scrapes
         during = lag.take()
     finally:
         for task in work:
@@ -174,6 +179,7 @@ async def measure(nodes: int, pods: int, *, scrapes: int = 5) -> Scrapes:
         mebibytes=found[-1][1] / 2**20,
         first_scrape_seconds=seconds[0],
         scrape_seconds=quantile(seconds[1:] or seconds, 0.5),
+        cpu_seconds=cpu_seconds,
         lag_of_scrapes_ms=1000 * max(during),
         lag_p99_of_scrapes_ms=1000 * quantile(during, 0.99),
         lag_of_updates_ms=1000 * max(updates),
@@ -185,6 +191,7 @@ async def _change(feed: Feed, running: Sequence[PodView]) -> None:
     for version, changed in enumerate(cycle(running), start=1):
         feed.fold(Observed(replace(changed, resource_version=version, ready=True)))
         if not version % BURST:
+            feed.snapshot()  # as the other controllers do, all the time
             await asyncio.sleep(BURST / CHANGES_PER_SECOND)
 
 

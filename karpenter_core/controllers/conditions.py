@@ -218,8 +218,8 @@ class ConditionObserver:
             )
 
     def ages(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
-        """Write for every condition how long it has had its status."""
-        moment = self._clock.now()
+        """Write for every condition how long it has had its status, to the second."""
+        moment = self._clock.now().replace(microsecond=0)
         for sight, labels in self._shown(kinds, deprecated=deprecated):
             yield "".join(
                 f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} "

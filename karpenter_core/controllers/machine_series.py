@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
-    from karpenter_core.api.records import PodView
+    from karpenter_core.api.records import PodShape
     from karpenter_core.controllers.metrics import Metrics
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["MachineSeries", "amount_of", "snake_case"]
+
+PODS_AT_ONCE: Final = 256
+_TRUTH: Final = {True: "true", False: "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +114,26 @@ class MachineSeries:
         texts, snapshot = self._current()
         if snapshot is None:
             return
+        owners: dict[int, tuple[str, str]] = {}
+        lines: list[str] = []
         for pod in snapshot.pods.values():
             node = texts.get(pod.node_name)
             first, middle, last = _unknown_node(pod.node_name) if node is None else node.of_pods
-            namespace = pod.shape.namespace
-            yield (
+            shape = pod.shape
+            of_shape = owners.get(id(shape))
+            if of_shape is None:
+                of_shape = owners[id(shape)] = (shape.namespace, _owner_prefix(shape))
+            namespace, prefix = of_shape
+            owner = f"{prefix}{escaped(pod.owner_name)}" if pod.owner_name else ""
+            lines.append(
                 f'{name}{{{first},name="{pod.name}",namespace="{namespace}",{middle},'
-                f'owner="{_owner(pod, namespace)}",phase="{pod.phase}",'
-                f'ready="{"true" if pod.ready is True else "false"}",{last}}} 1.0\n'
+                f'owner="{owner}",phase="{pod.phase}",ready="{_TRUTH[pod.ready is True]}",'
+                f"{last}}} 1.0\n"
             )
+            if len(lines) >= PODS_AT_ONCE:
+                yield "".join(lines)
+                lines.clear()
+        yield "".join(lines)
 
 
 def amount_of(resource: str, amount: int) -> float:
@@ -201,14 +215,7 @@ def _unknown_node(name: str) -> tuple[str, str, str]:
     )
 
 
-def _owner(pod: PodView, namespace: str) -> str:
-    if not pod.owner_name:
-        return ""
-    shape = pod.shape
-    prefix = _owner_prefix(shape.owner_api_version, namespace, shape.owner_kind)
-    return f"{prefix}{escaped(pod.owner_name)}"
-
-
-@lru_cache(maxsize=4096)
-def _owner_prefix(api_version: str, namespace: str, kind: str) -> str:
-    return escaped(f"/apis/{api_version}/namespaces/{namespace}/{kind.lower()}s/")
+def _owner_prefix(shape: PodShape) -> str:
+    """Return the path of whatever controls pods of a shape, up to its name."""
+    api_version, kind = shape.owner_api_version, shape.owner_kind.lower()
+    return escaped(f"/apis/{api_version}/namespaces/{shape.namespace}/{kind}s/")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["exposition"]
 
-PIECE_CHARACTERS: Final = 2**19
+PIECE_CHARACTERS: Final = 2**21
 
 
 class _Only:
