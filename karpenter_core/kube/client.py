@@ -1,8 +1,9 @@
-"""The transport over HTTP: the official client's session and credentials, our bytes."""
+"""Sends requests to an API server over HTTP, with the official client's credentials and TLS."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from karpenter_core import __version__
-from karpenter_core.errors import ApiError, SettingsError
+from karpenter_core.errors import ApiError
 from karpenter_core.kube.login import find_login
+from karpenter_core.kube.pacing import time_limit
+from karpenter_core.kube.proxies import checked_proxy, proxy_for
+from karpenter_core.kube.tls import TlsFiles
 from karpenter_core.kube.transport import (
     LINE_TOO_LONG,
     NO_ANSWER,
@@ -32,6 +36,12 @@ __all__ = ["HttpTransport", "connect"]
 
 _CONNECT_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 60.0  # the API server's own limit for what is not a watch
+_HEADER_SECONDS: Final = 90.0
+"""How long the headers of a watch may take.
+
+API servers send them at once. Some proxies hold them back until the first event or bookmark, and a
+bookmark comes after a minute.
+"""
 _LINE_BYTES: Final = 2**23  # etcd's objects end at 1.5 MiB; JSON may say the same at length
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _UNAUTHORIZED: Final = 401
@@ -48,7 +58,7 @@ async def connect(
     """Find a cluster and open a session; nothing is sent yet.
 
     Raises:
-        SettingsError: no cluster is found, or the kubeconfig cannot be used.
+        SettingsError: no cluster is found, or the kubeconfig or a proxy cannot be used.
     """
     login = await find_login(kubeconfig=kubeconfig, context=context, clock=clock)
     return HttpTransport(login, user_agent=user_agent)
@@ -58,16 +68,12 @@ class HttpTransport:
     """Requests to one API server over one session."""
 
     def __init__(self, login: Login, *, user_agent: str) -> None:
-        from kubernetes.aio.client.rest import RESTClientObject
-
         self._login: Final = login
         configuration = login.configuration
         self.host: Final = str(configuration.host).rstrip("/")
-        try:
-            self._rest: Final = RESTClientObject(configuration)
-        except OSError as error:  # ssl.SSLError is one
-            raise SettingsError(f"TLS material for {self.host} cannot be used: {error}") from error
-        self._certificate = (configuration.cert_file, configuration.key_file)
+        self._tls: Final = TlsFiles(configuration, clock=login.clock)
+        self.proxy: Final = _proxy(configuration.proxy, self.host)
+        """The proxy that every request goes through; None for a direct connection."""
         near = login.in_cluster or _is_loopback(self.host)
         self._headers: Final = {
             "User-Agent": user_agent,
@@ -101,8 +107,11 @@ class HttpTransport:
 
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
         try:
-            answer = await self._send(request, limits)
+            async with time_limit(self._login.clock, _HEADER_SECONDS):
+                answer = await self._send(request, limits)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+                error = TimeoutError(f"no headers within {round(_HEADER_SECONDS)} s")
             raise _no_answer(error, self.host) from error
         try:
             if answer.status == _UNAUTHORIZED:
@@ -113,7 +122,8 @@ class HttpTransport:
             answer.close()
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Let go of connections, and of a credential plug-in that still runs."""
+        await self._login.close()
         await self._session.close()
 
     async def _request_once(self, request: Request) -> Response:
@@ -135,8 +145,6 @@ class HttpTransport:
             headers["Content-Type"] = request.content_type
         if authorization := await self._login.authorization():
             headers["Authorization"] = authorization
-        self._follow_certificate()
-        configuration = self._login.configuration
         return await self._session.request(
             request.method,
             f"{self.host}{request.path}",
@@ -144,8 +152,9 @@ class HttpTransport:
             data=request.body or None,
             headers=headers,
             timeout=limits,
-            server_hostname=configuration.tls_server_name,
-            proxy=configuration.proxy,
+            ssl=self._tls.context(),
+            server_hostname=self._login.configuration.tls_server_name,
+            proxy=self.proxy,
             allow_redirects=False,
         )
 
@@ -160,27 +169,16 @@ class HttpTransport:
                 raise _no_answer(error, self.host) from error
         return Response(status=answer.status, body=body, headers=_headers(answer))
 
-    def _follow_certificate(self) -> None:
-        """Use a client certificate that a credential plug-in has renewed, from now on."""
-        configuration = self._login.configuration
-        certificate = (configuration.cert_file, configuration.key_file)
-        if certificate != self._certificate and configuration.cert_file:
-            self._certificate = certificate
-            self._rest.ssl_context.load_cert_chain(
-                configuration.cert_file, keyfile=configuration.key_file
-            )
-
     def _open_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
         connector = aiohttp.TCPConnector(
             limit=0,  # the token bucket is what bounds us; watches hold a connection each
-            ssl=self._rest.ssl_context,
             socket_factory=_keepalive_socket,
         )
         return aiohttp.ClientSession(
             connector=connector,
-            trust_env=not _is_loopback(self.host),  # no proxy between a machine and itself
+            trust_env=False,  # `kube.proxies` reads the environment
             read_bufsize=2**20,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -219,6 +217,13 @@ def _no_answer(error: Exception, host: str) -> ApiError:
 
 def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {name.lower(): value for name, value in answer.headers.items()}
+
+
+def _proxy(named: str | None, host: str) -> str | None:
+    """Return the kubeconfig's proxy, which nothing excludes, or else that of the environment."""
+    if named:
+        return checked_proxy(named, f"proxy-url of {host}")
+    return proxy_for(host, os.environ)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,14 +1,20 @@
-"""Finding a cluster and proving who we are, and going on proving it for months.
+"""Finds a cluster and keeps our credentials for it valid for months.
 
-The official client reads kubeconfigs (contexts, exec plug-ins, OIDC, TLS) and service-account
-files; this module adds what a long-running process needs: failures as one clear error, and
-credentials that are renewed. A kubeconfig's token is otherwise read once and then runs out.
+The official client reads kubeconfigs (contexts, OIDC, TLS) and service-account files; this module
+adds what a long-running process needs: failures as one clear error, and credentials that are
+renewed. A kubeconfig's token is otherwise read once and then runs out.
+
+Renewal runs beside the requests, in a task with a time limit. A request waits for it a moment only
+and then goes with the credentials that there are, since those are renewed minutes before they run
+out; else one hanging plug-in would cost the leader lease.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -16,9 +22,11 @@ import structlog
 import yaml
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.kube.exec_plugin import ExecPlugin
+from karpenter_core.kube.pacing import time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Mapping
 
     from kubernetes.aio.client import Configuration
 
@@ -31,6 +39,12 @@ _TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 _RENEW_SECONDS: Final = 60.0  # how often credentials are looked at; client-go's token file period
 _RENEW_AFTER_REFUSAL_SECONDS: Final = 5.0  # how often a 401 may lead to new ones
+_RENEWAL_LIMIT_SECONDS: Final = 60.0
+"""A renewal that takes longer is given up, and its credential plug-in killed."""
+_LOGIN_LIMIT_SECONDS: Final = 300.0
+"""The limit of the first login in a terminal, where its user may have a browser to fill in."""
+_PATIENCE_SECONDS: Final = 2.0
+"""How long a request waits for a renewal that is due; well below the lease's deadline of 10 s."""
 
 _log = structlog.stdlib.get_logger("kube.login")
 
@@ -52,9 +66,14 @@ class Login:
     clock: Clock
     loader: _Loader | None = None
     in_cluster: bool = False
+    plugin: ExecPlugin | None = None
+    """The command that gives our credentials; None when there is none."""
     renews_by_command: bool = False
     """An exec plug-in without an expiry: run again only when the server refuses."""
     _looked_at: float = 0.0
+    _renewal: asyncio.Task[None] | None = field(default=None, init=False)
+    _is_failing: bool = field(default=False, init=False)
+    """Whether the last renewal failed: one warning is enough until the next success."""
 
     def __post_init__(self) -> None:
         """Count the age of the credentials from here."""
@@ -64,8 +83,20 @@ class Login:
         """Return the Authorization header of the next request, renewed if that is due."""
         age = self.clock.monotonic() - self._looked_at
         if self.loader is not None and age >= _RENEW_SECONDS and not self.renews_by_command:
-            await self._reload()
-        settings = await self.configuration.auth_settings()
+            renewal = self._start_renewal()
+            try:
+                async with time_limit(self.clock, _PATIENCE_SECONDS):
+                    await asyncio.wait({renewal})
+            except TimeoutError:
+                _log.debug("going on with the old credentials while new ones are asked for")
+        try:
+            settings = await self.configuration.auth_settings()
+        except Exception as error:  # a token file in the middle of its replacement
+            self._note_failure(error)
+            value: Any = self.configuration.api_key.get("BearerToken")
+            return str(value).strip() if value else None
+        if self.loader is None:
+            self._is_failing = False
         bearer = cast("dict[str, Any]", settings).get("BearerToken")
         return str(bearer["value"]).strip() if bearer else None
 
@@ -74,19 +105,47 @@ class Login:
         age = self.clock.monotonic() - self._looked_at
         if self.loader is None or age < _RENEW_AFTER_REFUSAL_SECONDS:
             return False
-        if hasattr(self.loader, "exec_plugin_expiry"):
-            delattr(self.loader, "exec_plugin_expiry")  # the plug-in's word against the server's
-        await self._reload()
+        if self.plugin is not None:
+            self.plugin.forget()  # the plug-in's word against the server's
+        await asyncio.wait({self._start_renewal()})  # nothing else will do; it has a time limit
         return True
 
+    async def close(self) -> None:
+        """End a renewal that still runs, and its command."""
+        if self._renewal is not None and not self._renewal.done():
+            self._renewal.cancel()
+            await asyncio.wait({self._renewal})
+
+    def _start_renewal(self) -> asyncio.Task[None]:
+        """Return the renewal that runs, or a new one."""
+        if self._renewal is None or self._renewal.done():
+            self._looked_at = self.clock.monotonic()
+            self._renewal = asyncio.create_task(self._reload())
+        return self._renewal
+
     async def _reload(self) -> None:
-        self._looked_at = self.clock.monotonic()
-        if self.loader is None:
-            return
+        assert self.loader is not None  # noqa: S101 - for the type checker
         try:
-            await self.loader.load_and_set(self.configuration)
-        except Exception as error:  # the old credentials may still do; the server decides
-            _log.warning("could not renew credentials", error=str(error))
+            async with time_limit(self.clock, _RENEWAL_LIMIT_SECONDS):
+                await self.loader.load_and_set(self.configuration)
+        except TimeoutError as error:
+            seconds = round(_RENEWAL_LIMIT_SECONDS)
+            self._note_failure(str(error) or f"no answer within {seconds} s")
+        except Exception as error:
+            self._note_failure(error)
+        else:
+            if self._is_failing:
+                _log.info("renewed credentials again")
+            self._is_failing = False
+        finally:
+            self._looked_at = self.clock.monotonic()  # a hanging plug-in rests between two tries
+
+    def _note_failure(self, why: object) -> None:
+        """Say once that the old credentials are used on; the server decides what they are worth."""
+        if not self._is_failing:
+            message = "could not renew credentials; the old ones are used on"
+            _log.warning(message, error=str(why))
+        self._is_failing = True
 
 
 async def find_login(*, kubeconfig: str | None, context: str | None, clock: Clock) -> Login:
@@ -129,35 +188,74 @@ def _from_service_account(clock: Clock) -> Login:
 async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Login:
     from kubernetes.aio import config
     from kubernetes.aio.client import Configuration
+    from kubernetes.aio.config import kube_config
 
     _check_files(paths, context)
     configuration = Configuration()
-    load = cast("Any", config).load_kube_config
+    seconds = _LOGIN_LIMIT_SECONDS if sys.stdin.isatty() else _RENEWAL_LIMIT_SECONDS
+    plugin: ExecPlugin | None = None
     try:
-        loader = await cast(
-            "Awaitable[Any]",
-            load(
-                config_file=paths,
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-            ),
+        merged = cast("Any", kube_config).KubeConfigMerger(paths).config
+        loader = cast("Any", kube_config).KubeConfigLoader(
+            config_dict=merged, config_base_path=None, active_context=context
         )
+        plugin = _plugin_of(loader, clock)
+        async with time_limit(clock, seconds):
+            await loader.load_and_set(configuration)
+    except TimeoutError as error:
+        who = "" if plugin is None else f'the credential plug-in "{plugin.command}" gave '
+        message = f"kubeconfig {paths}: {who}no credentials within {round(seconds)} s"
+        raise SettingsError(message) from error
     # The loader lets out whatever a malformed file makes it stumble over.
-    except (config.ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+    except (
+        SettingsError,
+        config.ConfigException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ) as error:
         raise SettingsError(f"kubeconfig {paths}: {error}") from error
-    user: Any = getattr(loader, "_user", None) or {}
-    has_command = "exec" in user
-    if has_command and "BearerToken" not in configuration.api_key and not configuration.cert_file:
-        command: str = user["exec"]["command"]
-        message = f'kubeconfig {paths}: the credential plug-in "{command}" gave no credentials'
-        raise SettingsError(message)
     return Login(
         configuration,
         clock,
         loader=loader,
-        renews_by_command=has_command and not hasattr(loader, "exec_plugin_expiry"),
+        plugin=plugin,
+        renews_by_command=plugin is not None and not plugin.has_expiry,
     )
+
+
+def _plugin_of(loader: Any, clock: Clock) -> ExecPlugin | None:
+    """Return the credential plug-in of the loader's user; from now on the loader runs ours."""
+    user: Any = getattr(loader, "_user", None)
+    if user is None or "exec" not in user:
+        return None
+    plugin = ExecPlugin(cast("Mapping[str, Any]", user["exec"].value), clock=clock)
+
+    async def load() -> bool:
+        if not plugin.is_current:
+            try:
+                given = await plugin.run()
+            except SettingsError as error:
+                message = f'the credential plug-in "{plugin.command}": {error}'
+                raise SettingsError(message) from error
+            if given.token:
+                loader.token = f"Bearer {given.token}"
+            if given.certificate:
+                loader.cert_file = _file_with(given.certificate)
+                loader.key_file = _file_with(given.key)
+        return True
+
+    loader.load_from_exec_plugin = load
+    return plugin
+
+
+def _file_with(text: str) -> str:
+    """Return a private file that holds a text until the process ends; TLS reads files alone."""
+    from kubernetes.aio.config.kube_config import FileOrData
+
+    content = cast("Any", FileOrData)({"text": text}, None, "text", base64_file_content=False)
+    return str(content.as_file())
 
 
 def _check_files(paths: str, context: str | None) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import sys
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import yaml
 from aiohttp import web
 
 from karpenter_core import __version__
@@ -26,65 +23,18 @@ from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.front import Front
 from karpenter_core.sim.http import HttpFace, write_kubeconfig
 from karpenter_core.testing.certificates import CertificateAuthority
+from tests.kube.serving import (
+    GET,
+    MovableClock,
+    connected,
+    kubeconfig,
+    no_surroundings,
+    plugin,
+    serving,
+    until,
+)
 
-
-class MovableClock(SystemClock):
-    """The machine's clock, with a monotonic time that a test moves on."""
-
-    __slots__ = ("ahead",)
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def monotonic(self):
-        return super().monotonic() + self.ahead
-
-
-def kubeconfig(path, server, user=None, **cluster):
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "main",
-        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
-        "users": [{"name": "u", "user": user or {}}],
-        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return str(path)
-
-
-@asynccontextmanager
-async def serving(handler, tls=None):
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield f"{'https' if tls else 'http'}://{host}:{port}"
-    finally:
-        await runner.cleanup()
-
-
-@asynccontextmanager
-async def connected(path, **options):
-    transport = await connect(kubeconfig=path, clock=options.pop("clock", SystemClock()), **options)
-    try:
-        yield transport
-    finally:
-        await transport.close()
-
-
-@pytest.fixture(autouse=True)
-def no_surroundings(monkeypatch, tmp_path):
-    """No kubeconfig, pod or proxy of the machine that runs the tests."""
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-GET = Request(method="GET", path="/api/v1/nodes", query={"limit": "5"})
+__all__ = ["no_surroundings"]
 
 
 async def test_informers_follow_a_server_over_http(tmp_path):
@@ -115,12 +65,6 @@ async def test_informers_follow_a_server_over_http(tmp_path):
         running.cancel()
         await asyncio.wait({running})
     await face.stop()
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)
 
 
 async def test_requests_say_who_asks_and_what_they_take(tmp_path):
@@ -240,27 +184,6 @@ async def test_a_token_file_is_read_again(tmp_path):
             clock.ahead = 61
             await transport.request(GET)
     assert seen == ["Bearer first", "Bearer first", "Bearer second"]
-
-
-def plugin(tmp_path, **status):
-    """Return a credential plug-in whose token counts its calls."""
-    script = tmp_path / "plugin.py"
-    script.write_text(
-        "import json, pathlib\n"
-        f"calls = pathlib.Path({str(tmp_path / 'calls')!r})\n"
-        "number = int(calls.read_text()) + 1 if calls.exists() else 1\n"
-        "calls.write_text(str(number))\n"
-        f"status = {status!r} | {{'token': f'token-{{number}}'}}\n"
-        "version = 'client.authentication.k8s.io/v1'\n"
-        "print(json.dumps({'apiVersion': version, 'kind': 'ExecCredential', 'status': status}))\n"
-    )
-    return {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": sys.executable,
-            "args": ["-S", "-E", str(script)],
-        }
-    }
 
 
 async def test_a_plugin_without_expiry_runs_again_when_refused(tmp_path):

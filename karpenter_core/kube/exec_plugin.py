@@ -1,0 +1,166 @@
+"""Runs the credential plug-in of a kubeconfig user (`exec`) and kills one that hangs.
+
+The official client runs plug-ins too, but loses sight of the process: a plug-in that waits for a
+dead network blocks its caller for ever, and outlives it when the caller gives up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.clock import Clock
+
+__all__ = ["Credentials", "ExecPlugin"]
+
+_RENEW_BEFORE: Final = timedelta(minutes=5)  # as the official client does
+_SHOWN: Final = 500
+"""How much of the plug-in's own words goes into a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a plug-in returned: a token, a client certificate with its key, or both."""
+
+    token: str = ""
+    certificate: str = ""
+    key: str = ""
+    expires: datetime | None = None
+
+
+@final
+class ExecPlugin:
+    """One credential plug-in; every run ends with its process."""
+
+    def __init__(self, settings: Mapping[str, Any], *, clock: Clock) -> None:
+        """Read the section `exec` of a kubeconfig user.
+
+        Raises:
+            SettingsError: it lacks the command or the API version.
+        """
+        for field in ("command", "apiVersion"):
+            if not isinstance(settings.get(field), str):
+                raise SettingsError(f"exec: {field} is missing")
+        self.command: Final[str] = settings["command"]
+        self._clock: Final = clock
+        self._settings: Final = settings
+        self._last: Credentials | None = None
+
+    @property
+    def has_expiry(self) -> bool:
+        """Whether the last credentials say how long they are good for."""
+        return self._last is not None and self._last.expires is not None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last credentials are good for some minutes more, by their own word."""
+        expires = None if self._last is None else self._last.expires
+        return expires is not None and self._clock.now() < expires - _RENEW_BEFORE
+
+    def forget(self) -> None:
+        """Run the command again next time, whatever the last credentials said."""
+        self._last = None
+
+    async def run(self) -> Credentials:
+        """Run the command; cancelling this call kills it.
+
+        Raises:
+            SettingsError: it cannot be started, failed, or gave no credentials.
+        """
+        is_interactive = sys.stdin.isatty() and self._settings.get("interactiveMode") != "Never"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self.command,
+                *(str(argument) for argument in self._settings.get("args") or ()),
+                env=self._environment(is_interactive=is_interactive),
+                stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                # A plug-in that asks its user to log in says so there.
+                stderr=None if is_interactive else asyncio.subprocess.PIPE,
+                start_new_session=not is_interactive,
+            )
+        except OSError as error:
+            raise SettingsError(f"cannot be started: {error}") from error
+        try:
+            output, errors = await process.communicate()
+        except BaseException:
+            _kill(process, with_children=not is_interactive)
+            raise
+        if process.returncode != 0:
+            words = (errors or b"").decode(errors="replace").strip()[-_SHOWN:]
+            raise SettingsError(f"exit code {process.returncode}{f': {words}' if words else ''}")
+        self._last = self._read(output)
+        return self._last
+
+    def _environment(self, *, is_interactive: bool) -> dict[str, str]:
+        environment = dict(os.environ)
+        for entry in self._settings.get("env") or ():
+            environment[str(entry["name"])] = str(entry["value"])
+        environment["KUBERNETES_EXEC_INFO"] = json.dumps(
+            {
+                "apiVersion": self._settings["apiVersion"],
+                "kind": "ExecCredential",
+                "spec": {"interactive": is_interactive},
+            }
+        )
+        return environment
+
+    def _read(self, output: bytes) -> Credentials:
+        try:
+            answer: Any = json.loads(output)
+        except ValueError as error:
+            raise SettingsError("its output is not JSON") from error
+        whole = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+        status: Any = whole.get("status")
+        if not isinstance(status, dict):
+            raise SettingsError("its output has no status")
+        version = whole.get("apiVersion")
+        if version != self._settings["apiVersion"]:
+            wanted = self._settings["apiVersion"]
+            raise SettingsError(f'its output has API version "{version}", not "{wanted}"')
+        return _credentials(cast("dict[str, Any]", status))
+
+
+def _credentials(status: Mapping[str, Any]) -> Credentials:
+    read = Credentials(
+        token=str(status.get("token") or ""),
+        certificate=str(status.get("clientCertificateData") or ""),
+        key=str(status.get("clientKeyData") or ""),
+        expires=_expiry(status.get("expirationTimestamp")),
+    )
+    if not read.token and not read.certificate:
+        raise SettingsError("it gave neither a token nor a client certificate")
+    if bool(read.certificate) != bool(read.key):
+        raise SettingsError("it gave a client certificate without its key, or a key alone")
+    return read
+
+
+def _expiry(value: object) -> datetime | None:
+    if not value:
+        return None
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise SettingsError(f'expirationTimestamp "{value}" is not a time') from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _kill(process: asyncio.subprocess.Process, *, with_children: bool) -> None:
+    """End a plug-in that was given up, with what it has started: a child may hold its output."""
+    with suppress(ProcessLookupError, PermissionError):
+        if with_children:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()

@@ -1,0 +1,103 @@
+"""Builds the TLS context of a session, again when a file behind it changes.
+
+Certificates of clients and authorities are renewed in place: by the kubelet for projected volumes,
+by agents for kubeconfigs. Connections that are open go on; new ones use the new files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import structlog
+
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from kubernetes.aio.client import Configuration
+
+    from karpenter_core.clock import Clock
+
+__all__ = ["TlsFiles"]
+
+_CHECK_SECONDS: Final = 30.0
+"""How often the files are looked at; a file of a projected volume may be a minute old itself."""
+
+_Stamp: TypeAlias = "tuple[str, int, int, int]"
+
+_log = structlog.stdlib.get_logger("kube.tls")
+
+
+@final
+class TlsFiles:
+    """The authority, certificate and key that a configuration names, as a TLS context."""
+
+    def __init__(self, configuration: Configuration, *, clock: Clock) -> None:
+        """Read the files.
+
+        Raises:
+            SettingsError: one of them cannot be used.
+        """
+        self._configuration: Final = configuration
+        self._clock: Final = clock
+        self._checked_at = clock.monotonic()
+        self._paths = self._named()
+        self._stamps = self._read_stamps()
+        self._is_failing = False
+        try:
+            self._context = self._load()
+        except OSError as error:  # ssl.SSLError is one
+            host = str(configuration.host).rstrip("/")
+            raise SettingsError(f"TLS material for {host} cannot be used: {error}") from error
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for new connections, from files of half a minute ago at the oldest."""
+        now = self._clock.monotonic()
+        # A credential plug-in that gives certificates names another file each time.
+        if now - self._checked_at >= _CHECK_SECONDS or self._named() != self._paths:
+            self._checked_at = now
+            self._follow()
+        return self._context
+
+    def _follow(self) -> None:
+        """Use files that have changed, or go on with the old ones while they cannot be used."""
+        self._paths = self._named()
+        stamps = self._read_stamps()  # before the files: what changes meanwhile is seen next time
+        if stamps == self._stamps:
+            return
+        try:
+            self._context = self._load()
+        except OSError as error:
+            if not self._is_failing:
+                message = "renewed TLS files cannot be used yet; the old ones are used on"
+                _log.warning(message, files=list(self._paths), error=str(error))
+            self._is_failing = True
+            return
+        self._stamps = stamps
+        self._is_failing = False
+        _log.info("using renewed TLS files", files=list(self._paths))
+
+    def _load(self) -> ssl.SSLContext:
+        from kubernetes.aio.client.rest import RESTClientObject
+
+        return RESTClientObject(self._configuration).ssl_context
+
+    def _named(self) -> tuple[str, ...]:
+        named = self._configuration
+        return tuple(
+            str(path) for path in (named.ssl_ca_cert, named.cert_file, named.key_file) if path
+        )
+
+    def _read_stamps(self) -> tuple[_Stamp, ...]:
+        return tuple(_stamp(path) for path in self._paths)
+
+
+def _stamp(path: str) -> _Stamp:
+    """Return what tells a file from the one that it replaces; links are followed."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return (path, 0, 0, 0)
+    return (path, found.st_ino, found.st_mtime_ns, found.st_size)

@@ -1,0 +1,141 @@
+"""Certificates renewed in place are read again, over real TLS on loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from karpenter_core.errors import ApiError, SettingsError
+from karpenter_core.kube import login
+from karpenter_core.kube.client import connect
+from karpenter_core.kube.transport import UNREACHABLE
+from karpenter_core.testing.certificates import CertificateAuthority
+from tests.kube.serving import GET, MovableClock, connected, kubeconfig, no_surroundings, serving
+
+__all__ = ["no_surroundings"]
+
+
+async def name_of_client(request):
+    """Answer with the common name of the client's certificate."""
+    certificate = request.transport.get_extra_info("peercert")
+    name = dict(part for [part] in certificate["subject"])["commonName"] if certificate else ""
+    return web.json_response(name)
+
+
+def tls_of(authority, *, asks_client=True):
+    certificate, key = authority.issue("server", "server", hosts=["127.0.0.1"])
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate_file)
+    tls.load_cert_chain(certificate, key)
+    if asks_client:
+        tls.verify_mode = ssl.CERT_REQUIRED
+    return tls
+
+
+def put_in_place(issued, folder):
+    """Copy files over those of a client, as an agent that renews them does."""
+    for source, name in zip(issued, ("client.crt", "client.key"), strict=True):
+        shutil.copyfile(source, folder / name)
+
+
+async def asked(transport):
+    response = await transport.request(GET)
+    return json.loads(response.body)
+
+
+async def test_a_client_certificate_renewed_in_place_is_used_within_a_minute(tmp_path):
+    authority = CertificateAuthority(tmp_path / "pki")
+    put_in_place(authority.issue("one", "first"), tmp_path)
+    user = {
+        "client-certificate": str(tmp_path / "client.crt"),
+        "client-key": str(tmp_path / "client.key"),
+    }
+    clock = MovableClock()
+    async with serving(name_of_client, tls_of(authority)) as url:
+        trusted = {"certificate-authority": str(authority.certificate_file)}
+        path = kubeconfig(tmp_path / "k", url, user, **trusted)
+        async with connected(path, clock=clock) as transport:
+            assert await asked(transport) == "first"
+            put_in_place(authority.issue("two", "second"), tmp_path)
+            clock.ahead = 31
+            assert await asked(transport) == "second"
+
+
+async def test_a_half_written_certificate_keeps_the_old_one_with_one_warning(tmp_path):
+    """Until the rest is there: the certificate comes before its key, or only a part of it."""
+    authority = CertificateAuthority(tmp_path / "pki")
+    put_in_place(authority.issue("one", "first"), tmp_path)
+    certificate, key = tmp_path / "client.crt", tmp_path / "client.key"
+    user = {"client-certificate": str(certificate), "client-key": str(key)}
+    clock = MovableClock()
+    async with serving(name_of_client, tls_of(authority)) as url:
+        trusted = {"certificate-authority": str(authority.certificate_file)}
+        path = kubeconfig(tmp_path / "k", url, user, **trusted)
+        async with connected(path, clock=clock) as transport:
+            new_certificate, new_key = authority.issue("two", "second")
+            whole = new_certificate.read_text()
+            with capture_logs() as lines:
+                for content in (whole[:100], whole, ""):
+                    certificate.write_text(content)
+                    clock.ahead += 31
+                    assert await asked(transport) == "first"
+                certificate.unlink()
+                clock.ahead += 31
+                assert await asked(transport) == "first"
+                assert [line["log_level"] for line in lines] == ["warning"]
+                assert str(certificate) in lines[0]["files"]
+                put_in_place((new_certificate, new_key), tmp_path)
+                clock.ahead += 31
+                assert await asked(transport) == "second"
+
+
+@pytest.fixture
+def in_a_pod(tmp_path, monkeypatch):
+    """Return a function that makes this process one in a pod of the cluster at a URL."""
+    from kubernetes.aio.config import incluster_config
+
+    token, ca = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("token")
+
+    def enter(url):
+        host, port = url.removeprefix("https://").split(":")
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+        monkeypatch.setattr(login, "_TOKEN_FILE", token)
+        monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+        monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
+
+    enter.ca = ca
+    return enter
+
+
+async def test_a_new_authority_of_the_pods_own_cluster_is_trusted_within_a_minute(
+    tmp_path, in_a_pod
+):
+    """The cluster has changed its authority, and the kubelet the file."""
+    old, new = CertificateAuthority(tmp_path / "old"), CertificateAuthority(tmp_path / "new")
+    shutil.copyfile(old.certificate_file, in_a_pod.ca)
+    clock = MovableClock()
+    async with serving(name_of_client, tls_of(new, asks_client=False)) as url:
+        in_a_pod(url)
+        async with connected(None, clock=clock) as transport:
+            with pytest.raises(ApiError, match="certificate verify failed") as caught:
+                await transport.request(GET)
+            assert caught.value.reason == UNREACHABLE
+            shutil.copyfile(new.certificate_file, in_a_pod.ca)
+            clock.ahead = 31
+            assert await asked(transport) == ""
+
+
+async def test_tls_files_that_cannot_be_used_at_the_start_are_an_error(tmp_path):
+    authority = tmp_path / "ca.crt"
+    authority.write_text("not a certificate")
+    path = kubeconfig(
+        tmp_path / "k", "https://127.0.0.1:1", **{"certificate-authority": str(authority)}
+    )
+    with pytest.raises(SettingsError, match=r"TLS material for https://127.0.0.1:1"):
+        await connect(kubeconfig=path, clock=MovableClock())
