@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Credentials", "ExecPlugin"]
 
 _RENEW_BEFORE: Final = timedelta(minutes=5)  # as the official client does
+_REAP_SECONDS: Final = 1.0
+"""How long the end of a killed plug-in is waited for: somebody else may hold its output open."""
 _SHOWN: Final = 500
 """How much of the plug-in's own words goes into a message."""
 
@@ -97,6 +99,9 @@ class ExecPlugin:
             output, errors = await process.communicate()
         except BaseException:
             _kill(process, with_children=not is_interactive)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REAP_SECONDS):
+                    await process.communicate()
             raise
         if process.returncode != 0:
             words = (errors or b"").decode(errors="replace").strip()[-_SHOWN:]
