@@ -1,31 +1,50 @@
-"""What bootstrapping machines must know of their cluster, asked of its API server once, at the start.
+"""Asks the API server what bootstrapping instances must know of their cluster, until it answers.
 
-Nothing here is worth failing for: what the API server does not tell stays empty, and a provider that
-cannot do without asks its own cloud or says which setting it needs.
+A refusal or an outage at the start tells nothing of the cluster. Such a fact stays unknown, with
+the reason, and is asked for again; providers that need it wait (`ClusterFacts.check_known`) or ask
+their own cloud. Only 404 means that the cluster does not have it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
 import msgspec
 import structlog
 
-from karpenter_core.errors import ApiError, NotFoundError
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.api import error_of
+from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.transport import Request
-from karpenter_core.provider.contract import ClusterFacts
 
 if TYPE_CHECKING:
-    from karpenter_core.kube.transport import Transport
+    from structlog.typing import FilteringBoundLogger
 
-__all__ = ["DNS_SERVICE", "read_cluster_facts"]
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.transport import Transport
+    from karpenter_core.provider.contract import ClusterFacts
+
+__all__ = ["ASK_SECONDS", "DNS_SERVICE", "REFRESH_SECONDS", "RETRY_SECONDS", "ClusterFactsReader"]
 
 DNS_SERVICE: Final = "/api/v1/namespaces/kube-system/services/kube-dns"
 """The service under which every distribution keeps its cluster DNS, CoreDNS too."""
 _SERVICE_CIDRS: Final = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes"
 """The range of service addresses that the API server was started with (Kubernetes 1.33 and newer)."""
+_VERSION: Final = "/version"
+
+ASK_SECONDS: Final = 10.0
+"""How long one answer may take: the start waits for the first."""
+RETRY_SECONDS: Final = 10.0
+"""How often facts are asked for while one of them is not known."""
+REFRESH_SECONDS: Final = 300.0
+"""How often they are asked for later: clusters are upgraded, and get their DNS after their nodes."""
+
+_NOT_FOUND: Final = 404
+_REFUSALS: Final = frozenset({401, 403})
+_BAD_REQUEST: Final = 400
 
 
 class _Version(msgspec.Struct):
@@ -48,44 +67,142 @@ class _ServiceCidr(msgspec.Struct):
     spec: _CidrSpec = msgspec.field(default_factory=_CidrSpec)
 
 
-async def read_cluster_facts(
-    transport: Transport, *, name: str, endpoint: str, ca_bundle: str
-) -> ClusterFacts:
-    """Ask for the version, the address of DNS and the ranges of service addresses, all at once.
-
-    Without an address of DNS the IP family is that of the first range, and IPv4 without either.
-    """
-    version, dns, ranges = await asyncio.gather(
-        _ask(transport, "/version", _Version),
-        _ask(transport, DNS_SERVICE, _Service),
-        _ask(transport, _SERVICE_CIDRS, _ServiceCidr),
-    )
-    dns_ip = dns.spec.address if _is_address(dns.spec.address) else ""
-    first = dns_ip or next((cidr.partition("/")[0] for cidr in ranges.spec.cidrs), "")
-    return ClusterFacts(
-        name=name,
-        version=version.version,
-        endpoint=endpoint,
-        ca_bundle=ca_bundle,
-        dns_ip=dns_ip,
-        service_cidrs=ranges.spec.cidrs,
-        ip_family="IPv6" if _is_ipv6(first) else "IPv4",
-    )
-
-
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 
-async def _ask(transport: Transport, path: str, kind: type[_Answer]) -> _Answer:
-    log = structlog.get_logger("operator")
-    try:
-        response = await transport.request(Request(method="GET", path=path))
-        return msgspec.json.decode(response.body, type=kind)
-    except NotFoundError:
-        log.debug("the cluster does not have this", path=path)
-    except (ApiError, msgspec.DecodeError) as error:
-        log.warning("could not read this of the cluster", path=path, error=str(error))
-    return kind()
+@dataclass(slots=True, kw_only=True)
+class _Source(Generic[_Answer]):
+    """One object of the API server, and what is known of it."""
+
+    path: str
+    kind: type[_Answer]
+    permission: str
+    """What a role must allow for it."""
+    answer: _Answer | None = None
+    """The last good answer; the empty one when the cluster does not have it."""
+    problem: str = ""
+    """Why the last question was not answered."""
+
+    def why_unknown(self) -> str:
+        """Return why there is no answer at all; empty when there is one."""
+        return "" if self.answer is not None else self.problem or "not asked for yet"
+
+
+@final
+class ClusterFactsReader:
+    """Keeps the facts of a cluster up to date."""
+
+    def __init__(self, transport: Transport, facts: ClusterFacts, *, clock: Clock) -> None:
+        self._transport: Final = transport
+        self._clock: Final = clock
+        self._log: FilteringBoundLogger = structlog.get_logger("operator")
+        self._version: Final = _Source(
+            path=_VERSION,
+            kind=_Version,
+            permission="get of the URL /version (ClusterRole system:discovery)",
+        )
+        self._dns: Final = _Source(
+            path=DNS_SERVICE,
+            kind=_Service,
+            permission='get of services "kube-dns" in the namespace kube-system',
+        )
+        self._ranges: Final = _Source(
+            path=_SERVICE_CIDRS,
+            kind=_ServiceCidr,
+            permission='get of servicecidrs.networking.k8s.io "kubernetes"',
+        )
+        self.facts: Final = facts
+        self._publish()
+
+    async def read(self) -> None:
+        """Ask once for everything, and write down what was answered."""
+        await asyncio.gather(
+            self._ask(self._version), self._ask(self._dns), self._ask(self._ranges)
+        )
+        self._publish()
+
+    async def run(self) -> None:
+        """Ask again and again, until cancelled."""
+        while True:
+            await self._clock.sleep(RETRY_SECONDS if self.facts.unknown else REFRESH_SECONDS)
+            await self.read()
+
+    async def _ask(self, source: _Source[_Answer]) -> None:
+        try:
+            async with time_limit(self._clock, ASK_SECONDS):
+                source.answer = await self._fetch(source)
+        except (ApiError, msgspec.DecodeError, TimeoutError) as error:
+            self._note_problem(source, _reason(source, error))
+        else:
+            if source.problem:
+                self._log.info("the cluster has answered", path=source.path)
+            source.problem = ""
+
+    async def _fetch(self, source: _Source[_Answer]) -> _Answer:
+        try:
+            response = await self._transport.request(Request(method="GET", path=source.path))
+            if response.status >= _BAD_REQUEST:
+                raise error_of(response, f"get {source.path}")
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            self._log.debug("the cluster does not have this", path=source.path)
+            return source.kind()
+        return msgspec.json.decode(response.body, type=source.kind)
+
+    def _note_problem(self, source: _Source[_Answer], problem: str) -> None:
+        if source.problem != problem:
+            self._log.warning(
+                "could not ask the cluster for this; asking again",
+                path=source.path,
+                error=problem,
+                known_from_before=source.answer is not None,
+            )
+        source.problem = problem
+
+    def _publish(self) -> None:
+        """Write into the facts what is known; why something is not comes last."""
+        facts = self.facts
+        unknown: dict[str, str] = {}
+        if (version := self._version.answer) is not None:
+            facts.version = version.version
+        else:
+            unknown["version"] = self._version.why_unknown()
+        if (dns := self._dns.answer) is not None:
+            facts.dns_ip = dns.spec.address if _is_address(dns.spec.address) else ""
+        else:
+            unknown["dns_ip"] = self._dns.why_unknown()
+        if (ranges := self._ranges.answer) is not None:
+            facts.service_cidrs = ranges.spec.cidrs
+        else:
+            unknown["service_cidrs"] = self._ranges.why_unknown()
+        family = _family_of(facts)
+        facts.ip_family = family or facts.ip_family  # it never changes in the life of a cluster
+        if not facts.ip_family:
+            unknown["ip_family"] = self._dns.why_unknown() or self._ranges.why_unknown() or _NEITHER
+        facts.unknown = unknown
+
+
+_NEITHER: Final = "there is neither a Service kube-system/kube-dns nor a ServiceCIDR kubernetes"
+
+
+def _family_of(facts: ClusterFacts) -> str:
+    """Return the family of the DNS address, else that of the first range; empty without either."""
+    address = facts.dns_ip or next((cidr.partition("/")[0] for cidr in facts.service_cidrs), "")
+    is_ipv6 = _is_ipv6(address)
+    if is_ipv6 is None:
+        return ""
+    return "IPv6" if is_ipv6 else "IPv4"
+
+
+def _reason(source: _Source[_Answer], error: Exception) -> str:
+    if isinstance(error, ApiError) and error.status in _REFUSALS:
+        return f"{error} (allow {source.permission})"
+    if isinstance(error, TimeoutError):
+        return f"get {source.path}: no answer within {round(ASK_SECONDS)} s"
+    if isinstance(error, msgspec.DecodeError):
+        return f"get {source.path}: the answer cannot be read: {error}"
+    return str(error)
 
 
 def _is_address(text: str) -> bool:

@@ -13,11 +13,12 @@ from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTO
 from karpenter_core import __version__
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.clock import SystemClock, random_id
-from karpenter_core.operator.cluster_facts import read_cluster_facts
+from karpenter_core.operator.cluster_facts import ClusterFactsReader
 from karpenter_core.operator.logs import commit, configure_logs
 from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
 from karpenter_core.operator.settings import Settings, load_settings, selected_plugins
+from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.manager import load_plugins
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
     if settings.workload_kubeconfig:
         workload = await connect(kubeconfig=settings.workload_kubeconfig, clock=clock)
     nodes = workload or objects
+    facts = ClusterFacts(name=settings.cluster_name, endpoint=nodes.host, ca_bundle=nodes.ca_pem)
+    reader = ClusterFactsReader(nodes, facts, clock=clock)
+    await reader.read()
     return Ports(
         clock=clock,
         new_id=random_id,
@@ -135,9 +139,8 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
         identity=default_identity(),
         namespace=own_namespace(environment),
         cache_folder=_cache_folder(settings),
-        cluster=await read_cluster_facts(
-            nodes, name=settings.cluster_name, endpoint=nodes.host, ca_bundle=nodes.ca_pem
-        ),
+        cluster=facts,
+        facts_reader=reader,
     )
 
 

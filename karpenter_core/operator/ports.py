@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.lease import ElectionTimes
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.writer import Faults
+    from karpenter_core.operator.cluster_facts import ClusterFactsReader
     from karpenter_core.provider.executor import Executor
 
 __all__ = ["Ports"]
@@ -45,6 +46,8 @@ class Ports:
     """Where the lease is."""
     cache_folder: Path
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
+    facts_reader: ClusterFactsReader | None = None
+    """What completes `cluster` while the process runs; None when nobody does."""
     election: ElectionTimes | None = None
     jitter: Callable[[], float] | None = None
     faults: Faults | None = None

@@ -162,16 +162,24 @@ class Process:
         if self._journal_file is not None:
             self._journal_file.start()
         recording = asyncio.create_task(self.recorder.run())
+        reading = self._start_reading_facts()
         try:
             await self.providers.start(self._context_for)
             return await self._until_stopped(stop)
         finally:
+            if reading is not None:
+                reading.cancel()
             await self.providers.stop()
             await self._end_recording(recording)
             if self._journal_file is not None:
                 await asyncio.to_thread(self._journal_file.close)
             await self._disconnect()
             await self.servers.stop()
+
+    def _start_reading_facts(self) -> asyncio.Task[None] | None:
+        """Go on asking for what the cluster has not told yet, also as a standby."""
+        reader = self.ports.facts_reader
+        return None if reader is None else asyncio.create_task(reader.run())
 
     async def _until_stopped(self, stop: asyncio.Event) -> int:
         serving = asyncio.create_task(self._serve())

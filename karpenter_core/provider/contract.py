@@ -1,6 +1,6 @@
 """The values that pass between the core and a provider.
 
-Everything is immutable. A provider imports these names from `karpenter_core.provider`'s modules,
+Everything is immutable but `ClusterFacts`, which the core completes. A provider imports these names from `karpenter_core.provider`'s modules,
 models from `.api`, errors from `.errors`, and nothing else of the core.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
 
 from karpenter_core.api.decisions import Decision
 from karpenter_core.api.interruptions import InterruptionKind
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -354,9 +354,12 @@ class PeriodicTask:
     leader_only: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ClusterFacts:
-    """What a bootstrapping machine must know of its cluster.
+    """What a bootstrapping instance must know of its cluster.
+
+    The core asks the API server and writes the answers here, also after the start: read a field at
+    the moment of its use, from any thread, and keep no copy. Only the core writes.
 
     Commands that only look, such as `karpenter doctor`, know the name alone.
     """
@@ -367,8 +370,36 @@ class ClusterFacts:
     endpoint: str = ""
     ca_bundle: str = ""
     dns_ip: str = ""
+    """Address of the Service `kube-system/kube-dns`; empty when there is none, or see `unknown`."""
     service_cidrs: tuple[str, ...] = ()
-    ip_family: str = "IPv4"
+    ip_family: str = ""
+    """`IPv4` or `IPv6`; empty while nobody knows: it stands for neither."""
+    unknown: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Why a field has no value yet, by the field's name.
+
+    A field that is empty and not named here has no value: the API server has said so.
+    """
+
+    def check_known(self, *fields: str, remedy: str = "") -> None:
+        """Return if the API server has answered for all of these fields.
+
+        Raises:
+            NodeClassNotReadyError: one is not known yet; says why, and `remedy`.
+        """
+        unknown = self.unknown
+        for name in fields:
+            if name in unknown:
+                what = _FACTS.get(name, name)
+                message = f"the {what} of the cluster is not known yet: {unknown[name]}"
+                raise NodeClassNotReadyError(f"{message}; {remedy}" if remedy else message)
+
+
+_FACTS: Final = {
+    "version": "Kubernetes version",
+    "dns_ip": "DNS address",
+    "service_cidrs": "range of service addresses",
+    "ip_family": "IP family (IPv4 or IPv6)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

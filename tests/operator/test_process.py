@@ -6,20 +6,24 @@ import asyncio
 import gc
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 import structlog
 
 from karpenter_core.controllers.planner import InlinePlanner
+from karpenter_core.kube.transport import Response
 from karpenter_core.operator import launcher
 from karpenter_core.operator.clock import SystemClock, random_id
+from karpenter_core.operator.cluster_facts import DNS_SERVICE, ClusterFactsReader
 from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
 from karpenter_core.operator.settings import load_settings
 from karpenter_core.operator.wiring import solve_options
-from karpenter_core.provider.contract import FeatureGates
-from karpenter_core.provider.executor import ThreadExecutor
+from karpenter_core.provider.contract import ClusterFacts, FeatureGates
+from karpenter_core.provider.executor import InlineExecutor, ThreadExecutor
 from karpenter_core.provider.manager import load_plugins
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import Observed
 from karpenter_core.testing.machines import node_claim
@@ -76,6 +80,55 @@ async def test_plugins_read_nodeclaims_from_any_thread(tmp_path):
     process.feed.fold(Observed(claim))
 
     assert await asyncio.to_thread(context.read_claims) == {"web-1": claim}
+
+
+class Refusing:
+    """An API server that refuses everything but, at last, what a cluster is asked for."""
+
+    def __init__(self):
+        self.answers = {}
+
+    async def request(self, request):
+        await asyncio.sleep(0)
+        return self.answers.get(request.path, Response(status=403, body=b"no"))
+
+    async def close(self):
+        pass
+
+
+def test_plug_ins_see_facts_of_the_cluster_that_become_known_while_they_run(tmp_path):
+    """A refusal at the start is not the last word, and nothing is restarted."""
+
+    async def story():
+        transport, facts, clock = Refusing(), ClusterFacts(), LoopClock()
+        reader = ClusterFactsReader(transport, facts, clock=clock)
+        await reader.read()
+        ports = replace(
+            process_with_kwok(tmp_path).ports,
+            clock=clock,
+            executor=InlineExecutor(),
+            objects=transport,
+            lease=transport,
+            cluster=facts,
+            facts_reader=reader,
+        )
+        plugins = load_plugins(extra={"kwok": KwokProvider()}, entry_points=())
+        specs = [spec for specs in plugins.settings().values() for spec in specs]
+        process = Process(load_settings((), {}, plugin_options=specs), plugins, ports)
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(process.run(stop))
+        context = process._context_for("kwok")
+
+        await asyncio.sleep(60)
+        assert context.cluster.ip_family == ""
+        body = b'{"spec": {"clusterIP": "fd00::a"}}'
+        transport.answers[DNS_SERVICE] = Response(status=200, body=body)
+        await asyncio.sleep(15)
+        assert (context.cluster.ip_family, context.cluster.dns_ip) == ("IPv6", "fd00::a")
+        stop.set()
+        await running
+
+    run_virtual(story())
 
 
 async def test_plug_ins_are_told_the_feature_gates(tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.errors import NodeClassNotReadyError
+from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.discovery.calls import calling
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
@@ -57,7 +57,8 @@ class ClusterSource:
         """Return what launch templates say of the cluster.
 
         Raises:
-            NodeClassNotReadyError: nobody tells under which URL nodes reach the API server.
+            NodeClassNotReadyError: nobody tells under which URL nodes reach the API server, or
+                whether the cluster uses IPv4 or IPv6.
             CloudProviderError: EKS had to be asked, and refused or did not answer.
         """
         settings = self._settings
@@ -69,6 +70,7 @@ class ClusterSource:
             raise NodeClassNotReadyError(
                 f'EKS tells no endpoint of cluster "{settings.cluster_name}": set --cluster-endpoint'
             )
+        self._check_family()
         return ClusterDetails(
             name=settings.cluster_name,
             endpoint=endpoint,
@@ -78,6 +80,18 @@ class ClusterSource:
             service_cidr=self._network.cidr,
             uses_reservations=settings.reserved_capacity,
         )
+
+    def _check_family(self) -> None:
+        """Return if the API server or EKS says which family addresses have: never guess IPv4."""
+        if "ip_family" not in self._facts.unknown or self._network.cidr:
+            return
+        try:
+            if self._network.resolve():
+                return
+        except CloudProviderError as error:
+            self._facts.check_known("ip_family", remedy=f"EKS does not tell it either: {error}")
+            return
+        self._facts.check_known("ip_family", remedy="EKS does not tell it either")
 
     def version(self) -> str:
         """Return the version of Kubernetes, by which images are chosen (`1.34`, with or without more).

@@ -88,7 +88,7 @@ class Parts:
         now = clock.now()
         self.unavailable: Final = UnavailableOfferings()
         self.network: Final = ServiceNetwork(
-            clients, cluster=cluster, known=context.cluster.service_cidrs
+            clients, cluster=cluster, known=lambda: context.cluster.service_cidrs
         )
         self.cluster: Final = ClusterSource(clients, clock, settings, context.cluster, self.network)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_provider_aws.discovery.calls import calling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from karpenter_provider_aws.sdk import Clients
 
@@ -22,17 +22,26 @@ class ServiceNetwork:
     It never changes in the life of a cluster.
     """
 
-    def __init__(self, clients: Clients, *, cluster: str, known: Sequence[str] = ()) -> None:
-        """`known` are the CIDRs that are known already, without asking."""
+    def __init__(
+        self,
+        clients: Clients,
+        *,
+        cluster: str,
+        known: Callable[[], Sequence[str]] = tuple[str, ...],
+    ) -> None:
+        """`known` returns the CIDRs that are known without asking; they may become known later."""
         self._clients: Final = clients
         self._cluster: Final = cluster
         self._lock: Final = Lock()
-        self._cidr = known[0] if known else ""
+        self._known: Final = known
+        self._cidr = ""
 
     @property
     def cidr(self) -> str:
         """What is known, without asking; empty when nothing is."""
+        known = self._known()
         with self._lock:
+            self._cidr = self._cidr or (known[0] if known else "")
             return self._cidr
 
     def resolve(self) -> str:

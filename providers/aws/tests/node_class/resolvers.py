@@ -128,7 +128,7 @@ class Parts:
             profiles=self.profiles,
             reservations=Reservations(clients, clock) if uses_reservations else None,
         )
-        network = ServiceNetwork(clients, cluster=cluster, known=cidrs)
+        network = ServiceNetwork(clients, cluster=cluster, known=lambda: cidrs)
         self.templates = LaunchTemplates(
             clients, clock, cluster=cluster, sizes=UserDataSizes(CollectorRegistry())
         )
