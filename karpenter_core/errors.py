@@ -172,11 +172,14 @@ class ApiError(KarpenterError):
         status: int,
         reason: str = "",
         retry_after: timedelta | None = None,
+        causes: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.status: Final = status
         self.reason: Final = reason
         self.retry_after: Final = retry_after
+        self.causes: Final = tuple(causes)
+        """Reasons in `details.causes` of the Status."""
 
 
 class NotFoundError(ApiError):
@@ -196,7 +199,7 @@ class InvalidError(ApiError):
 
 
 class TooManyRequestsError(ApiError):
-    """429: throttled, or an eviction that a disruption budget refuses."""
+    """429: throttled, or, with the cause `DisruptionBudget`, an eviction that a budget refuses."""
 
 
 class FencedError(KarpenterError):

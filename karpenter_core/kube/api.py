@@ -169,7 +169,8 @@ class KubeApi:
         """Ask for a pod's eviction.
 
         Raises:
-            TooManyRequestsError: a disruption budget refuses now.
+            TooManyRequestsError: a disruption budget refuses now (see `causes`), or the API server
+                has too much to do.
             ApiError: with status 500 when several budgets select the pod.
         """
         eviction = {
@@ -337,8 +338,13 @@ class Apis:
         return self.objects if kind.group in self._object_groups else self.workload
 
 
-class _StatusDetails(msgspec.Struct, rename="camel", gc=False):
+class _StatusCause(msgspec.Struct, gc=False):
+    reason: str = ""
+
+
+class _StatusDetails(msgspec.Struct, rename="camel"):
     retry_after_seconds: int = 0
+    causes: tuple[_StatusCause, ...] = ()
 
 
 class _Status(msgspec.Struct):
@@ -371,6 +377,7 @@ def error_of(response: Response, subject: str) -> ApiError:
         status=response.status,
         reason=status.reason,
         retry_after=_retry_after(response, status),
+        causes=() if status.details is None else [cause.reason for cause in status.details.causes],
     )
 
 

@@ -162,7 +162,8 @@ class Writer:
         """Ask for a pod's eviction, under its UID.
 
         Raises:
-            TooManyRequestsError: a disruption budget refuses now.
+            TooManyRequestsError: a disruption budget refuses now (see `causes`), or the API server
+                has too much to do.
             NotFoundError, ConflictError: the pod is gone, or another one has its name.
         """
         op = WriteOp(
@@ -235,7 +236,7 @@ class Writer:
             return None
         if isinstance(error, TooManyRequestsError):
             if op.verb == "evict" or error.retry_after is None:
-                return None  # an eviction's 429 is a budget's word, for the caller to hear
+                return None  # a pod that waits has a deadline, which the caller knows
             return min(error.retry_after.total_seconds(), _MAX_DELAY_SECONDS)
         never_sent = error.status == 0 and error.reason == UNREACHABLE
         in_doubt = error.status == 0 or error.status >= _SERVER_ERROR

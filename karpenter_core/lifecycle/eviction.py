@@ -46,6 +46,7 @@ _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _TOO_MANY: Final = 429
 _INTERNAL: Final = 500
+_DISRUPTION_BUDGET: Final = "DisruptionBudget"  # policy/v1's cause
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
@@ -88,18 +89,24 @@ class EvictionVerdict(Enum):
     EVICTED = "evicted"
     GONE = "gone"
     BLOCKED = "a budget refuses it"
+    THROTTLED = "the API server has too much to do"
     SEVERAL_BUDGETS = "several budgets watch over it"
     FAILED = "failed"
 
 
-def eviction_verdict(status: int, message: str = "") -> EvictionVerdict:
-    """Read the answer to an eviction; everything but the first two is tried again."""
+def eviction_verdict(status: int, message: str = "", causes: Sequence[str] = ()) -> EvictionVerdict:
+    """Read the answer to an eviction; everything but the first two is tried again.
+
+    A budget says that it is one by a cause in the Status. API Priority and Fairness, and webhooks,
+    answer 429 without.
+    """
     if _OK <= status < 300:  # noqa: PLR2004 - the class of answers that say yes
         return EvictionVerdict.EVICTED
     if status in {_NOT_FOUND, _CONFLICT}:
         return EvictionVerdict.GONE
     if status == _TOO_MANY:
-        return EvictionVerdict.BLOCKED
+        is_budget = _DISRUPTION_BUDGET in causes
+        return EvictionVerdict.BLOCKED if is_budget else EvictionVerdict.THROTTLED
     if status == _INTERNAL and _SEVERAL_BUDGETS in message:
         return EvictionVerdict.SEVERAL_BUDGETS
     return EvictionVerdict.FAILED

@@ -28,7 +28,8 @@ from karpenter_core.testing.builders import pod
 from karpenter_core.testing.harness import CountedIds
 from karpenter_core.testing.machines import disruption_budget, node, node_claim, state
 
-REFUSAL = TooManyRequestsError("Cannot evict pod", status=429)
+REFUSAL = TooManyRequestsError("Cannot evict pod", status=429, causes=("DisruptionBudget",))
+THROTTLED = TooManyRequestsError("HTTP status 429", status=429, retry_after=timedelta(seconds=16))
 SEVERAL = ApiError("This pod has more than one PodDisruptionBudget", status=500)
 
 
@@ -190,6 +191,38 @@ def test_a_refusal_is_told_and_tried_again_ever_more_slowly(refusal, code, text)
         assert (scene.server.evicted, len(scene.queue)) == ([item.uid], 0)
 
     play(story, node("web"), disruption_budget(), refusal=refusal)
+
+
+def test_an_api_server_with_too_much_to_do_is_left_alone_and_no_budget_is_blamed():
+    """Priority and Fairness says 429 too, with the time to wait and without a cause."""
+
+    async def story(scene):
+        item = scene.running()
+        scene.add(item)
+        await scene.clock.sleep(40)
+        assert scene.requests("429") == 3.0
+        assert scene.told("FailedDraining") == []
+
+        scene.server.refusal = None
+        await scene.clock.sleep(10)
+        assert (scene.server.evicted, len(scene.queue)) == ([item.uid], 0)
+
+    play(story, node("web"), disruption_budget(), refusal=THROTTLED)
+
+
+def test_a_pod_whose_time_ends_does_not_wait_for_an_api_server_with_too_much_to_do():
+    """The deadline is the node's: the pod needs 30 s of the 35 that are left."""
+
+    async def story(scene):
+        item = scene.running(grace=30)
+        scene.add(item, deadline=scene.after(seconds=35))
+        started = scene.clock.now()
+        await scene.clock.sleep(10)
+        [(uid, grace, at)] = scene.server.deleted
+        assert (uid, (at - started).seconds) == (item.uid, 5)
+        assert 29 <= grace <= 30
+
+    play(story, node("web"), refusal=THROTTLED)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,26 @@ def talk(conversation, *answers, metrics=None):
     return run_virtual(scenario()), transport.requests
 
 
+def test_an_eviction_that_a_budget_refuses_is_told_from_one_that_is_throttled():
+    """By the cause in the Status; the API server's page of text for the latter has none."""
+    budget = {"reason": "TooManyRequests", "message": "Cannot evict pod", "details": {
+        "causes": [{"reason": "DisruptionBudget", "message": "needs 2 healthy pods and has 2"}]
+    }}  # fmt: skip
+    page_of_text = Response(
+        status=429,
+        body=b"Too many requests, please try again later.\n",
+        headers={"retry-after": "2", "x-kubernetes-pf-flowschema-uid": "u"},
+    )
+
+    def causes(response):
+        with pytest.raises(TooManyRequestsError) as caught:
+            talk(lambda api: api.evict("web", namespace="shop"), response)
+        return caught.value.causes, caught.value.retry_after
+
+    assert causes(answer(budget, 429)) == (("DisruptionBudget",), None)
+    assert causes(page_of_text) == ((), timedelta(seconds=2))
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [

@@ -418,21 +418,23 @@ class TestEvictionQueue:
         assert earlier_deadline(None, None) is None
 
     @pytest.mark.parametrize(
-        ("status", "message", "verdict"),
+        ("status", "message", "causes", "verdict"),
         [
-            (200, "", EvictionVerdict.EVICTED),
-            (201, "", EvictionVerdict.EVICTED),
-            (404, "", EvictionVerdict.GONE),
-            (409, "", EvictionVerdict.GONE),
-            (429, "", EvictionVerdict.BLOCKED),
-            (500, "found more than one PodDisruptionBudget", EvictionVerdict.SEVERAL_BUDGETS),
-            (500, "etcd", EvictionVerdict.FAILED),
-            (403, "", EvictionVerdict.FAILED),
+            (200, "", (), EvictionVerdict.EVICTED),
+            (201, "", (), EvictionVerdict.EVICTED),
+            (404, "", (), EvictionVerdict.GONE),
+            (409, "", (), EvictionVerdict.GONE),
+            (429, "", ("DisruptionBudget",), EvictionVerdict.BLOCKED),
+            (429, "", (), EvictionVerdict.THROTTLED),
+            (429, "webhook", ("Other",), EvictionVerdict.THROTTLED),
+            (500, "found more than one PodDisruptionBudget", (), EvictionVerdict.SEVERAL_BUDGETS),
+            (500, "etcd", (), EvictionVerdict.FAILED),
+            (403, "", (), EvictionVerdict.FAILED),
         ],
     )
-    def test_answers_are_read(self, status, message, verdict):
-        """Cases 98, 100, 101."""
-        assert eviction_verdict(status, message) is verdict
+    def test_answers_are_read(self, status, message, causes, verdict):
+        """Cases 98, 100, 101; 429 is also what an API server says that has too much to do."""
+        assert eviction_verdict(status, message, causes) is verdict
 
     def test_a_refusal_names_the_pod(self):
         """Case 100."""

@@ -138,7 +138,7 @@ def test_what_was_not_answered_is_unknown_and_says_why(answer, reason):
     assert set(facts.unknown) == {"version", "dns_ip", "service_cidrs", "ip_family"}
     assert all(reason in why for why in facts.unknown.values())
     assert [line["log_level"] for line in lines] == ["warning"] * 3
-    with pytest.raises(NodeClassNotReadyError, match="IP family .* is not known yet: .*; set it"):
+    with pytest.raises(NodeClassNotReadyError, match=r"IP family .* is not known yet: .*; set it"):
         facts.check_known("name", "ip_family", remedy="set it")
 
 

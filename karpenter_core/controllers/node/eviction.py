@@ -155,26 +155,43 @@ class EvictionQueue:
         return self._told_to_go(pod.uid)
 
     def _refused(self, pod: PodView, entry: _Entry, error: ApiError) -> Outcome:
-        verdict = eviction_verdict(error.status, str(error))
+        verdict = eviction_verdict(error.status, str(error), error.causes)
         match verdict:
             case EvictionVerdict.GONE | EvictionVerdict.EVICTED:
                 return self._forget(pod.uid)
             case EvictionVerdict.BLOCKED | EvictionVerdict.SEVERAL_BUDGETS:
                 self._tell_refused(pod, entry, verdict)
                 return self._later(pod, entry)
+            case EvictionVerdict.THROTTLED:
+                return self._throttled(pod, entry, error)
             case EvictionVerdict.FAILED:
                 raise error
+
+    def _throttled(self, pod: PodView, entry: _Entry, error: ApiError) -> Outcome:
+        """Ask again after the time that the API server names, or when the pod has no time left."""
+        if error.retry_after is None:
+            return self._later(pod, entry)
+        seconds = error.retry_after.total_seconds()
+        self._log.info("eviction is throttled", error=str(error), retry_seconds=seconds)
+        left = self._seconds_left(pod, entry)
+        return Outcome(requeue_after=seconds if left is None else min(seconds, left))
 
     def _later(self, pod: PodView, entry: _Entry) -> Outcome:
         """Look again after the back-off, or as soon as the pod has no time left if that is sooner.
 
         Else the back-off would be taken from the pod's own grace period.
         """
-        latest = latest_start(pod, entry.deadline)
-        if latest is not None:
-            left = latest - self._runtime.clock.now() + JUST_AFTER
-            self._reconciler.wake_after(pod.uid, max(left.total_seconds(), 0.0))
+        left = self._seconds_left(pod, entry)
+        if left is not None:
+            self._reconciler.wake_after(pod.uid, left)
         return BOUNDED_RETRY
+
+    def _seconds_left(self, pod: PodView, entry: _Entry) -> float | None:
+        """Return when the pod needs all that is left as its grace period; None without a deadline."""
+        latest = latest_start(pod, entry.deadline)
+        if latest is None:
+            return None
+        return max((latest - self._runtime.clock.now() + JUST_AFTER).total_seconds(), 0.0)
 
     def _tell_refused(self, pod: PodView, entry: _Entry, verdict: EvictionVerdict) -> None:
         snapshot = self._feed.snapshot()
