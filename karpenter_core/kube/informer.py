@@ -1,29 +1,36 @@
-"""One kind, listed once and followed from there.
+"""Lists one kind and follows it from there.
 
 The contract: every object is observed, every change of it once, every disappearance once, however
 often the connection breaks, and also of what this process wrote before any watch showed it. A
 stream that ends is resumed from the last resourceVersion; where
 that is no longer kept (410) the kind is listed again, and while that goes on the old objects stay;
 then the two are compared by UID and resourceVersion, and only differences are told.
+
+The silence of a stream proves nothing (see `kube.contact`): it is checked against a list. A list
+that is older than what is held comes from a server that was restored from a backup, and is told
+whole: see `Observed.authoritative`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
 from karpenter_core.errors import ApiError, BadInputError, GoneError, NotFoundError
 from karpenter_core.kube.api import PAGE_SIZE
-from karpenter_core.kube.pacing import Backoff, time_limit
+from karpenter_core.kube.contact import Contact, ContactTimes
+from karpenter_core.kube.listing import gather, is_restored, shows_only_held
+from karpenter_core.kube.pacing import Backoff, given_up_when, time_limit
 from karpenter_core.kube.transport import LINE_TOO_LONG
 from karpenter_core.kube.wire.codecs import uid_of, version_of
 from karpenter_core.state.events import Observed, Removed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import KubeApi
@@ -42,11 +49,14 @@ _HEALTHY_SECONDS: Final = 120.0
 _WATCH_SECONDS: Final = 300  # a watch is asked to last 300 to 600 s, drawn to spread reconnects
 _WATCH_GRACE_SECONDS: Final = 30.0  # after that the stream is stuck, not quiet
 _INITIAL_EVENTS_SECONDS: Final = 120.0
+_PROBE_SECONDS: Final = 60.0
+"""What a list that checks a silent stream may take."""
 _MISSING_KIND_SECONDS: Final = 5.0
 _YIELD_EVERY: Final = 500  # handlers between two turns of the event loop
 _LIST_LIMITS: Final = (PAGE_SIZE, PAGE_SIZE, 0)  # after two expired tokens: all in one answer
 _NO_WATCH_LIST: Final = frozenset({400, 422})
 _TOO_NEW: Final = 504
+_SERVER_ERROR: Final = 500
 
 _log = structlog.stdlib.get_logger("kube.informer")
 
@@ -66,7 +76,10 @@ class Informer:
         on_invalid: Callable[[InvalidObject], None] | None = None,
         jitter: Callable[[], float] | None = None,
         watch_list: bool = True,
+        times: ContactTimes | None = None,
+        on_fresh: Callable[[], None] | None = None,
     ) -> None:
+        """`on_fresh` is called when a contact ends a time without."""
         self.kind: Final = kind
         self.synced: Final = asyncio.Event()
         self._codec: Final = codec
@@ -85,8 +98,10 @@ class Informer:
         self._invalid: dict[str, InvalidObject] = {}
         self._written: dict[str, Object] = {}
         self._version = ""
+        self._reached_version = 0
+        self._refused_at = ""
         self._trouble = ""
-        self._contact: float | None = None
+        self._contact: Final = Contact(clock, times or ContactTimes(), on_fresh)
 
     @property
     def resource_version(self) -> str:
@@ -99,9 +114,14 @@ class Informer:
         return self._trouble
 
     @property
-    def seconds_since_contact(self) -> float | None:
-        """How long the API server has said nothing about this kind; None before the first word."""
-        return None if self._contact is None else self._clock.monotonic() - self._contact
+    def age_seconds(self) -> float | None:
+        """Time since the last list, event or bookmark; None before the first list."""
+        return self._contact.age_seconds
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the last list, event or bookmark is recent enough to act on."""
+        return self._contact.is_fresh
 
     def __len__(self) -> int:
         """Count the objects held."""
@@ -135,6 +155,31 @@ class Informer:
         ]
         objects = [found for page in pages for found in page.objects]
         return objects, [found for page in pages for found in page.invalid]
+
+    async def read_now(self, field_selector: str) -> tuple[list[Object], list[InvalidObject]]:
+        """Ask the API server for the objects of a selection now, and tell what the watch owes.
+
+        Returns the objects and those that cannot be read.
+
+        Raises:
+            ApiError: they could not be listed.
+        """
+        body = await self._api.list_page(self.kind, limit=0, field_selector=field_selector)
+        page = self._codec.decode_list(body)
+        if not self._version or int(page.resource_version or 0) > int(self._version):
+            for found in page.objects:
+                self._note_found(found)
+        return list(page.objects), list(page.invalid)
+
+    def _note_found(self, found: Object) -> None:
+        """Tell of an object that a list has shown ahead of the watch."""
+        uid = uid_of(found)
+        known = self._store.get(uid) or self._written.get(uid)
+        if known is not None and version_of(known) >= version_of(found):
+            return
+        if uid not in self._store and uid not in self._invalid:
+            self._written[uid] = found  # like what we wrote: a later listing may not show it
+        self._fire(Observed(found))
 
     async def run(self) -> None:
         """List and follow until cancelled."""
@@ -203,15 +248,20 @@ class Informer:
             timeout_seconds=seconds,
             send_initial_events=initial,
         )
-        async with stream as lines:
+        async with AsyncExitStack() as stack:
+            lines: AsyncIterator[bytes] | None = None
             if initial:
-                await self._read_initial(lines)
-            self._reached()
-            async with time_limit(self._clock, seconds + _WATCH_GRACE_SECONDS):
+                lines = await self._read_initial(stack.enter_async_context(stream))
+            async with (
+                given_up_when(self._check_silence),
+                time_limit(self._clock, seconds + _WATCH_GRACE_SECONDS),
+            ):
+                if lines is None:
+                    lines = await stack.enter_async_context(stream)
                 async for line in lines:
                     self._apply(self._codec.decode_event(line))
 
-    async def _read_initial(self, lines: AsyncIterator[bytes]) -> None:
+    async def _read_initial(self, opening: Awaitable[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
         """Gather the initial events of a watch and put them in the place of what is held.
 
         The time limit is the server's alone: cut off while telling, some would never be told.
@@ -220,10 +270,60 @@ class Informer:
         invalid: dict[str, InvalidObject] = {}
         try:
             async with time_limit(self._clock, _INITIAL_EVENTS_SECONDS):
+                lines = await opening
                 version = await self._gather_initial(lines, objects, invalid)
         except TimeoutError:
             raise _NoInitialEventsError from None
         await self._replace(objects, invalid, version)
+        return lines
+
+    async def _check_silence(self) -> None:
+        """Check each silence of a stream against a list, until one hides something.
+
+        Raises:
+            TimeoutError: the stream owes what a list shows, or there is no such list.
+            GoneError: the server no longer knows the version that the stream goes on from.
+        """
+        opened = self._clock.monotonic()
+        while True:
+            due = self._contact.next_probe_at(opened)
+            if (wait := due - self._clock.monotonic()) > 0:
+                await self._clock.sleep(wait)
+                continue
+            heard = self._contact.at
+            try:
+                async with time_limit(self._clock, _PROBE_SECONDS):
+                    owed = await self._is_behind()
+            except GoneError:
+                raise
+            except ApiError as error:
+                raise TimeoutError(f"the watch is silent, and no list answers: {error}") from error
+            except TimeoutError:
+                raise TimeoutError("the watch is silent, and no list answers") from None
+            if owed and self._contact.at == heard:
+                await self._clock.sleep(self._contact.times.reply_seconds)
+            if self._contact.at != heard:
+                continue
+            if owed:
+                raise TimeoutError(owed)
+            self._reached()
+
+    async def _is_behind(self) -> str:
+        """Compare what is held with a complete list; return what is wrong, empty when they agree.
+
+        Nothing is taken over from the list: the watch has to prove that it works.
+        """
+        count = 0
+        async for body in self._api.list_pages(self.kind, limit=PAGE_SIZE):
+            page = self._codec.decode_list(body)
+            if int(page.resource_version or 0) < self._reached_version:
+                raise GoneError("the API server has gone back to an older version", status=410)
+            if not shows_only_held(page, held=self._store, invalid=self._invalid):
+                return "the watch does not show what has changed"
+            count += len(page.objects) + len(page.invalid)
+            await asyncio.sleep(0)
+        held = len(self._store.keys() | self._invalid.keys())
+        return "" if count == held else "the watch does not show what has gone"
 
     async def _gather_initial(
         self,
@@ -238,7 +338,7 @@ class Informer:
                 raise event.error
             if event.initial_events_end:
                 return event.resource_version
-            _gather(event, objects, invalid)
+            gather(event, objects, invalid)
         message = f"watch {self.kind.plural}: the stream ended within its initial events"
         raise ApiError(message, status=0)
 
@@ -247,20 +347,30 @@ class Informer:
     ) -> None:
         """Put a complete listing in the place of what is held and tell the differences."""
         before = self._store
+        restored = is_restored(
+            objects,
+            version=version,
+            reached=self._reached_version,
+            held=before,
+            invalid=self._invalid,
+        )
+        if restored:
+            _log.warning("the API server has gone back in time", kind=self.kind.kind)
         kept = {uid: before[uid] for uid in invalid if uid in before}
         self._store = objects | kept
         self._version = version
+        self._reached_version = int(version or 0)
         for found in invalid.values():
             self._report(found)
         self._invalid = invalid
         changes: list[Observed | Removed] = [
             Removed(gone) for uid, gone in before.items() if uid not in self._store
         ]
-        changes += [Removed(gone) for gone in self._take_vanished(version)]
+        changes += [Removed(gone) for gone in self._take_vanished(version, restored=restored)]
         changes += [
-            Observed(found)
+            Observed(found, authoritative=restored)
             for uid, found in objects.items()
-            if uid not in before or version_of(before[uid]) != version_of(found)
+            if restored or uid not in before or version_of(before[uid]) != version_of(found)
         ]
         for index, change in enumerate(changes, start=1):
             self._fire(change)
@@ -274,13 +384,13 @@ class Informer:
             self.synced.set()
             _log.debug("synced", kind=self.kind.kind, objects=len(objects))
 
-    def _take_vanished(self, version: str) -> list[Object]:
+    def _take_vanished(self, version: str, *, restored: bool) -> list[Object]:
         """Return what we wrote before this listing was made and it does not show."""
         shown = self._store.keys() | self._invalid.keys()
         later = {
             uid: found
             for uid, found in self._written.items()
-            if uid not in shown and version_of(found) > int(version or 0)
+            if uid not in shown and version_of(found) > int(version or 0) and not restored
         }
         gone = [
             found for uid, found in self._written.items() if uid not in shown and uid not in later
@@ -290,9 +400,12 @@ class Informer:
 
     def _apply(self, event: WatchEvent) -> None:
         if event.error is not None:
+            self._note_refusal(event.error)
             raise event.error
-        self._contact = self._clock.monotonic()
-        self._version = event.resource_version or self._version
+        self._reached()
+        if event.resource_version:
+            self._version = event.resource_version
+            self._reached_version = int(event.resource_version)
         if event.invalid is not None:
             self._apply_invalid(event.invalid, deleted=event.type == "DELETED")
             return
@@ -336,9 +449,17 @@ class Informer:
         if known is None or known.resource_version != found.resource_version:
             self._on_invalid(found)
 
+    def _note_refusal(self, error: ApiError) -> None:
+        """List again where the server cannot go on from a version, told so twice by its stream."""
+        if error.status < _SERVER_ERROR:
+            return
+        if self._refused_at == self._version:
+            self._version = ""
+        self._refused_at = self._version
+
     def _judge(self, error: ApiError) -> None:
         """Decide whether to resume from where we were, or to list again."""
-        temporary = error.status in {0, 429} or error.status >= 500  # noqa: PLR2004 - HTTP
+        temporary = error.status in {0, 429} or error.status >= _SERVER_ERROR
         too_new = error.status == _TOO_NEW or "too large resource version" in str(error).lower()
         if too_new or not temporary or error.reason == LINE_TOO_LONG:
             self._version = ""
@@ -356,10 +477,11 @@ class Informer:
         self._trouble = text
 
     def _reached(self) -> None:
-        self._contact = self._clock.monotonic()
+        """Note a complete list, an event or a bookmark."""
         if self._trouble:
             _log.info("connected again", kind=self.kind.kind)
-        self._trouble = ""
+            self._trouble = ""
+        self._contact.note()
 
     def _fail(self, step: str) -> None:
         if self._metrics is not None:
@@ -373,24 +495,6 @@ class Informer:
 
 class _NoInitialEventsError(Exception):
     """The server took the request for initial events and never ended them."""
-
-
-def _gather(
-    event: WatchEvent, objects: dict[str, Object], invalid: dict[str, InvalidObject]
-) -> None:
-    """Take one initial event into a listing in the making."""
-    if event.invalid is not None:
-        uid = event.invalid.uid
-        objects.pop(uid, None)
-        if event.type != "DELETED":
-            invalid[uid] = event.invalid
-    elif event.object is not None:
-        uid = uid_of(event.object)
-        invalid.pop(uid, None)
-        if event.type == "DELETED":
-            objects.pop(uid, None)
-        else:
-            objects[uid] = event.object
 
 
 def _log_invalid(found: InvalidObject) -> None:

@@ -1,10 +1,12 @@
-"""All informers of a process, started, synced and stopped together."""
+"""Starts, syncs and stops all informers of a process together."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.kube.contact import ContactTimes, StaleKind
 from karpenter_core.kube.informer import Informer
 
 if TYPE_CHECKING:
@@ -36,7 +38,10 @@ class Informers:
         jitter: Callable[[], float] | None = None,
         kinds: Iterable[ResourceKind] | None = None,
         watch_list: bool = True,
+        times: ContactTimes | None = None,
     ) -> None:
+        self.times: Final = times or ContactTimes()
+        self._on_fresh: list[Callable[[ResourceKind], None]] = []
         self._informers: Final = {
             kind: Informer(
                 kind,
@@ -48,6 +53,8 @@ class Informers:
                 on_invalid=on_invalid,
                 jitter=jitter,
                 watch_list=watch_list,
+                times=self.times,
+                on_fresh=partial(self._tell_fresh, kind),
             )
             for kind in (codecs.kinds if kinds is None else kinds)
         }
@@ -75,13 +82,25 @@ class Informers:
         )
 
     @property
-    def troubles(self) -> dict[str, str]:
-        """What is wrong with which kind now, for readiness and `doctor`."""
-        return {
-            kind.plural: informer.trouble
+    def ages(self) -> dict[ResourceKind, float | None]:
+        """Time since the last list, event or bookmark of each kind; None before the first list."""
+        return {kind: informer.age_seconds for kind, informer in self._informers.items()}
+
+    def stale(self) -> tuple[StaleKind, ...]:
+        """Return the kinds of which nothing has been heard for too long."""
+        return tuple(
+            StaleKind(kind=kind, seconds=informer.age_seconds, trouble=informer.trouble)
             for kind, informer in self._informers.items()
-            if informer.trouble
-        }
+            if not informer.is_fresh
+        )
+
+    def subscribe_fresh(self, listener: Callable[[ResourceKind], None]) -> None:
+        """Call `listener` with every kind that is fresh again; it must not block."""
+        self._on_fresh.append(listener)
+
+    def _tell_fresh(self, kind: ResourceKind) -> None:
+        for listener in self._on_fresh:
+            listener(kind)
 
     async def run(self) -> None:
         """Follow every kind until cancelled; ends when all streams are closed."""

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from karpenter_core.clock import Clock
 
-__all__ = ["Backoff", "time_limit"]
+__all__ = ["Backoff", "given_up_when", "time_limit"]
 
 
 class Backoff:
@@ -51,3 +51,29 @@ async def time_limit(clock: Clock, seconds: float) -> AsyncGenerator[None]:
             yield
         finally:
             timer.cancel()
+
+
+@asynccontextmanager
+async def given_up_when(check: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    """Run `check` beside the block; what it raises ends the block, and is raised in its place."""
+    loop = asyncio.get_running_loop()
+    raised: list[Exception] = []
+    try:
+        async with asyncio.timeout(None) as limit:
+
+            async def watch() -> None:
+                try:
+                    await check()
+                except Exception as error:
+                    raised.append(error)
+                    limit.reschedule(loop.time())
+
+            watching = asyncio.ensure_future(watch())
+            try:
+                yield
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        if raised:
+            raise raised[0] from None
+        raise

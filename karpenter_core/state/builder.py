@@ -175,12 +175,15 @@ class StateBuilder:
         )
 
     def _store(self, obj: Object, event: Observed | Wrote) -> tuple[Change, ...]:
-        if obj.uid in self._tombstones:
+        authoritative = isinstance(event, Observed) and event.authoritative
+        if authoritative:
+            self._tombstones.pop(obj.uid, None)
+        elif obj.uid in self._tombstones:
             return ()
         kind = kind_of(obj)
         table, key = self._tables[kind], file_key(obj)
         old: Object | None = table.get(key)
-        if old is not None and _is_stale(obj, old):
+        if old is not None and not authoritative and _is_stale(obj, old):
             # The watch shows what our own write told us before: the claim is no longer unseen.
             if isinstance(event, Observed) and isinstance(obj, NodeClaim):
                 self._changed |= self._ledger.fold(event)

@@ -76,9 +76,14 @@ Object: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A watch or list shows this object; an older resourceVersion of the same UID is ignored."""
+    """A watch or list shows this object; an older resourceVersion of the same UID is ignored.
+
+    An `authoritative` one is not: a complete list of an API server that was restored from a backup
+    shows it, and what came after the backup has never been.
+    """
 
     object: Object
+    authoritative: bool = False
 
 
 @dataclass(frozen=True, slots=True)

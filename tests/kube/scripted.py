@@ -15,11 +15,12 @@ class ScriptedTransport:
     """Answers requests from one queue and watches from another, and remembers what was asked.
 
     An answer is a Response, an exception, or a function of the request that gives one of these.
-    A watch is a list of lines; an exception in it breaks the stream, `HANG` keeps it open.
+    Answers may be endless; a
+    number among them is how many seconds the next one takes. A watch is a list of lines; an exception in it breaks the stream, `HANG` keeps it open.
     """
 
     def __init__(self, answers=(), watches=()):
-        self.answers = list(answers)
+        self.answers = iter(answers)
         self.watches = list(watches)
         self.requests: list[Request] = []
         self.times: list[float] = []
@@ -28,7 +29,10 @@ class ScriptedTransport:
         self.requests.append(request)
         self.times.append(asyncio.get_running_loop().time())
         await asyncio.sleep(0)
-        answer = self.answers.pop(0)
+        answer = next(self.answers)
+        if isinstance(answer, (int, float)):
+            await asyncio.sleep(answer)
+            answer = next(self.answers)
         if callable(answer):
             answer = answer(request)
         if isinstance(answer, Exception):

@@ -1,0 +1,74 @@
+"""Compares listings of a kind with what is held of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from karpenter_core.kube.wire.codecs import uid_of, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.kube.wire.codecs import InvalidObject, Page, WatchEvent
+    from karpenter_core.state.events import Object
+
+__all__ = ["gather", "is_restored", "shows_only_held"]
+
+
+def shows_only_held(
+    page: Page, *, held: Mapping[str, Object], invalid: Mapping[str, InvalidObject]
+) -> bool:
+    """Tell whether every object of a page is held in the same version."""
+    return all(
+        uid not in invalid and uid in held and version_of(held[uid]) == version_of(found)
+        for found in page.objects
+        for uid in (uid_of(found),)
+    ) and all(
+        found.uid in invalid and invalid[found.uid].resource_version == found.resource_version
+        for found in page.invalid
+    )
+
+
+def is_restored(
+    objects: Mapping[str, Object],
+    *,
+    version: str,
+    reached: int,
+    held: Mapping[str, Object],
+    invalid: Mapping[str, InvalidObject],
+) -> bool:
+    """Tell whether a complete listing belies what was told up to the version `reached`.
+
+    A server that was restored from a backup may number on from where the backup ended, or from
+    far beyond. The first is seen by the listing's version. The second only by its objects: they
+    are older than what is held, or should have been held all along.
+    """
+    if not reached:
+        return False
+    if int(version or 0) < reached:
+        return True
+    for uid, found in objects.items():
+        if uid in held:
+            if version_of(found) < version_of(held[uid]):
+                return True
+        elif uid not in invalid and version_of(found) <= reached:
+            return True
+    return False
+
+
+def gather(
+    event: WatchEvent, objects: dict[str, Object], invalid: dict[str, InvalidObject]
+) -> None:
+    """Take one initial event into a listing in the making."""
+    if event.invalid is not None:
+        uid = event.invalid.uid
+        objects.pop(uid, None)
+        if event.type != "DELETED":
+            invalid[uid] = event.invalid
+    elif event.object is not None:
+        uid = uid_of(event.object)
+        invalid.pop(uid, None)
+        if event.type == "DELETED":
+            objects.pop(uid, None)
+        else:
+            objects[uid] = event.object
