@@ -388,6 +388,11 @@ class Metrics:
             "Garbage collections not done because they looked too large.",
             ("kind",),
         )
+        self.waiting_for_freshness = self._declare.gauge(
+            "core_waiting_for_freshness",
+            "1 while a consumer waits for kinds that the API server has not shown recently.",
+            ("consumer",),
+        )
         self.build_info = self._declare.gauge(
             "build_info",
             "1, with what is running in the labels.",

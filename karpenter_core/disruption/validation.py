@@ -27,6 +27,8 @@ class Rejection(StrEnum):
     """They could not be marked: gone, or somebody else's already."""
     LAUNCH = "launch"
     """Their replacements may not, or could not, be ordered."""
+    STALE = "stale"
+    """The API server has not shown some kind recently: what the command rests on may be old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,6 +13,7 @@ to be followed by the watch within `reply_seconds`, or the watch is given up.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class Contact:
     def age_seconds(self) -> float | None:
         """Time since the last contact; None before the first."""
         return None if self._at is None else self._clock.monotonic() - self._at
+
+    def age_or_infinity(self) -> float:
+        """Return the time since the last contact for the metric."""
+        age = self.age_seconds
+        return inf if age is None else age
 
     @property
     def is_fresh(self) -> bool:

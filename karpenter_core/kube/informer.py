@@ -102,6 +102,8 @@ class Informer:
         self._refused_at = ""
         self._trouble = ""
         self._contact: Final = Contact(clock, times or ContactTimes(), on_fresh)
+        if metrics is not None:
+            metrics.informer_age.labels(kind.kind).set_function(self._contact.age_or_infinity)
 
     @property
     def resource_version(self) -> str:

@@ -149,7 +149,10 @@ class LeaseElector:
         times: ElectionTimes | None = None,
         labels: Mapping[str, str] | None = None,
         jitter: Callable[[], float] | None = None,
+        fit: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`fit` returns when this process may stand for election; a leader is not asked."""
+        self._fit: Final = fit
         self._api: Final = api
         self._clock: Final = clock
         self._namespace: Final = namespace
@@ -193,10 +196,16 @@ class LeaseElector:
     async def acquire(self) -> None:
         """Wait until the lease is ours."""
         _log.info("waiting for the leader lease", lease=self._name, namespace=self._namespace)
+        await self._until_fit()
         while not await self._attempt(self._times.renew_deadline_seconds):
             spread = 1.0 + 1.2 * self._jitter()  # client-go's jitter factor
             await self._clock.sleep(self._times.retry_seconds * spread)
+            await self._until_fit()
         _log.info("became the leader", identity=self._identity)
+
+    async def _until_fit(self) -> None:
+        if self._fit is not None:
+            await self._fit()
 
     async def release(self) -> None:
         """Close the fence and, if the lease is ours, let the next one take it at once."""

@@ -22,6 +22,7 @@ class KubeMetrics:
     __slots__ = (
         "events_dropped",
         "gc_pause",
+        "informer_age",
         "informer_failures",
         "informer_invalid_objects",
         "informer_objects",
@@ -63,6 +64,12 @@ class KubeMetrics:
             "karpenter_core_informer_failures_total",
             "Lists, watches and handlers that failed, by kind and step.",
             ["kind", "step"],
+            registry=registry,
+        )
+        self.informer_age: Final = Gauge(
+            "karpenter_core_informer_age_seconds",
+            "Time since the last list, event or bookmark of a kind; infinite before the first list.",
+            ["kind"],
             registry=registry,
         )
         self.informer_invalid_objects: Final = Gauge(

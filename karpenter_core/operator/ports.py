@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.reconciler import IdSource
+    from karpenter_core.kube.contact import ContactTimes
     from karpenter_core.kube.lease import ElectionTimes
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.writer import Faults
@@ -49,6 +50,8 @@ class Ports:
     facts_reader: ClusterFactsReader | None = None
     """What completes `cluster` while the process runs; None when nobody does."""
     election: ElectionTimes | None = None
+    contact: ContactTimes | None = None
+    """How long kinds may be silent."""
     jitter: Callable[[], float] | None = None
     faults: Faults | None = None
     serves_http: bool = True

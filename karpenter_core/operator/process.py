@@ -20,6 +20,7 @@ import structlog
 
 from karpenter_core.api.labels import node_class_label
 from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.freshness import Consumer, Freshness
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.controllers.tasks import PluginTasks
@@ -123,6 +124,12 @@ class Process:
             metrics=self.kube_metrics,
             on_invalid=self._log_invalid,
             jitter=ports.jitter,
+            times=ports.contact,
+        )
+        self.freshness: Final = Freshness(
+            self.informers,
+            metrics=self.metrics,
+            node_class_groups=frozenset(group for group, _ in plugins.owners),
         )
         self.writer: Final = Writer(
             self.apis,
@@ -277,7 +284,12 @@ class Process:
             name=self.settings.leader_election_name,
             times=self.ports.election,
             jitter=self.ports.jitter,
+            fit=self._fit_to_lead,
         )
+
+    async def _fit_to_lead(self) -> None:
+        """Wait until the state is recent enough to act on."""
+        await self.freshness.wait(Consumer.LEADERSHIP)
 
     def _context_for(self, plugin: str) -> ProviderContext:
         loop = asyncio.get_running_loop()
@@ -322,6 +334,7 @@ class Process:
             registry=self.metrics.registry,
             checks=(
                 Check(name="manager", failure=self._unsynced),
+                Check(name="freshness", failure=self._stale),
                 Check(name="crd", failure=lambda: self._crds.problem),
                 Check(name="provider", failure=self._stuck),
             ),
@@ -335,6 +348,10 @@ class Process:
     def _unsynced(self) -> str | None:
         waiting = [kind.plural for kind in self.informers.unsynced]
         return f"not listed yet: {', '.join(waiting)}" if waiting else None
+
+    def _stale(self) -> str | None:
+        stale = [each for each in self.informers.stale() if each.seconds is not None]
+        return f"not fresh: {', '.join(map(str, stale))}" if stale else None
 
     def _stuck(self) -> str | None:
         overdue = self.providers.overdue_calls()

@@ -23,6 +23,7 @@ from karpenter_core.controllers.observability import Observability
 from karpenter_core.controllers.provisioning.creation import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.disruption.method import DisruptionOptions
+from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.drift import DriftRules
 from karpenter_core.lifecycle.health_rules import with_rules
@@ -58,7 +59,8 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         owns_nodes=process.ports.workload is None,
     )
     catalogue = CatalogueController(feed=process.feed, providers=providers, runtime=runtime)
-    evictions = EvictionQueue(hands=hands, runtime=runtime)
+    freshness = process.freshness
+    evictions = EvictionQueue(hands=hands, runtime=runtime, freshness=freshness)
     brakes = Brakes(
         max_nodes_total=settings.max_nodes_total,
         launches_per_minute=settings.launches_per_minute,
@@ -109,6 +111,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         creator=creator,
         planner=process.ports.background,
         runtime=runtime,
+        freshness=freshness,
         options=DisruptionOptions(
             framing=options.framing,
             solve=options.solve,
@@ -132,6 +135,8 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             hands=hands,
             providers=providers,
             runtime=runtime,
+            freshness=freshness,
+            nodes=process.informers[NODES],
             well_known=labels.well_known,
             launch_timeout=settings.launch_timeout,
             registration_timeout=settings.registration_timeout,
@@ -143,12 +148,15 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             providers=providers,
             evictions=evictions,
             runtime=runtime,
+            freshness=freshness,
+            pods=process.informers[PODS],
             out_of_service=settings.out_of_service_taint,
         ),
         DriftController(
             hands=hands,
             providers=providers,
             runtime=runtime,
+            freshness=freshness,
             rules=DriftRules(
                 well_known=WELL_KNOWN | labels.well_known, aliases={**ALIASES, **labels.aliases}
             ),
@@ -158,6 +166,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             hands=hands,
             providers=providers,
             runtime=runtime,
+            freshness=freshness,
             claims=process.informers[NODE_CLAIMS],
         ),
         disruption,
@@ -194,6 +203,7 @@ def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
             hands=hands,
             providers=process.providers,
             runtime=process.runtime,
+            freshness=process.freshness,
             policies=policies,
             limit=settings.repair_unhealthy_limit,
             paused=settings.pause_disruption,

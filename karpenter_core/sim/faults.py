@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionLostError", "Fault", "Faults", "on"]
 
 _REASONS: Final = {
+    403: "Forbidden",
     409: "Conflict",
     410: "Expired",
     429: "TooManyRequests",
@@ -47,6 +48,10 @@ class Fault:
     """Lose the request before any work is done."""
     drop_after_events: int | None = None
     """Break a watch off after so many events."""
+    is_silent: bool = False
+    """Say nothing more on watches, those that are open included; they stay so when the fault ends."""
+    is_unanswered: bool = False
+    """Never answer, not even with headers; clients give up, except on watches."""
 
     def error(self) -> StatusError:
         """Return the refusal."""
@@ -73,6 +78,10 @@ class Faults:
     def clear(self) -> None:
         """Let everything pass again."""
         self._faults.clear()
+
+    def silence(self, request: Request) -> bool:
+        """Tell whether an open watch is to say nothing more."""
+        return any(fault.is_silent and fault.matches(request) for fault in self._faults)
 
     def take(self, request: Request) -> list[Fault]:
         """Return what hits this request, and count it."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Front"]
 
+_PATIENCE_SECONDS: Final = 60.0
+"""How long a client waits for an answer that is not a stream."""
 _STREAM_HEADERS: Final = {"content-type": "application/json"}
 
 
@@ -75,7 +77,7 @@ class Front:
         except (StatusError, PageNotFoundError) as error:
             return render_error(error), None
         limits = [each.drop_after_events for each in faults if each.drop_after_events is not None]
-        lines = self._lines(watch, min(limits, default=None))
+        lines = self._lines(request, watch, min(limits, default=None))
         return Response(status=200, body=b"", headers=_STREAM_HEADERS), lines
 
     async def _enter(self, request: Request) -> list[Fault]:
@@ -87,6 +89,11 @@ class Front:
                 await asyncio.sleep(fault.latency_seconds)
             if fault.drop_request:
                 raise ConnectionLostError("the request was lost")
+            if fault.is_unanswered and is_watch(request):
+                await asyncio.Event().wait()
+            if fault.is_unanswered:
+                await asyncio.sleep(_PATIENCE_SECONDS)
+                raise ConnectionLostError("no answer in time")
         self._require_open()
         return faults
 
@@ -94,11 +101,15 @@ class Front:
         if not self._open:
             raise ConnectionLostError("connection refused")
 
-    async def _lines(self, watch: Watch, limit: int | None) -> AsyncIterator[list[bytes]]:
+    async def _lines(
+        self, request: Request, watch: Watch, limit: int | None
+    ) -> AsyncIterator[list[bytes]]:
         self._watches.add(watch)
         sent = 0
         try:
             async for batch in watch.batches():
+                if self.faults.silence(request):
+                    await asyncio.Event().wait()
                 if limit is not None and sent + len(batch) > limit:
                     yield batch[: limit - sent]
                     raise ConnectionLostError("the watch was broken off")

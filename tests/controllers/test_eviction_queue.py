@@ -16,10 +16,12 @@ import pytest
 from karpenter_core.api.labels import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.freshness import Freshness
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.node.eviction import EvictionQueue
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
+from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.drain import Eviction
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
@@ -27,6 +29,7 @@ from karpenter_core.state.events import Observed, Removed
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.harness import CountedIds
 from karpenter_core.testing.machines import disruption_budget, node, node_claim, state
+from tests.controllers.contacts import Contacts
 
 REFUSAL = TooManyRequestsError("Cannot evict pod", status=429, causes=("DisruptionBudget",))
 THROTTLED = TooManyRequestsError("HTTP status 429", status=429, retry_after=timedelta(seconds=16))
@@ -67,7 +70,9 @@ class Scene:
             writer=self.server, feed=self.feed, publish=self.notices.append, metrics=self.metrics
         )
         runtime = Runtime(clock=self.clock, new_id=CountedIds("id"), metrics=self.metrics)
-        self.queue = EvictionQueue(hands=hands, runtime=runtime)
+        self.contacts = Contacts()
+        freshness = Freshness(self.contacts, metrics=self.metrics, node_class_groups=frozenset())
+        self.queue = EvictionQueue(hands=hands, runtime=runtime, freshness=freshness)
 
     def running(self, name="a", *, grace=30, start=True, annotations=None):
         """A pod that runs on the node, known to the state."""
@@ -422,5 +427,21 @@ def test_a_pod_that_has_not_started_is_protected():
         scene.add(item)
         await scene.clock.sleep(600)
         assert (scene.server.evicted, item.uid in scene.queue) == ([], True)
+
+    play(story)
+
+
+def test_nothing_is_evicted_while_the_pods_are_not_shown():
+    """What was queued before waits, and goes on by itself."""
+
+    async def story(scene):
+        item = scene.running()
+        scene.contacts.lose(PODS)
+        scene.add(item)
+        await scene.clock.sleep(300)
+        assert scene.server.asked == 0
+        scene.contacts.regain(PODS)
+        await scene.clock.sleep(1)
+        assert scene.server.evicted == [item.uid]
 
     play(story)

@@ -13,6 +13,7 @@ import structlog
 
 from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.controllers.disruption.records import CommandRecords, obstacle
+from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.balanced import BALANCED
 from karpenter_core.disruption.budgets import DisruptionReason, budget_errors
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.decisions import DecisionObstacle
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.provisioning.creation import ClaimCreator
     from karpenter_core.controllers.reconciler import Runtime
@@ -69,9 +71,11 @@ class DisruptionController:
         creator: ClaimCreator,
         planner: Planner,
         runtime: Runtime,
+        freshness: Freshness,
         options: DisruptionOptions | None = None,
     ) -> None:
         self._hands = hands
+        self._freshness = freshness
         self._feed = hands.feed
         self._providers = providers
         self._planner = planner
@@ -84,6 +88,7 @@ class DisruptionController:
             hands=hands,
             creator=creator,
             runtime=runtime,
+            freshness=freshness,
             options=self._options,
             records=self._records,
         )
@@ -111,6 +116,8 @@ class DisruptionController:
         snapshot = self._feed.snapshot()
         if not snapshot.synced:
             return UNSYNCED_SECONDS
+        if self._freshness.hold(Consumer.DISRUPTION, self.name, self._loop.wake):
+            return PERIOD_SECONDS
         now = self._runtime.clock.now()
         await self.queue.clean_stale(stale_marks(snapshot, now=now, queued=self.queue.queued))
         methods: Sequence[Method] = METHODS

@@ -17,6 +17,7 @@ import structlog
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
 from karpenter_core.controllers.disruption.records import notice_about, obstacle
+from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.provisioning.claims import Decided
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.budgets import DisruptionReason
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.disruption.records import CommandRecords
+    from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.provisioning.creation import ClaimCreator
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.disruption.candidates import Candidate
@@ -98,6 +100,7 @@ class CommandQueue:
         hands: Hands,
         creator: ClaimCreator,
         runtime: Runtime,
+        freshness: Freshness,
         options: DisruptionOptions,
         records: CommandRecords,
     ) -> None:
@@ -105,6 +108,7 @@ class CommandQueue:
         self._feed = hands.feed
         self._creator = creator
         self._runtime = runtime
+        self._freshness = freshness
         self._options = options
         self._records = records
         self._starting: set[str] = set()
@@ -176,6 +180,9 @@ class CommandQueue:
     async def _start(
         self, command: Command, found: DisruptionPlan, obstacles: Sequence[DecisionObstacle]
     ) -> _Problem | None:
+        if stale := self._freshness.stale_for(Consumer.DISRUPTION):
+            kinds = ", ".join(str(each) for each in stale)
+            return _Problem(Rejection.STALE, f"the API server no longer shows {kinds}")
         if why := self._creator.refusal(command.replacements):
             return _Problem(Rejection.LAUNCH, why)
         marked = await self._mark(command)
@@ -269,6 +276,8 @@ class CommandQueue:
 
     async def step(self) -> float:
         """Look at every command under way."""
+        if self._entries and self._freshness.hold(Consumer.DISRUPTION, self.name, self._loop.wake):
+            return PERIOD_SECONDS
         for entry in tuple(self._entries):
             await self._advance(entry)
         return PERIOD_SECONDS if self._entries else IDLE_SECONDS

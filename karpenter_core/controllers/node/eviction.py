@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
+from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import PODS
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.drain import Eviction
 
@@ -67,7 +70,8 @@ class _Entry:
 class EvictionQueue:
     """The controller `eviction-queue`; keyed by pod UID."""
 
-    def __init__(self, *, hands: Hands, runtime: Runtime) -> None:
+    def __init__(self, *, hands: Hands, runtime: Runtime, freshness: Freshness) -> None:
+        self._freshness = freshness
         self._hands = hands
         self._feed = hands.feed
         self._runtime = runtime
@@ -126,6 +130,10 @@ class EvictionQueue:
         """Do with one pod what can be done now."""
         entry = self._entries.get(uid)
         if entry is None:
+            return DONE
+        if self._freshness.hold(
+            Consumer.DRAIN, (self.name, uid), partial(self._reconciler.wake, uid)
+        ):
             return DONE
         now = self._runtime.clock.now()
         pod = self._feed.snapshot().pods.get(uid)

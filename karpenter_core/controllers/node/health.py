@@ -6,12 +6,14 @@ counts as broken.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.controllers.forced import record_forced
+from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
 from karpenter_core.lifecycle.repair import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.repair import Census, HealthPolicy, UnhealthyLimit
     from karpenter_core.provider.facade import Providers
@@ -54,11 +57,13 @@ class NodeHealth:
         hands: Hands,
         providers: Providers,
         runtime: Runtime,
+        freshness: Freshness,
         policies: Mapping[str, Sequence[HealthPolicy]],
         limit: UnhealthyLimit = DEFAULT_LIMIT,
         paused: bool = False,
     ) -> None:
         """`policies` are by provider; `paused` is the setting that pauses all disruption."""
+        self._freshness = freshness
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
@@ -108,6 +113,10 @@ class NodeHealth:
             return DONE
         pool = claim.metadata.labels.get(NODE_POOL, "")
         is_due = ailment.due <= now
+        if is_due and self._freshness.hold(
+            Consumer.REPAIR, name, partial(self._reconciler.wake, name)
+        ):
+            return DONE
         if is_due and why_kept(snapshot.node_pools.get(pool), everywhere=self._paused):
             return Outcome(requeue_after=PAUSED_SECONDS)
         found = repair(

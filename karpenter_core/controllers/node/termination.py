@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.api.labels import node_class_label
+from karpenter_core.api.labels import TERMINATION_FINALIZER, node_class_label
 from karpenter_core.api.nodeclaim import NodeClassRef
+from karpenter_core.controllers.freshness import Consumer, waiting_notice
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
-from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError, NotFoundError
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    NodeClaimNotFoundError,
+    NotFoundError,
+)
 from karpenter_core.lifecycle.node_termination import (
     InstanceState,
     NodeTermination,
     NodeTerminationAction,
+    disrupted_patch,
+    node_ref,
     node_termination,
 )
+from karpenter_core.lifecycle.termination import is_instance_terminating
 from karpenter_core.provider.contract import Termination
 from karpenter_core.state.objects import Kind
 
@@ -24,8 +34,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.freshness import Freshness
+    from karpenter_core.controllers.live import LiveReader
     from karpenter_core.controllers.node.eviction import EvictionQueue
     from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.kube.contact import StaleKind
     from karpenter_core.provider.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
@@ -45,9 +58,13 @@ class NodeTerminationController:
         providers: Providers,
         evictions: EvictionQueue,
         runtime: Runtime,
+        freshness: Freshness,
+        pods: LiveReader,
         out_of_service: bool = False,
     ) -> None:
         """With `out_of_service`, nodes that are dead for good are marked so that volumes move."""
+        self._freshness = freshness
+        self._pods = pods
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
@@ -81,12 +98,17 @@ class NodeTerminationController:
     async def reconcile(self, name: str) -> Outcome:
         """Do for one deleted Node what can be done now."""
         instance = InstanceState.UNKNOWN
+        is_confirmed = False
         while True:
             snapshot = self._feed.snapshot()
             node = snapshot.nodes.get(name)
             ref = None if node is None or not node.is_deleting else _class_of(snapshot, node)
             if node is None or ref is None:
                 return DONE
+            if stale := self._freshness.hold(
+                Consumer.DRAIN, name, partial(self._reconciler.wake, name)
+            ):
+                return await self._hold(node, stale)
             found = node_termination(
                 snapshot,
                 node,
@@ -99,10 +121,36 @@ class NodeTerminationController:
             match found.action:
                 case NodeTerminationAction.FETCH_INSTANCE:
                     instance = await self._fetch(ref, node)
-                case NodeTerminationAction.TERMINATE_INSTANCE:
+                case NodeTerminationAction.TERMINATE_INSTANCE if (
+                    is_confirmed or is_instance_terminating(found.claim)
+                ):
                     instance = await self._terminate(ref, node)
+                case NodeTerminationAction.TERMINATE_INSTANCE:
+                    await self._confirm_pods(node)
+                    is_confirmed = True
                 case _:
                     return await self._act(snapshot, node, found)
+
+    async def _hold(self, node: NodeView, stale: tuple[StaleKind, ...]) -> Outcome:
+        """Keep pods off a node whose end waits, and say what it waits for."""
+        if TERMINATION_FINALIZER in node.finalizers:
+            self._hands.tell((waiting_notice(node_ref(node), stale),))
+            await self._hands.write_node(node, disrupted_patch(node))
+        return DONE
+
+    async def _confirm_pods(self, node: NodeView) -> None:
+        """Have the API server itself list the pods of a node whose instance is to end.
+
+        What the watch has not shown is in the state afterwards.
+
+        Raises:
+            ApiError: there is no answer, which is not the answer "none".
+            BadInputError: a pod of the node cannot be read.
+        """
+        _, unreadable = await self._pods.read_now(f"spec.nodeName={node.name}")
+        if unreadable:
+            message = f"node {node.name} is not ended, it has a pod that cannot be read: "
+            raise BadInputError(message + str(unreadable[0]))
 
     async def _act(self, snapshot: Snapshot, node: NodeView, found: NodeTermination) -> Outcome:
         match found.action:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
@@ -17,6 +18,7 @@ from karpenter_core.api.conditions import find, is_true
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
 from karpenter_core.controllers.feed import Inbox
+from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.nodeclass.content import content_of
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler, retry_after_seconds
 from karpenter_core.errors import ApiError, ConflictError, NodeClaimNotFoundError, NotFoundError
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.drift import LocalDrift
     from karpenter_core.provider.contract import DriftOutcome
@@ -83,8 +86,10 @@ class DriftController:
         hands: Hands,
         providers: Providers,
         runtime: Runtime,
+        freshness: Freshness,
         rules: DriftRules | None = None,
     ) -> None:
+        self._freshness = freshness
         self._hands = hands
         self._feed = hands.feed
         self._providers = providers
@@ -123,6 +128,8 @@ class DriftController:
         """Look at the claims of one NodeClass whose turn it is."""
         agenda = self._agendas.get(key)
         if agenda is None:
+            return DONE
+        if self._freshness.hold(Consumer.DRIFT, key, partial(self._reconciler.wake, key)):
             return DONE
         snapshot, now = self._feed.snapshot(), self._clock.monotonic() + PUNCTUAL_SECONDS
         due, swept = agenda.take(now), agenda.swept

@@ -12,6 +12,7 @@ import structlog
 
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.forced import record_forced
+from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
 from karpenter_core.lifecycle.garbage_collection import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.lifecycle.garbage_collection import VanishedClaim
@@ -53,8 +55,15 @@ class GarbageCollection:
     """The controller `nodeclaim.garbagecollection`."""
 
     def __init__(
-        self, *, hands: Hands, providers: Providers, runtime: Runtime, claims: ClaimReader
+        self,
+        *,
+        hands: Hands,
+        providers: Providers,
+        runtime: Runtime,
+        freshness: Freshness,
+        claims: ClaimReader,
     ) -> None:
+        self._freshness = freshness
         self._hands = hands
         self._claims = claims
         self._feed = hands.feed
@@ -76,6 +85,8 @@ class GarbageCollection:
 
     async def step(self) -> float:
         """Compare every provider's listing with the claims once."""
+        if self._freshness.hold(Consumer.GARBAGE_COLLECTION, self.name, self._loop.wake):
+            return PERIOD.total_seconds()
         failure: KarpenterError | None = None
         for provider in self._providers.names:
             try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -19,6 +20,7 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.forced import record_forced
+from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.nodeclaim.door import Door
 from karpenter_core.controllers.nodeclaim.launching import Launcher
 from karpenter_core.controllers.nodeclaim.termination import Terminator
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.freshness import Freshness
+    from karpenter_core.controllers.live import LiveReader
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.changes import NodePatch
     from karpenter_core.provider.contract import RegistrationGate
@@ -89,6 +93,7 @@ _ENDS: Final = {
     NODE_CLASS_NOT_READY: ("launch", "NodeClassNotReady", "its NodeClass is not usable"),
 }
 """What the journal says of a claim that is deleted, by the step's reason: method, reason, cause."""
+_TIMED_OUT: Final = frozenset({LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT})
 CONFLICT_PAUSES: Final = (0.05, 0.2)
 """How long the watch is given to show what somebody else wrote to a Node."""
 
@@ -103,6 +108,8 @@ class NodeClaimLifecycle:
         hands: Hands,
         providers: Providers,
         runtime: Runtime,
+        freshness: Freshness,
+        nodes: LiveReader,
         well_known: frozenset[str],
         registration_hold: timedelta = REGISTRATION_HOLD,
         launch_timeout: timedelta = LAUNCH_TIMEOUT,
@@ -122,8 +129,15 @@ class NodeClaimLifecycle:
             hands=hands, providers=providers, runtime=runtime, well_known=well_known
         )
         self._door = Door(hands=hands, runtime=runtime)
+        self._freshness = freshness
         self._terminator = Terminator(
-            hands=hands, providers=providers, launcher=self._launcher, runtime=runtime
+            hands=hands,
+            providers=providers,
+            launcher=self._launcher,
+            runtime=runtime,
+            freshness=freshness,
+            nodes=nodes,
+            wake=self._wake,
         )
         self._node_seen: dict[str, datetime] = {}
         self._pod_events: set[str] = set()
@@ -156,6 +170,9 @@ class NodeClaimLifecycle:
             group.create_task(self._sort())
             group.create_task(self._door.run())
             group.create_task(self._reconciler.run())
+
+    def _wake(self, name: str) -> None:
+        self._reconciler.wake(name)
 
     async def reconcile(self, name: str) -> Outcome:
         """Take one claim as far as it goes now."""
@@ -236,10 +253,17 @@ class NodeClaimLifecycle:
         step = followed_by(step, hydration_step(step.claim, nodes))
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
         paused = bool(why_kept(pool, everywhere=self._paused))
-        step = followed_by(step, expiration_step(step.claim, pods, now=now, paused=paused))
+        expiring = expiration_step(step.claim, pods, now=now, paused=paused)
+        if expiring.delete and self._is_held(Consumer.EXPIRATION, claim):
+            expiring = expiration_step(step.claim, (), now=now, paused=True)
+        step = followed_by(step, expiring)
         if held is None:
             return step
         return followed_by(step, Step(claim=step.claim, requeue_after=held))
+
+    def _is_held(self, consumer: Consumer, claim: NodeClaim) -> bool:
+        """Tell whether the end of a claim waits for fresh kinds."""
+        return bool(self._freshness.hold(consumer, claim.name, partial(self._wake, claim.name)))
 
     async def _ask_gates(
         self, claim: NodeClaim, node: NodeView
@@ -271,6 +295,8 @@ class NodeClaimLifecycle:
 
     async def _carry_out(self, claim: NodeClaim, step: Step) -> Outcome:
         provider = self._providers.provider_of(claim.spec.node_class_ref)
+        if step.delete in _TIMED_OUT and self._is_held(Consumer.LIVENESS, claim):
+            return DONE
         if step.delete:
             return await self._delete(claim, step, provider)
         registers = awaits_registration(claim)
@@ -287,7 +313,7 @@ class NodeClaimLifecycle:
                     launch_timeout=self._launch_timeout,
                     registration_timeout=self._registration_timeout,
                 )
-                if given_up.delete:
+                if given_up.delete and not self._is_held(Consumer.LIVENESS, claim):
                     return await self._delete(claim, given_up, provider)
                 raise
         await self._hands.write_claim(claim, step.claim)

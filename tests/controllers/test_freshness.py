@@ -1,0 +1,323 @@
+"""Nothing is ended on a state that may be old: a cluster whose pods are no longer shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.sim.faults import Fault
+from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+
+OUTAGE_SECONDS = 15 * 60
+
+
+def pods_of_the_cluster(request):
+    """Requests for all pods: the list and the watch of the informer."""
+    return request.method == "GET" and request.path == "/api/v1/pods"
+
+
+def pod_watches(request):
+    return pods_of_the_cluster(request) and "watch" in request.query
+
+
+def everything(request):
+    return request.method == "GET" and "/leases" not in request.path
+
+
+TROUBLES = {
+    "list and watch of pods are forbidden": Fault(
+        matches=pods_of_the_cluster, status=403, times=None
+    ),
+    "the stream of pods is open and silent": Fault(matches=pod_watches, is_silent=True, times=None),
+    "the headers of the watch of pods never come": Fault(
+        matches=pod_watches, is_unanswered=True, times=None
+    ),
+    "no read is answered any more": Fault(matches=everything, is_unanswered=True, times=None),
+}
+
+
+def disruption(after):
+    return {
+        "consolidationPolicy": "WhenEmpty",
+        "consolidateAfter": after,
+        "budgets": [{"nodes": "100%"}],
+    }
+
+
+async def two_nodes(scene, pool):
+    """Start with a node for each of two pods."""
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    scene.cluster.apply([NODE_CLASS, pool, deployment("web", 2, affinity=apart)])
+    running = scene.start()
+    await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+    assert len(scene.nodes()) == 2
+    return running
+
+
+def begin(scene, fault):
+    """Cut what is open, unless it is to stay open in silence; then nothing gets better."""
+    if not fault.is_silent:
+        scene.cluster.front.stop()
+        scene.cluster.front.start()
+    scene.cluster.front.faults.add(fault)
+
+
+def uids(objects):
+    return {each["metadata"]["uid"] for each in objects}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble):
+    """They were empty when pods were last heard of; pods have been bound to them since."""
+    fault = TROUBLES[trouble]
+
+    async def story(scene):
+        running = await two_nodes(scene, node_pool(disruption=disruption("3m")))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        bound, before = uids(scene.pods()), uids(scene.nodes())
+
+        await scene.cluster.clock.sleep(OUTAGE_SECONDS)
+
+        assert uids(scene.nodes()) == before
+        assert uids(scene.pods("Running")) == bound
+        assert len(cloud(scene, tmp_path)["instances"]) == 2
+        assert "pods" in running.process.servers.failures()["freshness"]
+        assert running.metric('karpenter_core_informer_age_seconds{kind="Pod"}') > 800
+        assert running.metric('karpenter_core_waiting_for_freshness{consumer="disruption"}') == 1
+
+        scene.cluster.front.faults.clear()
+        await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
+        await scene.cluster.clock.sleep(600)
+        assert len(scene.pods("Running")) == 2
+        assert running.metric('karpenter_core_waiting_for_freshness{consumer="disruption"}') == 0
+
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=400)
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_nodes_do_not_expire_while_their_pods_are_not_shown(tmp_path, trouble):
+    """Their time is over in the middle of it; afterwards they are drained like any other."""
+    fault = TROUBLES[trouble]
+
+    async def story(scene):
+        pool = node_pool(disruption=disruption("Never"), template={"expireAfter": "8m"})
+        running = await two_nodes(scene, pool)
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        bound, before = uids(scene.pods()), uids(scene.nodes())
+
+        await scene.cluster.clock.sleep(OUTAGE_SECONDS)
+
+        assert uids(scene.nodes()) == before
+        assert uids(scene.pods("Running")) == bound
+
+        scene.cluster.front.faults.clear()
+        await scene.settle(
+            lambda: len(scene.pods("Running")) == 2 and not uids(scene.nodes()) & before,
+            seconds=300,
+        )
+        assert scene.events("Evicted")
+        assert running.metric('karpenter_core_waiting_for_freshness{consumer="expiration"}') == 0
+
+    play(tmp_path, story)
+
+
+def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
+    """It is deleted by hand: the taint goes on, and its Event says what it waits for."""
+    fault = TROUBLES["list and watch of pods are forbidden"]
+
+    async def story(scene):
+        running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await scene.cluster.clock.sleep(100)
+        name = scene.nodes()[0]["metadata"]["name"]
+        scene.cluster.delete(NODES, name)
+        await scene.cluster.clock.sleep(OUTAGE_SECONDS)
+
+        (node,) = [each for each in scene.nodes() if each["metadata"]["name"] == name]
+        assert "karpenter.sh/disrupted" in {each["key"] for each in node["spec"]["taints"]}
+        assert len(scene.pods("Running")) == 2
+        (told, *_) = scene.events("WaitingForFreshState")
+        assert told["involvedObject"]["name"] == name
+        assert "pods" in told["message"]
+
+        scene.cluster.front.faults.clear()
+        await scene.settle(
+            lambda: name not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=180
+        )
+        assert scene.events("Evicted")
+        assert not running.process.servers.failures()
+
+    play(tmp_path, story)
+
+
+def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
+    """The watch is a few seconds behind; the node was empty when its end was decided."""
+    fault = Fault(matches=pod_watches, is_silent=True, times=None)
+
+    async def story(scene):
+        await two_nodes(scene, node_pool(disruption=disruption("10s")))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        scene.cluster.front.faults.clear()  # the open stream stays silent, the next one is not
+        bound, before = uids(scene.pods()), uids(scene.nodes())
+        evicted = set()
+
+        def look():
+            evicted.update(event["involvedObject"]["uid"] for event in scene.events("Evicted"))
+            return not uids(scene.nodes()) & before
+
+        await scene.settle(look, seconds=150)
+        assert bound <= evicted
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "trouble", ["list and watch of pods are forbidden", "no read is answered any more"]
+)
+def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_later(
+    tmp_path, trouble
+):
+    """Its end was begun within the time for which what was heard last still counts."""
+    fault = TROUBLES[trouble]
+
+    async def story(scene):
+        await two_nodes(scene, node_pool(disruption=disruption("30s")))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        bound, before = uids(scene.pods()), uids(scene.nodes())
+
+        await scene.cluster.clock.sleep(OUTAGE_SECONDS)
+
+        assert uids(scene.nodes()) == before
+        assert uids(scene.pods("Running")) == bound
+        assert len(cloud(scene, tmp_path)["instances"]) == 2
+
+        scene.cluster.front.faults.clear()
+        evicted = set()
+
+        def look():
+            evicted.update(event["involvedObject"]["uid"] for event in scene.events("Evicted"))
+            return not uids(scene.nodes()) & before and len(scene.pods("Running")) == 2
+
+        await scene.settle(look, seconds=300)
+        assert bound <= evicted
+
+    play(tmp_path, story)
+
+
+def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
+    """An unanswered question is not the answer "none"."""
+    refused = Fault(
+        matches=lambda request: "spec.nodeName" in request.query.get("fieldSelector", ""),
+        status=503,
+        times=None,
+    )
+
+    async def story(scene):
+        await two_nodes(scene, node_pool(disruption=disruption("10s")))
+        scene.cluster.front.faults.add(refused)
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.cluster.clock.sleep(300)
+        assert len(cloud(scene, tmp_path)["instances"]) == 2
+
+        scene.cluster.front.faults.clear()
+        await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
+
+    play(tmp_path, story)
+
+
+def test_one_live_list_is_enough_for_a_node(tmp_path):
+    """Not one for each look at an instance that takes its time to end."""
+
+    def lists(request):
+        return "spec.nodeName" in request.query.get("fieldSelector", "")
+
+    async def story(scene):
+        await two_nodes(scene, node_pool(disruption=disruption("10s")))
+        scene.cluster.front.faults.add(Fault(matches=lists, times=None))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=120)
+        assert scene.cluster.front.faults.hits == 2
+
+    play(tmp_path, story)
+
+
+def test_nobody_takes_the_lead_with_a_state_that_may_be_old(tmp_path):
+    """The lease stays free; it is taken when the watches have caught up."""
+    fault = TROUBLES["list and watch of pods are forbidden"]
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.cluster.front.faults.add(fault)
+        running = scene.start()
+        await scene.cluster.clock.sleep(200)
+        assert not running.process.is_leading
+        assert running.metric('karpenter_core_waiting_for_freshness{consumer="leadership"}') == 1
+
+        scene.cluster.front.faults.clear()
+        await scene.settle(lambda: running.process.is_leading, seconds=60)
+
+    play(tmp_path, story)
+
+
+def test_a_leader_keeps_its_lease_while_it_waits(tmp_path):
+    """Another one would see no more than it does."""
+    fault = TROUBLES["list and watch of pods are forbidden"]
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        running = scene.start()
+        await scene.settle(lambda: running.process.is_leading, seconds=30)
+        begin(scene, fault)
+        for _ in range(60):
+            await scene.cluster.clock.sleep(10)
+            assert running.process.is_leading
+
+    play(tmp_path, story)
+
+
+def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
+    """Provisioning, launching and registration go on with what there is."""
+    fault = Fault(
+        matches=lambda request: request.path.endswith("/poddisruptionbudgets"),
+        status=403,
+        times=None,
+    )
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        running = scene.start()
+        await scene.settle(lambda: running.process.is_leading, seconds=30)
+        begin(scene, fault)
+        await scene.cluster.clock.sleep(200)
+        assert "poddisruptionbudgets" in running.process.servers.failures()["freshness"]
+        scene.cluster.apply([deployment("web", 3)])
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+
+    play(tmp_path, story)
