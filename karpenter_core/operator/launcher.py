@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ from karpenter_core.provider.manager import load_plugins
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from karpenter_core.kube.contact import ContactTimes
     from karpenter_core.provider.manager import Plugins
 
 __all__ = [
@@ -39,8 +41,15 @@ DEFAULT_NAMESPACE: Final = "kube-system"
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-async def run_from_command_line(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+async def run_from_command_line(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    contact: ContactTimes | None = None,
+) -> int:
     """Run the controller as told by flags and environment; return the exit code.
+
+    `contact` says how long kinds may be silent; tests that wait for it give less.
 
     Raises:
         KarpenterError: it cannot start like this.
@@ -53,7 +62,9 @@ async def run_from_command_line(arguments: Sequence[str], environment: Mapping[s
     stop = asyncio.Event()
     stop_on_signals(stop)
     try:
-        return await run_process(settings, plugins, stop=stop, environment=environment)
+        return await run_process(
+            settings, plugins, stop=stop, environment=environment, contact=contact
+        )
     finally:
         close_logs()
 
@@ -77,6 +88,7 @@ async def run_process(
     *,
     stop: asyncio.Event,
     environment: Mapping[str, str],
+    contact: ContactTimes | None = None,
 ) -> int:
     """Connect, run until `stop` is set, and return the exit code."""
     from karpenter_core.kube.memory import tune_gc
@@ -88,7 +100,8 @@ async def run_process(
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)
-    process = Process(settings, plugins, await _connect(settings, environment), registry=registry)
+    ports = replace(await _connect(settings, environment), contact=contact)
+    process = Process(settings, plugins, ports, registry=registry)
     _describe(process)
     undo = tune_gc(clock=process.ports.clock, metrics=process.kube_metrics)
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["ControllerProcess"]
+__all__ = ["RUN", "ControllerProcess"]
 
 READY_SECONDS: Final = 60.0
 RUN: Final = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "run")
@@ -24,7 +24,8 @@ class ControllerProcess:
     """One controller; may be started again after it ended, with the same options.
 
     `options` are those of `karpenter run`, by flag without dashes in front. `path` is put in
-    front of the module search path, for plug-ins that are not installed.
+    front of the module search path, for plug-ins that are not installed. `command` runs something
+    else in the place of `karpenter run`.
     """
 
     __slots__ = ("metrics_url", "probe_url", "process")
@@ -38,6 +39,7 @@ class ControllerProcess:
         options: Mapping[str, str],
         path: Sequence[Path] = (),
         environment: Mapping[str, str],
+        command: Sequence[str] = RUN,
     ) -> None:
         metrics_port, probe_port = free_ports(2)
         self.metrics_url: Final = f"http://127.0.0.1:{metrics_port}/metrics"
@@ -55,7 +57,7 @@ class ControllerProcess:
             search.append(environment["PYTHONPATH"])
         self.process: Final = ChildProcess(
             name,
-            [*RUN, *(f"--{flag}={value}" for flag, value in merged.items())],
+            [*command, *(f"--{flag}={value}" for flag, value in merged.items())],
             log=folder / f"{name}.log",
             environment={**environment, "PYTHONPATH": ":".join(search)},
         )
@@ -76,6 +78,14 @@ class ControllerProcess:
                 return response.ok
         except aiohttp.ClientError:
             return False
+
+    async def readiness(self) -> tuple[int, str]:
+        """Return status and text of `/readyz`."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.probe_url}/readyz") as response,
+        ):
+            return response.status, await response.text()
 
     async def metrics(self) -> str:
         """Return the metrics in Prometheus' text form."""

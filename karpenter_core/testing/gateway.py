@@ -87,8 +87,7 @@ class Gateway:
         app.router.add_route("*", "/{path:.*}", self._forward)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        port = int(self._url.rpartition(":")[2])
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         write_kubeconfig(self.kubeconfig, self._url)
         return self
 
@@ -100,6 +99,11 @@ class Gateway:
     ) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+    @property
+    def port(self) -> int:
+        """Where it listens on loopback."""
+        return int(self._url.rpartition(":")[2])
 
     def watch_writes(self, hook: Hook | None) -> None:
         """Call this for each write from now on; counting begins anew."""

@@ -16,7 +16,7 @@ from karpenter_core.api.nodepool import NodePool
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind, custom
 from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
-from karpenter_core.testing.controller import ControllerProcess
+from karpenter_core.testing.controller import RUN, ControllerProcess
 from karpenter_core.testing.expectations import CloudAccount, Observation, unmet
 from karpenter_core.testing.processes import wait_until
 
@@ -189,6 +189,8 @@ class World:
         *,
         kubeconfig: Path | None = None,
         options: Mapping[str, str] | None = None,
+        command: Sequence[str] = RUN,
+        environment: Mapping[str, str] | None = None,
     ) -> ControllerProcess:
         """Prepare a controller; it is not started yet."""
         controller = ControllerProcess(
@@ -197,7 +199,8 @@ class World:
             folder=self._folder,
             options={**self._cloud.options(self._folder), **(options or {})},
             path=self._plugins,
-            environment=os.environ,
+            environment=os.environ if environment is None else environment,
+            command=command,
         )
         self.controllers[name] = controller
         return controller

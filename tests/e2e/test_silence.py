@@ -1,0 +1,124 @@
+"""A control plane whose pods are no longer shown: no node with pods ends, and all is well again.
+
+The short form takes kinds for stale after seconds. SILENCE_MINUTES=15 plays it with the times that
+`karpenter run` has, for so many minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.testing.gateway import Gateway
+from karpenter_core.testing.processes import wait_until
+from karpenter_core.testing.runner import World
+from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
+from tests.e2e.kwok import KwokCloud
+from tests.e2e.silent_proxy import SilentProxy, Trouble
+
+if TYPE_CHECKING:
+    from karpenter_core.testing.beds import Bed
+
+ROOT = Path(__file__).parents[2]
+CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
+MINUTES: Final = float(os.environ.get("SILENCE_MINUTES", "0"))
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(300 + 120 * MINUTES),
+]
+
+TWO: Final = Count(at_least=2, at_most=2)
+TIMES: Final = "90,70,5" if MINUTES else "8,5,1"
+OUTAGE_SECONDS: Final = MINUTES * 60 or 45.0
+EMPTY_SECONDS: Final = 120 if MINUTES else 14
+"""How long nodes stay empty before they go: longer than kinds stay fresh."""
+HEALED_SECONDS: Final = 180 if MINUTES else 90
+ALL_PODS: Final = (b"GET /api/v1/pods?",)
+
+APART: Final = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ]
+        }
+    }
+}
+GIVEN: Final = Given(
+    node_pools=[
+        NodePool(
+            name="general",
+            disruption={
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": f"{EMPTY_SECONDS}s",
+                "budgets": [{"nodes": "100%"}],
+            },
+        )
+    ],
+    deployments=[Deployment(name="web", replicas=2, pod=APART)],
+)
+RUNNING: Final = Expectation(
+    within=timedelta(seconds=90), pods=Pods(running=TWO), nodes=TWO, instances=TWO
+)
+EMPTIED: Final = Expectation(within=timedelta(seconds=60), pods=Pods(running=Count(at_most=0)))
+GONE: Final = Expectation(within=timedelta(seconds=120 + EMPTY_SECONDS), nothing_left=True)
+
+
+def uids(world: World, kind) -> set[str]:
+    return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
+
+
+@pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.name.lower())
+async def test_no_node_ends_whose_pods_are_not_shown(bed: Bed, trouble: Trouble, tmp_path: Path):
+    """Pods are bound to nodes that were empty when pods were last heard of."""
+    async with (
+        World(bed, KwokCloud(), tmp_path, crds=CRDS) as world,
+        Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
+        SilentProxy(gateway.port, tmp_path / "proxy.kubeconfig", marks=ALL_PODS) as proxy,
+    ):
+        for manifest in GIVEN.objects():
+            await world.create(manifest)
+        controller = world.add_controller(
+            kubeconfig=proxy.kubeconfig,
+            options={"providers": "kwok", "disable-leader-election": "true"},
+            command=(sys.executable, "-m", "tests.e2e.impatient"),
+            environment={**os.environ, "CONTACT_TIMES": TIMES},
+        )
+        await controller.start()
+        await world.expect(RUNNING, where="before")
+        await world.scale("web", 0)
+        await world.expect(EMPTIED, where="emptied")
+
+        proxy.begin(trouble)
+        await world.scale("web", 2)
+        await world.expect(RUNNING, where="bound meanwhile")
+        pods, nodes = uids(world, PODS), uids(world, NODES)
+        await asyncio.sleep(OUTAGE_SECONDS)
+
+        status, text = await controller.readiness()
+        assert status == 500, text
+        assert "freshness" in text
+        assert "pods" in text
+        assert uids(world, NODES) == nodes
+        assert uids(world, PODS) == pods
+        await world.expect(RUNNING, where="while pods are not shown")
+
+        proxy.end()
+        await wait_until(controller.is_ready, seconds=HEALED_SECONDS)
+        await asyncio.sleep(EMPTY_SECONDS + 10)
+        assert uids(world, PODS) == pods
+        await world.expect(RUNNING, where="healed")
+        await world.scale("web", 0)
+        await world.expect(GONE, where="afterwards")
