@@ -57,6 +57,10 @@ class ErrorClass(StrEnum):
     """Too many calls; nothing was done."""
     TRANSIENT = "transient"
     """The cloud failed, or did not answer: it may have done what was asked."""
+    IN_PROGRESS = "in-progress"
+    """An earlier request with the same token is still being carried out: the same token, later."""
+    PROTECTED = "protected"
+    """The instance may not be terminated until somebody lifts its protection."""
     NOT_FOUND = "not-found"
     """What was asked for does not exist."""
     AUTH = "auth"
@@ -118,6 +122,8 @@ _EXACT: Final[dict[str, ErrorClass]] = {
             # A signature is good for one request; sent again it is made anew.
             "SignatureNonceUsed",
         ),
+        ErrorClass.IN_PROGRESS: ("IdempotentProcessing", "LastTokenProcessing"),
+        ErrorClass.PROTECTED: ("InvalidOperation.DeletionProtection",),
         ErrorClass.AUTH: (
             NO_CREDENTIALS,
             "InvalidAccessKeyId.NotFound",
@@ -166,7 +172,12 @@ _PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
     ("IncorrectInstanceStatus.", ErrorClass.STATE),
     ("InternalError.", ErrorClass.TRANSIENT),
     ("ServiceUnavailable.", ErrorClass.TRANSIENT),
+    ("IdempotentProcessing.", ErrorClass.IN_PROGRESS),
+    ("LastTokenProcessing.", ErrorClass.IN_PROGRESS),
 )
+
+
+_MAY_BE_DONE: Final = frozenset({ErrorClass.TRANSIENT, ErrorClass.IN_PROGRESS})
 
 
 class ApiError(Exception):
@@ -195,6 +206,11 @@ class ApiError(Exception):
         """How long the cloud asks to be left alone, where it says so."""
         self.action: Final = action
         """As RAM policies name it: `ecs:DescribeInstances`."""
+        self.may_be_done = self.error_class in _MAY_BE_DONE
+        """Whether this try, or one before it of the same call, may have been carried out.
+
+        A refusal of a later try does not say what came of an earlier one.
+        """
         super().__init__(code, message, request_id, status, retry_after)
 
     @property
@@ -245,6 +261,7 @@ _LAUNCH_REASONS: Final = {
     ErrorClass.ADDRESSES: "IpNotEnough",
     ErrorClass.THROTTLED: "Throttling",
     ErrorClass.TRANSIENT: "ServiceUnavailable",
+    ErrorClass.IN_PROGRESS: "ServiceUnavailable",
 }
 _LAUNCH_REASONS_BY_CODE: Final = {
     "InvalidImageId.NotFound": "ImageNotFound",

@@ -28,6 +28,11 @@ class RetryPolicy:
 
     throttled_attempts: int = 5
     transient_attempts: int = 3
+    in_progress_attempts: int = 10
+    """How often a token is repeated while its first request is still being carried out."""
+    in_progress_seconds: float = 0.5
+    """The first pause of these; it doubles up to `in_progress_longest_seconds`."""
+    in_progress_longest_seconds: float = 5
     first_backoff_seconds: float = 0.1
     longest_backoff_seconds: float = 20
     """Also the longest that a cloud which says when to come back is waited for."""
@@ -37,8 +42,8 @@ class RetryPolicy:
     ) -> float | None:
         """Return how long to wait before the next try, or None to give up.
 
-        `attempt` counts the tries that failed, this one included; `draw` is a random number from 0 to
-        1, so that those who were refused together do not come back together.
+        `attempt` counts the tries that failed in this way, this one included; `draw` is a random number
+        from 0 to 1, so that those who were refused together do not come back together.
         """
         match error.error_class:
             case ErrorClass.THROTTLED:  # nothing was done: every call may be made again
@@ -50,6 +55,12 @@ class RetryPolicy:
             case ErrorClass.TRANSIENT:
                 if attempt >= self.transient_attempts or not repeatable:
                     return None
+            case ErrorClass.IN_PROGRESS:
+                if attempt >= self.in_progress_attempts or not repeatable:
+                    return None
+                longest = self.in_progress_longest_seconds
+                pause = min(self.in_progress_seconds * 2 ** (attempt - 1), longest)
+                return pause * (1 + draw) / 2
             case _:
                 return None
         ceiling = self.first_backoff_seconds * 2 ** (attempt - 1)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from karpenter_provider_alibabacloud import metadata
+from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
 from karpenter_provider_alibabacloud.retrying import RetryPolicy, is_repeatable
 from karpenter_provider_alibabacloud.wire import Caller, Endpoint
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from karpenter_provider_alibabacloud.codes import ApiError
     from karpenter_provider_alibabacloud.credentials import Credential
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
@@ -43,6 +44,9 @@ class Limits:
 
     connect_seconds: float = 5
     read_seconds: float = 10
+    launch_read_seconds: float = 30
+    """For calls that launch: ECS answers them when all instances are made. Three such tries fit into
+    the two minutes that the core waits for a launch."""
     connections: int = 64
     """Kept open to each service; at least as many as threads that call."""
     retries: RetryPolicy = field(default_factory=RetryPolicy)
@@ -79,18 +83,19 @@ class Service:
             ApiError: the call was refused, or nobody answered; as often as it may be, it was repeated.
             TypeError: the API has no such action or parameter.
         """
-        from karpenter_provider_alibabacloud.codes import ApiError
-
         caller = self._made()
         repeatable = is_repeatable(action, parameters)
-        attempt = 0
+        attempts: Counter[ErrorClass] = Counter()
+        may_be_done = False
         while True:
-            attempt += 1
             started = time.perf_counter()
             try:
                 answer = caller.call(action, parameters)
             except ApiError as error:
                 self._tell(action, error.code or "NoAnswer", started)
+                attempts[error.error_class] += 1
+                may_be_done = error.may_be_done = may_be_done or error.may_be_done
+                attempt = attempts[error.error_class]
                 wait = self._wait(error, attempt=attempt, repeatable=repeatable)
                 if wait is None:
                     raise
@@ -325,6 +330,7 @@ class Clients:
                         credential=credential,
                         connect_seconds=self._limits.connect_seconds,
                         read_seconds=self._limits.read_seconds,
+                        launch_read_seconds=self._limits.launch_read_seconds,
                         connections=self._limits.connections,
                     )
         return found

@@ -52,9 +52,12 @@ _LAUNCHES: Final = ("CreateAutoProvisioningGroup", "RunInstances")
 _LIMITS: Final = Limits(
     connect_seconds=1,
     read_seconds=2,
+    launch_read_seconds=2,
     retries=RetryPolicy(
         throttled_attempts=2,
         transient_attempts=2,
+        in_progress_attempts=3,
+        in_progress_seconds=0.01,
         first_backoff_seconds=0.01,
         longest_backoff_seconds=1,
     ),

@@ -38,6 +38,8 @@ _VPC_HOSTS: Final = {
     "cs": "cs-anony-vpc.{region}.aliyuncs.com",
 }
 _OPTIONS: Final = "_with_options"
+_LAUNCHES: Final = frozenset({"CreateAutoProvisioningGroup", "RunInstances"})
+"""Actions that are answered when instances are made, which takes longer than other calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,10 @@ class Caller:
         credential: Credential,
         connect_seconds: float,
         read_seconds: float,
+        launch_read_seconds: float,
         connections: int,
     ) -> None:
+        self._launch_read_milliseconds: Final = round(launch_read_seconds * 1000)
         self._service: Final = service
         self._models: Final[Any] = load_models(_PACKAGES[service])
         protocol = endpoint.protocol or "https"
@@ -141,7 +145,7 @@ class Caller:
                 case "headers":
                     arguments.append({})
                 case "runtime":
-                    arguments.append(import_module("darabonba.runtime").RuntimeOptions())
+                    arguments.append(self._runtime(action))
                 case _:  # a part of the path
                     value = left.pop(_camel(name), None)
                     if not value:
@@ -150,6 +154,12 @@ class Caller:
         if left:
             raise TypeError(f"{self._service}:{action} has no parameter {', '.join(sorted(left))}")
         return arguments
+
+    def _runtime(self, action: str) -> object:
+        options: Any = import_module("darabonba.runtime").RuntimeOptions
+        if action in _LAUNCHES:
+            return options(read_timeout=self._launch_read_milliseconds)
+        return options()
 
     def _failure(self, action: str, error: Exception) -> ApiError:
         no_credentials: Any = import_module(

@@ -34,7 +34,13 @@ RETRIES = RetryPolicy(
     longest_backoff_seconds=0.001,
 )
 """What is waited for in a call is real time."""
-LIMITS = Limits(connect_seconds=1, read_seconds=5, retries=RETRIES, price_calls_per_second=1000)
+LIMITS = Limits(
+    connect_seconds=1,
+    read_seconds=5,
+    launch_read_seconds=5,
+    retries=RETRIES,
+    price_calls_per_second=1000,
+)
 
 
 class ClusterTime:

@@ -137,6 +137,7 @@ def test_waits_grow_and_end():
     throttled = ApiError("Throttling", status=400)
     patient = ApiError("Throttling", status=400, retry_after=timedelta(minutes=5))
     broken = ApiError("InternalError", status=500)
+    in_progress = ApiError("IdempotentProcessing", status=403)
 
     def waits(error, attempts, *, repeatable=True):
         return [
@@ -149,6 +150,8 @@ def test_waits_grow_and_end():
     assert waits(broken, 1, repeatable=False) == [None]
     assert waits(throttled, 1, repeatable=False) == [0.1]  # nothing was done
     assert waits(patient, 1) == [None]
+    assert waits(in_progress, 10) == [0.5, 1, 2, 4, 5, 5, 5, 5, 5, None]
+    assert waits(in_progress, 1, repeatable=False) == [None]
     assert waits(ApiError("InvalidParameter", status=400), 1) == [None]
 
 
@@ -159,6 +162,8 @@ def test_all_tries_together_end_before_a_hook_does():
     waits = tries * limits.retries.longest_backoff_seconds
 
     assert tries * (limits.connect_seconds + limits.read_seconds) + waits < 120
+    backoff = sum(limits.retries.first_backoff_seconds * 2**each for each in range(tries))
+    assert tries * (limits.connect_seconds + limits.launch_read_seconds) + backoff < 120
 
 
 def test_a_silent_endpoint_fails_one_call_and_holds_up_no_other(cloud):

@@ -1,7 +1,9 @@
 """One call at a time: make it, read the answer, take note of what was learned.
 
-A call whose answer does not come may have been carried out. It is remembered, and asked again word for
-word when one of its claims comes back: ECS answers the same token with the same instances.
+A call whose answer does not come may have been carried out. It is remembered, and repeated word for word
+when one of its claims comes back: ECS answers the same token with the same instances. It is remembered
+until ECS has answered it: a refusal that comes before the token is looked at (throttling, a permission, a
+token still in progress) says nothing about the first try.
 """
 
 from __future__ import annotations
@@ -70,6 +72,8 @@ _OTHERS_CALL: Final = "IdempotentParameterMismatch"
 """The code for a token that came before, with something else: another process launched the same."""
 _ELSEWHERE: Final = SHORTAGES | {ErrorClass.UNKNOWN}
 """Refusals after which something else may be had; of those nobody knows, one more try."""
+_ANSWERS: Final = SHORTAGES
+"""Refusals that answer a repeated token: nothing was made by an earlier try."""
 
 
 @final
@@ -155,7 +159,7 @@ class Buyer:
                 if call is not None and self._is_about_images(call, error):
                     self._calls.use_one_image_a_call()
                     continue
-                return outcomes | dict.fromkeys(tokens, _outcome_of(error))
+                return outcomes | dict.fromkeys(tokens, self._outcome_of(call, error))
             outcomes |= self._dealt(call, answer)
             left = [request for request in left if request.token not in outcomes]
             answers.append(answer)
@@ -180,7 +184,7 @@ class Buyer:
         except CloudProviderError as error:
             return dict.fromkeys(call.requests, error)
         except ApiError as error:
-            return dict.fromkeys(call.requests, _outcome_of(error))
+            return dict.fromkeys(call.requests, self._outcome_of(call, error))
         outcomes = self._dealt(call, answer, known)
         missing = [token for token in call.requests if token not in outcomes]
         if missing:
@@ -202,8 +206,8 @@ class Buyer:
         try:
             body = self._clients.ecs.call(call.action, call.parameters)
         except ApiError as error:
-            if error.error_class is ErrorClass.TRANSIENT:
-                # Who knows; the addresses stay reserved until vSwitches are read again.
+            if self._may_be_done(call, error):
+                # The addresses stay reserved until vSwitches are read again.
                 self._uncertain.note_unanswered(call.requests, call)
                 raise
             if error.code == _OTHERS_CALL:
@@ -219,6 +223,23 @@ class Buyer:
             answer = read_run(body, call.pairs[0]) if is_run else read_group(body, call.pairs)
         self._take_note(call, answer)
         return answer
+
+    def _may_be_done(self, call: Call, error: ApiError) -> bool:
+        """Return whether a call may have been carried out, now or by a try before this one."""
+        if error.error_class in _ANSWERS or error.code == _OTHERS_CALL:
+            return False
+        return error.may_be_done or any(
+            self._uncertain.call_for(token) is call for token in call.requests
+        )
+
+    def _outcome_of(self, call: Call | None, error: ApiError) -> CloudProviderError:
+        """Return the outcome of a call that was refused, or not answered."""
+        if call is not None and self._may_be_done(call, error):
+            # None of the errors that say that nothing was done.
+            outcome = CloudProviderError(f"the launch may have been carried out: {error}")
+            outcome.__cause__ = error
+            return outcome
+        return _outcome_of(error)
 
     def _dealt(
         self, call: Call, answer: Answer, known: Mapping[str, ClaimRef] | None = None
@@ -312,7 +333,7 @@ class Buyer:
 
 
 def _outcome_of(error: ApiError) -> CloudProviderError:
-    """Return the outcome of a call that was refused, or not answered."""
+    """Return the outcome of a call that was refused."""
     passing = {ErrorClass.THROTTLED, ErrorClass.AUTH, ErrorClass.TRANSIENT}
     if error.error_class in passing or error.code == _OTHERS_CALL:
         outcome = core_error(error)

@@ -33,6 +33,10 @@ class Behaviour:
     instances_per_page: int = 100
     """The most that one page of DescribeInstances has, whatever is asked for; 0 makes every page empty,
     with a token of the next."""
+    tokens_in_progress: int = 0
+    """How many repetitions of a known client token are refused as still in progress."""
+    token_in_progress_code: str = "IdempotentProcessing"  # noqa: S105 - an error code
+    """What these are refused with; `LastTokenProcessing` is the other code."""
     latency_seconds: float = 0
     """How long every call takes, in real time."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from karpenter_provider_alibabacloud.simulated.account import Account
+    from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour
     from karpenter_provider_alibabacloud.simulated.capacity import Capacity
     from karpenter_provider_alibabacloud.simulated.group_records import GroupRecords
     from karpenter_provider_alibabacloud.simulated.launch import Launcher
@@ -78,6 +79,7 @@ class Groups:
         prices: Prices,
         capacity: Capacity,
         records: GroupRecords,
+        behaviour: Behaviour,
     ) -> None:
         self._records: Final = records
         self._account: Final = account
@@ -85,7 +87,7 @@ class Groups:
         self._launcher: Final = launcher
         self._prices: Final = prices
         self._capacity: Final = capacity
-        self._tokens: Final = ClientTokens(account)
+        self._tokens: Final = ClientTokens(account, behaviour)
         self._faults: list[ConfigFault] = []
         self._results: list[Sequence[Mapping[str, object]]] = []
 

@@ -53,7 +53,7 @@ class InstanceCalls:
         self._behaviour: Final = behaviour
         self._catalogue: Final = catalogue
         self._reservations: Final = reservations
-        self._deletions: Final = ClientTokens(account)
+        self._deletions: Final = ClientTokens(account, behaviour)
 
     def clear(self) -> None:
         """Forget the tokens of earlier calls."""

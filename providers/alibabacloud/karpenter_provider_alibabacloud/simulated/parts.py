@@ -104,9 +104,15 @@ class Parts:
             prices=self.prices,
             capacity=self.capacity,
             records=self.group_records,
+            behaviour=behaviour,
         )
         self._run: Final = RunInstances(
-            account, checks=checks, launcher=launcher, images=self.images, prices=self.prices
+            account,
+            checks=checks,
+            launcher=launcher,
+            images=self.images,
+            prices=self.prices,
+            behaviour=behaviour,
         )
         self._calls: Final = InstanceCalls(
             account,

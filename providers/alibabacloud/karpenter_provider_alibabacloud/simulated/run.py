@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_provider_alibabacloud.simulated.account import Account
+    from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour
     from karpenter_provider_alibabacloud.simulated.images import Images
     from karpenter_provider_alibabacloud.simulated.launch import Launcher
     from karpenter_provider_alibabacloud.simulated.parameters import Parameters
@@ -45,12 +46,13 @@ class RunInstances:
         launcher: Launcher,
         images: Images,
         prices: Prices,
+        behaviour: Behaviour,
     ) -> None:
         self._checks: Final = checks
         self._launcher: Final = launcher
         self._images: Final = images
         self._prices: Final = prices
-        self._tokens: Final = ClientTokens(account)
+        self._tokens: Final = ClientTokens(account, behaviour)
 
     def clear(self) -> None:
         """Forget the tokens of earlier calls."""

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_provider_alibabacloud.simulated.account import Account
+    from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour
     from karpenter_provider_alibabacloud.simulated.parameters import Parameters
 
 __all__ = ["ClientTokens"]
 
+_FORBIDDEN: Final = 403
 _LONGEST: Final = 64
 _LIFETIME: Final = timedelta(hours=24)
 
@@ -25,8 +27,9 @@ _LIFETIME: Final = timedelta(hours=24)
 class ClientTokens:
     """The tokens of the last day, for one action."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, behaviour: Behaviour) -> None:
         self._account: Final = account
+        self._behaviour: Final = behaviour
         self._seen: dict[str, tuple[str, datetime, Mapping[str, object]]] = {}
 
     def clear(self) -> None:
@@ -39,7 +42,8 @@ class ClientTokens:
         """Do what is asked for, or return what came of it when the same was asked for before.
 
         Raises:
-            CloudError: the token is malformed, or is that of another request.
+            CloudError: the token is malformed, is that of another request, or its request is still in
+                progress.
         """
         token = request.text("ClientToken")
         if not token:
@@ -59,7 +63,17 @@ class ClientTokens:
                     "The request uses the same client token as a previous, but non-identical"
                     " request.",
                 )
+            self._check_progress()
             return before[2]
         answer = act()
         self._seen[token] = (digest, now, answer)
         return answer
+
+    def _check_progress(self) -> None:
+        if self._behaviour.tokens_in_progress > 0:
+            self._behaviour.tokens_in_progress -= 1
+            raise CloudError(
+                self._behaviour.token_in_progress_code,
+                "The previous request with this client token is still processing, please wait.",
+                status=_FORBIDDEN,
+            )
