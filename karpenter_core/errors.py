@@ -8,6 +8,7 @@ KarpenterError
 │   ├── ThrottledError              wait `retry_after`; nothing was done
 │   ├── AuthError                   credentials or permission; names the action
 │   ├── LaunchFailedError           carries condition reason and message
+│   ├── TerminationRefusedError     this instance may not be terminated; the others of its batch may
 │   └── CallPendingError            the time limit passed, the call is still open; do not repeat it
 ├── SchedulingError
 │   └── UnevaluatedNodePoolError    a pool could not be looked at; do not judge it empty
@@ -57,6 +58,7 @@ __all__ = [
     "PluginError",
     "SchedulingError",
     "SettingsError",
+    "TerminationRefusedError",
     "ThrottledError",
     "TooManyRequestsError",
     "UnevaluatedNodePoolError",
@@ -140,6 +142,13 @@ class LaunchFailedError(CloudProviderError):
     def __init__(self, message: str, *, reason: str = "LaunchFailed") -> None:
         super().__init__(message)
         self.reason: Final = reason
+
+
+class TerminationRefusedError(CloudProviderError):
+    """The cloud refuses to terminate this instance until somebody lifts what protects it.
+
+    The message names the instance and the reason; it becomes an Event on NodeClaim and Node.
+    """
 
 
 class CallPendingError(CloudProviderError):

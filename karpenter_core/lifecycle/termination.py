@@ -12,7 +12,7 @@ from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER, TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, REGISTERED
 from karpenter_core.api.notices import Notice, ObjectRef
-from karpenter_core.errors import BadInputError
+from karpenter_core.errors import AuthError, BadInputError, TerminationRefusedError
 from karpenter_core.lifecycle.changes import Fact, Step
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
@@ -23,10 +23,11 @@ from karpenter_core.lifecycle.claim_status import (
 from karpenter_core.lifecycle.launch import launched_step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
+    from karpenter_core.errors import CloudProviderError
     from karpenter_core.state.ledger import LedgerView
 
 __all__ = [
@@ -39,11 +40,14 @@ __all__ = [
     "finished_step",
     "instance_terminating_step",
     "is_instance_terminating",
+    "termination_refused_notices",
     "with_deadline",
     "with_instance",
 ]
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
+REFUSAL_REPEATED: Final = timedelta(minutes=15)
+"""How often the same refusal to terminate an instance is told of one object."""
 
 
 class TerminationAction(Enum):
@@ -166,6 +170,28 @@ def expiring_notice(ref: ObjectRef, deadline: datetime) -> Notice:
         reason="TerminationGracePeriodExpiring",
         message=f"All pods will be deleted by {_rfc3339(deadline)}",
         dedupe=(ref.name,),
+    )
+
+
+def termination_refused_notices(
+    error: CloudProviderError, provider_id: str, *, refs: Iterable[ObjectRef]
+) -> tuple[Notice, ...]:
+    """Say of NodeClaim and Node why an instance stays; nothing of errors that pass by themselves."""
+    if not isinstance(error, TerminationRefusedError | AuthError):
+        return ()
+    return tuple(
+        Notice(
+            regarding=ref,
+            type="Warning",
+            reason="InstanceTerminationRefused",
+            message=(
+                f"Instance {provider_id} may not be terminated: {error}. It is tried again until "
+                "the cloud permits it"
+            ),
+            dedupe=(ref.kind, ref.uid),
+            window=REFUSAL_REPEATED,
+        )
+        for ref in refs
     )
 
 

@@ -276,3 +276,30 @@ def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
         await scene.settle(lambda: len(scene.nodes()) == 1, seconds=180)
 
     play(tmp_path, story)
+
+
+def test_an_instance_is_looked_for_although_a_later_try_was_refused(tmp_path):
+    """The first reply was lost, throttling came after it: the claim's end takes its instance along."""
+    option = cloud_faults(tmp_path, {"fault": "lost-reply", "operation": "launch", "count": 1})
+
+    def launches(scene):
+        return [c for c in cloud(scene, tmp_path)["calls"] if c["operation"] == "launch"]
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
+        await scene.settle(lambda: len(launches(scene)) == 1, seconds=30)
+        cloud_faults(tmp_path, {"fault": "throttle", "operation": "launch"})
+        await scene.cluster.clock.sleep(10)
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        (claim,) = scene.claims()
+        scene.cluster.delete(NODE_CLAIMS, claim["metadata"]["name"])
+
+        await scene.settle(lambda: not scene.claims(), seconds=20)
+
+        account = cloud(scene, tmp_path)
+        assert list(account["launches"].values()) == [1]
+        assert not account["instances"]
+
+    play(tmp_path, story, arguments=[option])

@@ -480,3 +480,45 @@ class TestOutOfService:
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
         play(tmp_path, story, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"])
+
+
+class TestInstancesThatMayNotBeTerminated:
+    def test_one_holds_back_no_other_and_is_told_once_on_claim_and_node(self, tmp_path):
+        """It ends once the cloud permits it."""
+        faults = tmp_path / "faults.json"
+        faults.write_text("[]")
+
+        async def story(scene):
+            apart = {
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "labelSelector": {"matchLabels": {"app": "web"}},
+                            "topologyKey": "kubernetes.io/hostname",
+                        }
+                    ]
+                }
+            }
+            scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 2, affinity=apart)])
+            scene.start(WITHOUT_ELECTION)
+            await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+            kept, other = sorted(names(scene.claims()))
+            faults.write_text(json.dumps([{"fault": "protected", "nodeClaims": [kept]}]))
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            for name in (kept, other):
+                scene.cluster.delete(NODE_CLAIMS, name)
+
+            await scene.settle(lambda: gone(scene, other), seconds=60)
+            await scene.cluster.clock.sleep(600)
+
+            assert names(scene.claims()) == names(scene.nodes()) == {kept}
+            told = scene.events("InstanceTerminationRefused")
+            assert {event["involvedObject"]["kind"] for event in told} == {"NodeClaim", "Node"}
+            assert {event["involvedObject"]["name"] for event in told} == {kept}
+            assert [event.get("count", 1) for event in told] == [1, 1]
+            assert all("is protected from termination" in event["message"] for event in told)
+
+            faults.write_text("[]")
+            await scene.settle(lambda: gone(scene, kept), seconds=60)
+
+        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])

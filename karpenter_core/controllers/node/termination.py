@@ -25,7 +25,10 @@ from karpenter_core.lifecycle.node_termination import (
     node_ref,
     node_termination,
 )
-from karpenter_core.lifecycle.termination import is_instance_terminating
+from karpenter_core.lifecycle.termination import (
+    is_instance_terminating,
+    termination_refused_notices,
+)
 from karpenter_core.provider.contract import Termination
 from karpenter_core.state.objects import Kind
 
@@ -124,7 +127,7 @@ class NodeTerminationController:
                 case NodeTerminationAction.TERMINATE_INSTANCE if (
                     is_confirmed or is_instance_terminating(found.claim)
                 ):
-                    instance = await self._terminate(ref, node)
+                    instance = await self._terminate(ref, node, snapshot)
                 case NodeTerminationAction.TERMINATE_INSTANCE:
                     await self._confirm_pods(node)
                     is_confirmed = True
@@ -198,7 +201,9 @@ class NodeTerminationController:
             case _:
                 return InstanceState.ENDING if outcome.terminating else InstanceState.PRESENT
 
-    async def _terminate(self, ref: NodeClassRef, node: NodeView) -> InstanceState:
+    async def _terminate(
+        self, ref: NodeClassRef, node: NodeView, snapshot: Snapshot
+    ) -> InstanceState:
         outcome = await self._providers.terminate(ref, node.provider_id)
         match outcome:
             case Termination.GONE | NodeClaimNotFoundError():
@@ -206,6 +211,8 @@ class NodeTerminationController:
             case Termination.STARTED:
                 return InstanceState.TERMINATING
             case _:
+                refs = (node_ref(node), *(claim.ref for claim in snapshot.claims_of(node)))
+                self._hands.tell(termination_refused_notices(outcome, node.provider_id, refs=refs))
                 raise outcome
 
 

@@ -94,7 +94,9 @@ class Launcher:
         self._orders: dict[tuple[str, tuple[RequirementSpec, ...]], tuple[InstanceType, ...]] = {}
         self._setbacks: dict[str, _Setback] = {}
         self._barren: set[str] = set()
-        """UIDs of claims whose last launch is known to have brought nothing."""
+        """UIDs of claims whose launches are all known to have brought nothing."""
+        self._unanswered: set[str] = set()
+        """UIDs of claims with a launch that may have brought an instance nobody has told us of."""
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
         self._hashes = NodeClassHashes(providers)
         providers.subscribe_late_launches(self._late)
@@ -194,6 +196,7 @@ class Launcher:
         """Drop what is remembered of a claim that is launched or gone."""
         self._setbacks.pop(uid, None)
         self._barren.discard(uid)
+        self._unanswered.discard(uid)
 
     def brought_nothing(self, uid: str) -> bool:
         """Whether no instance can be there for a claim: it would be named by its token.
@@ -205,7 +208,9 @@ class Launcher:
     def _failed(
         self, claim: NodeClaim, error: CloudProviderError, types: tuple[InstanceType, ...]
     ) -> Step:
-        if isinstance(error, _WITHOUT_INSTANCE):
+        if not isinstance(error, _WITHOUT_INSTANCE):
+            self._unanswered.add(claim.uid)
+        elif claim.uid not in self._unanswered:
             self._barren.add(claim.uid)
         before = self._setbacks.get(claim.uid)
         failures = 0 if before is None else before.failures

@@ -17,6 +17,7 @@ from karpenter_core.lifecycle.termination import (
     finished_step,
     instance_terminating_step,
     is_instance_terminating,
+    termination_refused_notices,
     with_instance,
 )
 from karpenter_core.provider.contract import Termination
@@ -140,6 +141,11 @@ class Terminator:
                 wait = step.requeue_after
                 return Outcome(requeue_after=None if wait is None else wait.total_seconds())
             case _:
+                self._hands.tell(
+                    termination_refused_notices(
+                        outcome, claim.status.provider_id, refs=(claim.ref,)
+                    )
+                )
                 raise outcome
 
     async def _finish_without_instance(self, claim: NodeClaim) -> Outcome:

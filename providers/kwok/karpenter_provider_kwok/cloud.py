@@ -19,6 +19,7 @@ from karpenter_core.errors import (
     LaunchFailedError,
     NodeClaimNotFoundError,
     OfferingKey,
+    TerminationRefusedError,
 )
 from karpenter_core.provider.catalogue import Requirements, compatible_offerings
 from karpenter_core.provider.contract import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         LaunchRequest,
         TerminateOutcome,
     )
+    from karpenter_provider_kwok.faults import Fault
 
 __all__ = ["SimulatedCloud"]
 
@@ -236,11 +238,20 @@ class SimulatedCloud:
     def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
         """Ask instances to go; without a termination delay they are gone at once."""
         with self._store.transaction() as db:
-            return [self._terminate(db, provider_id) for provider_id in provider_ids]
+            protections = self.disturbances.active(db, FaultKind.PROTECTED)
+            return [self._terminate(db, each, protections) for each in provider_ids]
 
-    def _terminate(self, db: sqlite3.Connection, provider_id: str) -> Termination:
+    def _terminate(
+        self, db: sqlite3.Connection, provider_id: str, protections: Sequence[tuple[str, Fault]]
+    ) -> TerminateOutcome:
         now = self._timestamp()
         row = _live(db, provider_id, now)
+        if row is not None and any(
+            fault.matches_claim(row["node_claim"]) and self.disturbances.strike(db, fault_id)
+            for fault_id, fault in protections
+        ):
+            record_call(db, at=now, operation="terminate", subject=provider_id, result="refused")
+            return TerminationRefusedError(f"instance {provider_id} is protected from termination")
         outcome = Termination.GONE
         if row is not None:
             gone_at = now + self._termination_delay.total_seconds()

@@ -51,6 +51,8 @@ class FaultKind(StrEnum):
     """A matching running instance is announced to be taken away, after `notice`."""
     PARTIAL_LISTING = "partial-listing"
     """Matching instances are missing from the listing, which says that it is not complete."""
+    PROTECTED = "protected"
+    """Matching instances may not be terminated; the others of the batch are."""
 
 
 class Operation(StrEnum):
