@@ -50,6 +50,9 @@ class Trouble(StrEnum):
     """Machines are created and do not come up."""
     SILENCE = "silence"
     """The cloud takes calls and never answers."""
+    TOKEN_IN_PROGRESS = "token-in-progress"  # noqa: S105 - the name of a trouble
+    """The first launch is carried out, and its caller is told of a broken connection; its token is then
+    refused, as its request is still in progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +96,8 @@ class Subject:
     """Has the cloud say, where it tells of its stocks, that nothing is left of an offering."""
     interrupt: Callable[[object, str], None] | None = None
     """Has the cloud announce the end of the machine with this provider id."""
+    protect: Callable[[object, str], AbstractContextManager[object]] | None = None
+    """Has the cloud refuse to terminate the machine with this provider id while the context is open."""
     drift: Callable[[object, str], None] | None = None
     """Changes the machine with this provider id, so that it no longer is as its NodeClass asks."""
 

@@ -230,6 +230,16 @@ def changed_listing(change):
     return fault
 
 
+def fails_the_whole_batch(good, subject):
+    @hookimpl
+    def karpenter_terminate_instances(self, provider_ids):
+        outcomes = good.karpenter_terminate_instances(self, provider_ids)
+        refused = [each for each in outcomes if isinstance(each, CloudProviderError)]
+        return refused[:1] * len(outcomes) or outcomes
+
+    return {"karpenter_terminate_instances": karpenter_terminate_instances}
+
+
 def lists_every_cluster(good, subject):
     @hookimpl
     def karpenter_list_instances(self):
@@ -393,6 +403,7 @@ FAULTS = [
     ("PC-045", cleans_up_what_it_does_not_see, "while listings were partial, a task deleted"),
     ("PC-047", cleans_up_what_has_no_node, "with nothing wrong, a task deleted"),
     ("PC-050", says_gone_at_once, "GONE was answered, and the cloud still has"),
+    ("PC-053", fails_the_whole_batch, "of the same batch came to TerminationRefusedError"),
     ("PC-055", finds_drift_everywhere, "nodes would be replaced for ever"),
     ("PC-056", finds_no_drift, "the machine was changed, and karpenter_detect_drift answers None"),
     ("PC-060", acknowledges_while_polling, "and a second poll brought []"),
@@ -404,6 +415,8 @@ FAULTS = [
     ("PC-083", with_its_own_error(LaunchFailedError), "refused credentials came to LaunchFailed"),
     ("PC-084", changed_launch(with_a_new_token), "the token has 0 instances now"),
     ("PC-085", takes_silence_for_absence, "would forget a machine that runs"),
+    ("PC-087", changed_launch(with_a_new_token), "for one claim there are 2 instances now"),
+    ("PC-088", changed_launch(with_a_new_token), "for one claim there are 2 instances now"),
     ("PC-090", finds_without_remedy, 'the finding "prices are old" has no remedy'),
 ]  # fmt: skip
 

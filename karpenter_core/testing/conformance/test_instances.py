@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.errors import NodeClaimNotFoundError
+from karpenter_core.errors import NodeClaimNotFoundError, TerminationRefusedError
 from karpenter_core.provider.contract import Instance, Termination
 from karpenter_core.testing.conformance import stage
 from karpenter_core.testing.subject import Trouble
@@ -33,6 +33,7 @@ __all__ = [
     "test_pc_050_termination_ends_in_gone",
     "test_pc_051_terminating_what_never_was_is_gone",
     "test_pc_052_a_gone_instance_is_listed_no_more",
+    "test_pc_053_a_protected_instance_holds_back_no_other",
     "test_pc_070_instances_outlive_the_process",
 ]
 
@@ -238,6 +239,55 @@ def test_pc_052_a_gone_instance_is_listed_no_more(subject: Subject, tmp_path: Pa
         )
 
     stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_053_a_protected_instance_holds_back_no_other(subject: Subject, tmp_path: Path) -> None:
+    """MUST: one instance that may not be terminated is an error of its own; the others end."""
+    protect = subject.protect
+    if protect is None:
+        pytest.skip("not shown: no machine can be protected (Subject.protect)")
+
+    async def scenario(world: ProviderWorld) -> None:
+        launched = [await stage.launched(world, subject, name) for name in ("a", "b", "c", "d")]
+        ids = [outcome.provider_id for _, outcome in launched]
+        request, kept = launched[1][0], ids[1]
+        ref = request.node_claim.spec.node_class_ref
+        with protect(world.plugins[subject.name], kept):
+            outcomes = await asyncio.gather(
+                *(world.providers.terminate(ref, provider_id) for provider_id in ids)
+            )
+            answer = outcomes[1]
+            assert isinstance(answer, TerminationRefusedError), (
+                f"{kept} may not be terminated, and terminating it came to {answer!r}"
+            )
+            assert kept.rpartition("/")[2].rpartition(".")[2] in str(answer), (
+                f"the refusal does not name {kept}: {answer}"
+            )
+            for (other, outcome), answered in zip(launched, outcomes, strict=True):
+                if outcome.provider_id == kept:
+                    continue
+                assert isinstance(answered, Termination), (
+                    f"{kept} may not be terminated, and {outcome.provider_id} of the same batch "
+                    f"came to {answered!r}"
+                )
+                await stage.gone(world, other, outcome.provider_id)
+            there = (await stage.listed(world, subject)).get(kept)
+            assert there is not None, f"{kept} may not be terminated, and is not listed any more"
+        assert await _can_end(world, request, kept), f"{kept} is no longer protected, and stays"
+
+    stage.run(subject, tmp_path, scenario)
+
+
+async def _can_end(world: ProviderWorld, request: LaunchRequest, provider_id: str) -> bool:
+    """Terminate an instance that was protected a moment ago; a refusal may be remembered for a while."""
+    ref = request.node_claim.spec.node_class_ref
+    deadline = world.clock.monotonic() + stage.GONE_WITHIN_SECONDS
+    while world.clock.monotonic() < deadline:
+        if await world.providers.terminate(ref, provider_id) is Termination.GONE:
+            return True
+        await world.settle()
+        await asyncio.sleep(0.02)
+    return False
 
 
 def test_pc_070_instances_outlive_the_process(subject: Subject, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import (
@@ -9,6 +11,7 @@ from karpenter_core.errors import (
     CloudProviderError,
     ExhaustedScope,
     InsufficientCapacityError,
+    LaunchFailedError,
     NodeClaimNotFoundError,
     ThrottledError,
 )
@@ -19,7 +22,7 @@ from karpenter_core.testing.subject import Trouble
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from karpenter_core.provider.contract import LaunchOutcome
+    from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
     from karpenter_core.testing.provider_world import ProviderWorld
     from karpenter_core.testing.subject import Subject
 
@@ -33,6 +36,8 @@ __all__ = [
     "test_pc_084_a_lost_reply_launches_nothing_twice",
     "test_pc_085_an_outage_is_not_an_absence",
     "test_pc_086_a_trouble_that_is_over_leaves_nothing",
+    "test_pc_087_a_lost_reply_is_repeated_through_refusals",
+    "test_pc_088_a_token_in_progress_is_repeated_until_answered",
 ]
 
 
@@ -167,3 +172,68 @@ def test_pc_086_a_trouble_that_is_over_leaves_nothing(subject: Subject, tmp_path
         await stage.gone(world, request, outcome.provider_id)
 
     stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_087_a_lost_reply_is_repeated_through_refusals(subject: Subject, tmp_path: Path) -> None:
+    """MUST: a launch whose reply was lost is repeated with its token until the cloud answers it."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        stage.can_be_made(subject, Trouble.THROTTLING)
+        await stage.launched(world, subject, "before")
+        request = _made_now(world, await world.request("lost", subject.node_class))
+        with ExitStack() as troubles:
+            troubles.enter_context(stage.trouble(subject, world, Trouble.LOST_REPLY))
+            troubles.enter_context(stage.trouble(subject, world, Trouble.THROTTLING))
+            await world.launch(request)
+        with stage.trouble(subject, world, Trouble.THROTTLING):
+            await world.launch(request)
+        await _answered_once(
+            world, subject, request, "the reply of a launch was lost, and later ones were throttled"
+        )
+
+    stage.run(subject, tmp_path, scenario)
+
+
+def test_pc_088_a_token_in_progress_is_repeated_until_answered(
+    subject: Subject, tmp_path: Path
+) -> None:
+    """MUST: a token that is still in progress is repeated, and nothing is launched under another."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        await stage.launched(world, subject, "before")
+        request = _made_now(world, await world.request("in-progress", subject.node_class))
+        with stage.trouble(subject, world, Trouble.TOKEN_IN_PROGRESS):
+            outcome = await world.launch(request)
+        assert not isinstance(outcome, _NOTHING_WAS_DONE), (
+            f"a token that is still in progress came to {outcome!r}, which says that nothing was "
+            "launched"
+        )
+        await _answered_once(world, subject, request, "the token of a launch was in progress")
+
+    stage.run(subject, tmp_path, scenario)
+
+
+_NOTHING_WAS_DONE = (AuthError, InsufficientCapacityError, LaunchFailedError, ThrottledError)
+
+
+def _made_now(world: ProviderWorld, request: LaunchRequest) -> LaunchRequest:
+    """Return the request of a claim that was created now: no other process can have launched it."""
+    claim = request.node_claim
+    metadata = claim.metadata.model_copy(update={"creation_timestamp": world.clock.now()})
+    return replace(request, node_claim=claim.model_copy(update={"metadata": metadata}))
+
+
+async def _answered_once(
+    world: ProviderWorld, subject: Subject, request: LaunchRequest, what: str
+) -> None:
+    """Launch for the claim again, with other types first; there must be one instance for it."""
+    others = replace(request, instance_types=tuple(reversed(request.instance_types)))
+    outcome = await world.launch(others)
+    assert isinstance(outcome, LaunchedInstance), (
+        f"{what}; launched again, the token came to {outcome!r}"
+    )
+    instances = await stage.listed(world, subject)
+    assert len(instances) == 2, (  # noqa: PLR2004 - one was launched before
+        f"{what}; for one claim there are {len(instances) - 1} instances now: {sorted(instances)}"
+    )
+    await stage.gone(world, request, outcome.provider_id)

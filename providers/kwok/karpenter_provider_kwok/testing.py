@@ -37,6 +37,7 @@ def subject() -> Subject:
         troubles=frozenset(_FAULTS),
         trouble=_trouble,
         interrupt=_reclaim,
+        protect=_protect,
     )
 
 
@@ -45,6 +46,17 @@ def _trouble(plugin: object, wanted: Trouble) -> Generator[None, None, None]:
     disturbances = cast("KwokProvider", plugin).cloud.disturbances
     for fault in _FAULTS[wanted]:
         disturbances.inject(fault)
+    try:
+        yield
+    finally:
+        disturbances.clear()
+
+
+@contextmanager
+def _protect(plugin: object, provider_id: str) -> Generator[None, None, None]:
+    disturbances = cast("KwokProvider", plugin).cloud.disturbances
+    name = provider_id.removeprefix(PROVIDER_ID_PREFIX)
+    disturbances.inject(Fault(kind=FaultKind.PROTECTED, node_claims=(name,)))
     try:
         yield
     finally:

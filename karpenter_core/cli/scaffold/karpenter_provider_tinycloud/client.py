@@ -19,6 +19,7 @@ from karpenter_core.errors import (
     ExhaustedScope,
     InsufficientCapacityError,
     LaunchFailedError,
+    TerminationRefusedError,
     ThrottledError,
 )
 
@@ -118,6 +119,8 @@ def _refusal(action: str, error: urllib.error.HTTPError) -> CloudProviderError:
             return ThrottledError(message, retry_after=wait)
         case 409, "token-used":
             return LaunchFailedError(message, reason="InstanceGone")
+        case 409, "protected":
+            return TerminationRefusedError(message)
         case 409, "sold-out":
             return InsufficientCapacityError(message)
         case 409, "quota":

@@ -56,6 +56,7 @@ class SimulatedTinyCloud:
         self.calls: Final[Counter[str]] = Counter()
         """How often each operation was asked for, refused or not."""
         self._used_tokens: Final[set[str]] = set()
+        self._protected: Final[set[str]] = set()
         self._troubles: Final[set[str]] = set()
         self._trouble_over: Final = threading.Event()
         self._lock: Final = threading.RLock()
@@ -94,6 +95,15 @@ class SimulatedTinyCloud:
         finally:
             self._troubles.discard(name)
             self._trouble_over.set()
+
+    @contextmanager
+    def protect(self, machine_id: str) -> Generator[None, None, None]:
+        """Refuse to delete a machine for a while."""
+        self._protected.add(machine_id)
+        try:
+            yield
+        finally:
+            self._protected.discard(machine_id)
 
     def make_foreign(self) -> str:
         """Make a machine of another cluster."""
@@ -148,19 +158,31 @@ class SimulatedTinyCloud:
         if "silence" in self._troubles:
             self._trouble_over.wait()
             return None
+        loses_reply = is_launch and bool({"lost-reply", "token-in-progress"} & self._troubles)
+        refusal = self._refusal(body) if is_launch else None
         if "outage" in self._troubles:
-            return 503, {"code": "unavailable", "message": "try again later"}
-        if token != TOKEN or (is_launch and "auth-failure" in self._troubles):
-            return 403, {"code": "forbidden", "message": "the token does not permit this"}
-        if is_launch and "throttling" in self._troubles:
-            return 429, {"code": "throttled", "message": "too many requests"}
+            refusal = 503, {"code": "unavailable", "message": "try again later"}
+        elif token != TOKEN:
+            refusal = 403, {"code": "forbidden", "message": "the token does not permit this"}
+        if refusal is not None:
+            return refusal
         cluster = parse_qs(address.query).get("cluster", [""])[0]
         with self._lock:
             result = self._route(method, parts, cluster, body)
-        if is_launch and result[0] == 200 and "lost-reply" in self._troubles:  # noqa: PLR2004
+        if loses_reply and result[0] == 200:  # noqa: PLR2004
             self._troubles.discard("lost-reply")
             return None
         return result
+
+    def _refusal(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        """Return why a launch is refused before anything is done."""
+        if "auth-failure" in self._troubles:
+            return 403, {"code": "forbidden", "message": "the token does not permit this"}
+        if "throttling" in self._troubles and "lost-reply" not in self._troubles:
+            return 429, {"code": "throttled", "message": "too many requests"}
+        if "token-in-progress" in self._troubles and body["token"] in self._used_tokens:
+            return 409, {"code": "in-progress", "message": "the machine is still being made"}
+        return None
 
     def _route(
         self, method: str, parts: list[str], cluster: str, body: dict[str, Any]
@@ -176,12 +198,7 @@ class SimulatedTinyCloud:
             case "GET", ["machines"]:
                 return 200, self._list(cluster)
             case _, ["machines", machine_id] if machine_id in self.machines:
-                machine = self.machines[machine_id]
-                if method == "DELETE" and machine["state"] != "stopping":
-                    machine.update(state="stopping", gone_at=time.monotonic() + STOPPING_SECONDS)
-                if method == "PATCH":
-                    machine["tags"].update(body["tags"])
-                return 200, machine
+                return self._about_machine(method, self.machines[machine_id], body)
             case "GET", ["notices"]:
                 ours = [n for n in self.notices.values() if n["cluster"] == cluster]
                 return 200, {"notices": ours}
@@ -189,6 +206,17 @@ class SimulatedTinyCloud:
                 return 200, self.notices.pop(notice_id)
             case _:
                 return 404, {"code": "not-found", "message": "there is no such thing"}
+
+    def _about_machine(
+        self, method: str, machine: dict[str, Any], body: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        if method == "DELETE" and machine["id"] in self._protected:
+            return 409, {"code": "protected", "message": f"{machine['id']} is protected"}
+        if method == "DELETE" and machine["state"] != "stopping":
+            machine.update(state="stopping", gone_at=time.monotonic() + STOPPING_SECONDS)
+        if method == "PATCH":
+            machine["tags"].update(body["tags"])
+        return 200, machine
 
     def _advance(self) -> None:
         """Let machines come up and go away, as time has passed."""

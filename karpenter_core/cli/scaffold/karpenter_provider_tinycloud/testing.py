@@ -54,6 +54,7 @@ def subject_of(cloud: SimulatedTinyCloud) -> Subject:
         foreign=lambda _: PREFIX + cloud.make_foreign(),
         sell_out=lambda _, offering: cloud.sell_out(offering.zone),
         interrupt=lambda _, provider_id: cloud.announce(provider_id.removeprefix(PREFIX)),
+        protect=lambda _, provider_id: cloud.protect(provider_id.removeprefix(PREFIX)),
         drift=drift,
         changed_node_class=node_class(TinyCloudNodeClassSpec(disk_gib=50)),
         unusable={"no-such-image": node_class(TinyCloudNodeClassSpec(image="no-such-image"))},
