@@ -75,6 +75,8 @@ class DescribedInstance:
     locks: frozenset[str] = frozenset()
     """Why it is locked: `Recycling`, `financial`, `security` …."""
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_protected: bool = False
+    """Whether ECS refuses to delete it until its deletion protection is disabled."""
 
     @property
     def is_pending(self) -> bool:
@@ -149,6 +151,7 @@ def read_instance(item: Mapping[str, Any], *, uses_reservations: bool = True) ->
         tags={
             tag.get("TagKey") or "": tag.get("TagValue") or "" for tag in _items(tags.get("Tag"))
         },
+        is_protected=bool(item.get("DeletionProtection")),
     )
 
 

@@ -6,7 +6,6 @@ launched less than a minute ago and has not seen yet is no news; once it was see
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
@@ -15,14 +14,12 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import InstanceListing, Termination
 from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.codes import ErrorClass
+from karpenter_provider_alibabacloud.deletions import Deletions
 from karpenter_provider_alibabacloud.described import (
-    AT_ONCE,
     VISIBLE_WITHIN,
     parse_provider_id,
     to_instance,
 )
-from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
 from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 
 if TYPE_CHECKING:
@@ -40,11 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Instances"]
 
 _SEEN_KEPT: Final = timedelta(hours=1)
-_ASKED_AGAIN: Final = timedelta(minutes=1)
-"""How long an instance that was asked to go is not asked again."""
-_INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
-_PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})
-"""Refusals of a termination that the next look clears up: gone already, or too early."""
 
 
 @final
@@ -68,14 +60,12 @@ class Instances:
         Instances that are asked to go are not among them. `observe_batch` is a method of
         `AlibabaCloudMetrics`.
         """
-        self._clients: Final = clients
         self._clock: Final = clock
         self._reader: Final = reader
         self._recent: Final = recent
         self._known: Final = owners
         self._availability: Final = availability
         self._on_listed: Final = on_listed
-        self._observe_batch: Final = observe_batch
         self._lock: Final = Lock()
         self._listed: dict[str, DescribedInstance] = {}
         """As last listed, by instance id."""
@@ -85,8 +75,7 @@ class Instances:
         self._seen: Final[TtlCache[str, float]] = TtlCache(clock, _SEEN_KEPT)
         """When ECS described an instance first, by the monotonic clock; kept longer than `recent`
         remembers launches."""
-        self._asked: Final[TtlCache[str, float]] = TtlCache(clock, _SEEN_KEPT)
-        """When an instance was last asked to go, by the monotonic clock."""
+        self._deletions: Final = Deletions(clients, clock, observe_batch=observe_batch)
         self._reserved: Final[dict[str, str]] = {}
         """Private pools of instances that were asked to go, by instance id."""
 
@@ -144,7 +133,7 @@ class Instances:
             self._owners = {**self._owners, **owners} if listing.problem else owners
             self._has_listed = True
         if not listing.problem:
-            self._on_listed([e for e in listing.instances if self._asked.get(e.id) is None])
+            self._on_listed([e for e in listing.instances if not self._deletions.is_asked(e.id)])
         instances = sorted(shown, key=lambda instance: instance.provider_id)
         return InstanceListing(
             instances=tuple(instances), complete=not listing.problem, problem=listing.problem
@@ -251,67 +240,17 @@ class Instances:
         return [outcomes[text] for text in provider_ids]
 
     def _end(self, found: Mapping[str, DescribedInstance]) -> dict[str, TerminateOutcome]:
-        outcomes: dict[str, TerminateOutcome] = dict.fromkeys(found, Termination.STARTED)
-        names = sorted(
-            name
-            for name, instance in found.items()
-            if not instance.is_pending and not self._was_asked(name)
-        )
-        for first in range(0, len(names), AT_ONCE):
-            outcomes |= self._end_batch(names[first : first + AT_ONCE])
-        for name in names:
-            instance = found[name]
-            if not isinstance(outcomes[name], CloudProviderError) and instance.reservation_id:
+        outcomes = self._deletions.delete(found)
+        for name, instance in found.items():
+            if self._deletions.is_asked(name) and instance.reservation_id:
                 with self._lock:
                     self._reserved[name] = instance.reservation_id
         return outcomes
 
-    def _was_asked(self, name: str) -> bool:
-        asked_at = self._asked.get(name)
-        if asked_at is None:
-            return False
-        return self._clock.monotonic() - asked_at < _ASKED_AGAIN.total_seconds()
-
-    def _end_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
-        """Delete; one that cannot be deleted fails a call, and the others are tried again."""
-        try:
-            self._delete(names)
-        except CloudProviderError as error:
-            failure = failure_behind(error)
-            if failure is None or failure.error_class not in _PASSING:
-                return dict.fromkeys(names, error)
-            if len(names) == 1:
-                return {names[0]: Termination.STARTED}
-            told = set(_INSTANCE_ID.findall(failure.message))
-            spared = [name for name in names if name in told]
-            if not spared:
-                return {k: v for name in names for k, v in self._end_batch([name]).items()}
-            left = [name for name in names if name not in told]
-            outcomes: dict[str, TerminateOutcome] = dict.fromkeys(spared, Termination.STARTED)
-            return outcomes | (self._end_batch(left) if left else {})
-        for name in names:
-            self._asked.put(name, self._clock.monotonic())
-        return dict.fromkeys(names, Termination.STARTED)
-
-    def _delete(self, names: Sequence[str]) -> None:
-        self._observe_batch("delete_instances", len(names))
-        with calling():
-            self._clients.ecs.call(
-                "DeleteInstances",
-                {
-                    "RegionId": self._clients.region,
-                    "InstanceId": list(names),
-                    # Pods have been moved away: there is nothing to wait for.
-                    "Force": True,
-                    "ForceStop": True,
-                    "TerminateSubscription": True,
-                },
-            )
-
     def _gone(self, name: str) -> Termination:
         """Note that an instance is gone: a private pool has room again."""
         self._recent.forget(name)
-        self._asked.drop(name)
+        self._deletions.forget(name)
         with self._lock:
             reservation = self._reserved.pop(name, "")
         if reservation:

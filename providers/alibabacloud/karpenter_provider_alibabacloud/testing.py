@@ -150,6 +150,7 @@ class _Stage:
             ),
             Trouble.AUTH_FAILURE: lambda: self._each_launch(cloud.deny),
             Trouble.LOST_REPLY: lambda: self._each_launch(cloud.lose_replies),
+            Trouble.TOKEN_IN_PROGRESS: self._token_in_progress,
             Trouble.PARTIAL_LISTING: self._cut_short,
             Trouble.OUTAGE: cloud.cut_off,
             Trouble.NO_BOOT: self._pending,
@@ -172,6 +173,7 @@ class _Stage:
             foreign=lambda _plugin: cloud.launch_foreign(),
             sell_out=self._sell_out,
             interrupt=self._interrupt,
+            protect=self._protect,
             drift=self._drift,
             changed_node_class=node_class_for(cloud, keyPairName="another"),
             unusable={
@@ -220,6 +222,14 @@ class _Stage:
         announcing.spot.run()
         announcing.events.run()
 
+    @contextmanager
+    def _protect(self, _plugin: object, provider_id: str) -> Generator[None]:
+        self._cloud.protect(provider_id)
+        try:
+            yield
+        finally:
+            self._cloud.protect(provider_id, protected=False)
+
     def _drift(self, _plugin: object, provider_id: str) -> None:
         """Move a machine into another security group, as an operator might."""
         group = self._cloud.networks.add_security_group(
@@ -235,6 +245,17 @@ class _Stage:
             for action in _LAUNCHES:
                 stack.enter_context(trouble(action))
             yield
+
+    @contextmanager
+    def _token_in_progress(self) -> Generator[None]:
+        """Lose the reply of a launch, and refuse its token for as long as the context is open."""
+        behaviour = self._cloud.behaviour
+        before, behaviour.tokens_in_progress = behaviour.tokens_in_progress, 10**6
+        try:
+            with self._each_launch(self._cloud.lose_replies):
+                yield
+        finally:
+            behaviour.tokens_in_progress = before
 
     @contextmanager
     def _sold_out(self) -> Generator[None]:

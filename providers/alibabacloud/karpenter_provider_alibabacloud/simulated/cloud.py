@@ -17,7 +17,7 @@ import time
 from base64 import b64encode
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Final, Self, cast, final
 
 from karpenter_core.provider.simulated.cloud_time import CloudTime, utc_now
 from karpenter_core.provider.simulated.faults import CloudError, Fault, FaultKind
@@ -61,6 +61,14 @@ class Held:
     def all(self) -> Collection[str]:
         """Everything."""
         return (*self.instances, *self.groups)
+
+
+def _named(parameters: Mapping[str, object], key: str) -> Collection[str]:
+    """Return the texts that a call gives under a name, one or a list of them."""
+    value = parameters.get(key)
+    if isinstance(value, list):
+        return [str(each) for each in cast("list[object]", value)]
+    return [] if value is None else [str(value)]
 
 
 @final
@@ -286,6 +294,23 @@ class SimulatedAlibabaCloud:
     def terminate(self, named: str) -> None:
         """Delete an instance by somebody else's hand."""
         self.instances.end(self.instance(named))
+
+    def protect(self, named: str, *, protected: bool = True) -> None:
+        """Set or lift the deletion protection of an instance."""
+        self.instance(named).deletion_protection = protected
+
+    def deny_about(self, action: str, named: str, *, resources: str = "InstanceId") -> Fault:
+        """Refuse calls about one instance, as a policy does that looks at the instance's own tags.
+
+        `resources` is the parameter in which the action names instances.
+        """
+        name = self.instance(named).id
+        return self._fault(
+            FaultKind.REFUSED,
+            action,
+            times=None,
+            where=lambda parameters: name in _named(parameters, resources),
+        )
 
     def stop_instance(self, named: str) -> None:
         """Stop an instance by somebody else's hand."""

@@ -161,7 +161,7 @@ class InstanceCalls:
             "StartTime": to_minutes(self._instances.running_since(each)),
             "ExpiredTime": _NEVER,
             "AutoReleaseTime": "",
-            "DeletionProtection": False,
+            "DeletionProtection": each.deletion_protection,
             "KeyPairName": each.key_pair,
             "ResourceGroupId": each.resource_group_id,
             "DeploymentSetId": each.deployment_set_id,
@@ -227,6 +227,12 @@ class InstanceCalls:
     def _check_deletion(self, instances: Sequence[Instance], request: Parameters) -> None:
         force = request.flag("Force") or request.flag("ForceStop")
         for instance in instances:
+            if instance.deletion_protection:
+                raise CloudError(
+                    "InvalidOperation.DeletionProtection",
+                    "The operation is not allowed due to deletion protection.",
+                    status=_FORBIDDEN,
+                )
             state = self._instances.state_of(instance)
             if state in {State.PENDING, State.STARTING}:
                 raise CloudError(

@@ -100,6 +100,8 @@ class Instance:
     http_tokens: str = "optional"
     http_endpoint: str = "enabled"
     http_hops: int = 1
+    deletion_protection: bool = False
+    """Whether it may not be deleted until somebody says that it may."""
     lock_reasons: list[str] = field(default_factory=list[str])
     """`financial`, `security`: why it is locked, whatever the time."""
     recycles_at: datetime | None = None
