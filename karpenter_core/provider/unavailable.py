@@ -39,6 +39,8 @@ class OfferingMark(NamedTuple):
     capacity_type: str
     placement_group: str = ""
     partition: str = ""
+    subnet: str = ""
+    """Sold out in this subnet alone: it has too few addresses for this type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,10 @@ class Shortages:
             return True
         if self.offerings and any(mark in self.offerings for mark in _scopes(offering)):
             return True
-        return bool(self.subnets) and bool(subnets) and self.subnets.issuperset(subnets)
+        return bool(subnets) and all(
+            subnet in self.subnets or offering._replace(subnet=subnet) in self.offerings
+            for subnet in subnets
+        )
 
 
 def _scopes(offering: OfferingMark) -> set[OfferingMark]:

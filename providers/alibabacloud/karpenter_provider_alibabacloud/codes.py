@@ -50,7 +50,11 @@ class ErrorClass(StrEnum):
     ADDRESSES = "addresses"
     """The vSwitch has no free address: try another one."""
     QUOTA = "quota"
-    """The account may have no more of this capacity type in the region."""
+    """The account may have no more of the instance type in the region, or of vCPUs in a zone."""
+    DISK_QUOTA = "disk-quota"
+    """The account may have no more of a kind of disk in the zone."""
+    OTHER_QUOTA = "other-quota"
+    """A quota of something else, of tags say: no other instance type would help."""
     SPOT_PRICE = "spot-price"
     """Spot costs more than the limit that was given: spot cannot be had now."""
     THROTTLED = "throttled"
@@ -83,6 +87,7 @@ SHORTAGES: Final = frozenset(
         ErrorClass.DISK_CATEGORY,
         ErrorClass.ADDRESSES,
         ErrorClass.QUOTA,
+        ErrorClass.DISK_QUOTA,
         ErrorClass.SPOT_PRICE,
     }
 )
@@ -107,11 +112,8 @@ _EXACT: Final[dict[str, ErrorClass]] = {
             "OperationDenied.CloudSSDNotSupported",
         ),
         ErrorClass.ADDRESSES: ("InvalidVSwitchId.IpNotEnough",),
-        ErrorClass.QUOTA: (
-            "QuotaExceed.ElasticQuota",
-            "QuotaExceed.DiskCapacity",
-            "InstanceQuotaExceed",
-        ),
+        ErrorClass.QUOTA: ("QuotaExceed.ElasticQuota", "InstanceQuotaExceed"),
+        ErrorClass.DISK_QUOTA: ("QuotaExceed.DiskCapacity",),
         ErrorClass.SPOT_PRICE: ("InvalidSpotPriceLimit.LowerThanPublicPrice",),
         ErrorClass.THROTTLED: ("Throttling", "RequestThrottled"),
         ErrorClass.TRANSIENT: (
@@ -161,7 +163,7 @@ _EXACT: Final[dict[str, ErrorClass]] = {
 _PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
     ("Throttling.", ErrorClass.THROTTLED),
     ("InvalidSpotPriceLimit.", ErrorClass.SPOT_PRICE),
-    ("QuotaExceed", ErrorClass.QUOTA),
+    ("QuotaExceed", ErrorClass.OTHER_QUOTA),
     ("Forbidden.", ErrorClass.AUTH),
     ("NoPermission.", ErrorClass.AUTH),
     ("InvalidSecurityToken", ErrorClass.AUTH),
@@ -249,7 +251,7 @@ def classify(code: str, *, status: int = 0, message: str = "") -> ErrorClass:
 def exhausted_scope(error_class: ErrorClass) -> ExhaustedScope:
     """Return how far a shortage of this class reaches."""
     if error_class is ErrorClass.QUOTA:
-        return ExhaustedScope.REGION
+        return ExhaustedScope.FAMILY_QUOTA
     return ExhaustedScope.OFFERING
 
 
@@ -258,6 +260,8 @@ _LAUNCH_REASONS: Final = {
     ErrorClass.CONFIGURATION: "InvalidLaunch",
     ErrorClass.FUNDS: "AccountInArrears",
     ErrorClass.QUOTA: "QuotaExceeded",
+    ErrorClass.DISK_QUOTA: "QuotaExceeded",
+    ErrorClass.OTHER_QUOTA: "QuotaExceeded",
     ErrorClass.ADDRESSES: "IpNotEnough",
     ErrorClass.THROTTLED: "Throttling",
     ErrorClass.TRANSIENT: "ServiceUnavailable",

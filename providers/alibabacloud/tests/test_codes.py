@@ -28,7 +28,10 @@ from karpenter_provider_alibabacloud.codes import (
         ("OperationDenied.CloudSSDNotSupported", ErrorClass.DISK_CATEGORY),
         ("InvalidVSwitchId.IpNotEnough", ErrorClass.ADDRESSES),
         ("QuotaExceed.ElasticQuota", ErrorClass.QUOTA),
-        ("QuotaExceeded.Whatever", ErrorClass.QUOTA),
+        ("InstanceQuotaExceed", ErrorClass.QUOTA),
+        ("QuotaExceed.DiskCapacity", ErrorClass.DISK_QUOTA),
+        ("QuotaExceed.Tags", ErrorClass.OTHER_QUOTA),
+        ("QuotaExceeded.Whatever", ErrorClass.OTHER_QUOTA),
         ("InvalidSpotPriceLimit.LowerThanPublicPrice", ErrorClass.SPOT_PRICE),
         ("Throttling", ErrorClass.THROTTLED),
         ("Throttling.User", ErrorClass.THROTTLED),
@@ -81,8 +84,8 @@ def test_a_quota_may_hide_in_a_message():
 
 
 def test_a_quota_reaches_further_than_stock():
-    """Case 65: nothing more of the capacity type in the region."""
-    assert exhausted_scope(ErrorClass.QUOTA) is ExhaustedScope.REGION
+    """Case 65: the type is closed in all zones, and other types are not."""
+    assert exhausted_scope(ErrorClass.QUOTA) is ExhaustedScope.FAMILY_QUOTA
     assert exhausted_scope(ErrorClass.CAPACITY) is ExhaustedScope.OFFERING
     assert ErrorClass.THROTTLED not in SHORTAGES  # case 66: throttling is no shortage
 

@@ -60,7 +60,7 @@ DisksByZone: TypeAlias = Mapping[str, frozenset[str]]
 
 
 class DiskShortage(NamedTuple):
-    """A kind of disk that a launch of a type found a zone to be without."""
+    """A kind of disk that a launch of a type found a zone to be without; of no type, for all types."""
 
     instance_type: str
     zone: str
@@ -160,7 +160,12 @@ class SystemDisks:
         if answer is None or answer.disks is None:
             return None
         return {
-            zone: frozenset(it for it in there if DiskShortage(name, zone, it) not in short)
+            zone: frozenset(
+                it
+                for it in there
+                if DiskShortage(name, zone, it) not in short
+                and DiskShortage("", zone, it) not in short
+            )
             for zone, there in answer.disks.items()
         }
 

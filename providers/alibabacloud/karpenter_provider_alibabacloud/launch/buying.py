@@ -67,7 +67,7 @@ __all__ = ["Buyer"]
 _ROUNDS: Final = 5
 """How often a launch goes on to what was not tried yet, within one call of the core."""
 _QUOTA_LIFE: Final = timedelta(minutes=10)
-"""How long nothing is launched of a capacity type whose quota is used up."""
+"""How long nothing is launched of what a quota is used up for."""
 _OTHERS_CALL: Final = "IdempotentParameterMismatch"
 """The code for a token that came before, with something else: another process launched the same."""
 _ELSEWHERE: Final = SHORTAGES | {ErrorClass.UNKNOWN}
@@ -302,11 +302,16 @@ class Buyer:
         if capacity_type == RESERVED:
             for item in answer.bought:
                 shelves.availability.note_launched(item.pair.reservation_id, launched_at=now)
-        marks = marks_of(answer.failures, capacity_type=capacity_type, categories=call.categories)
+        marks = marks_of(
+            answer.failures,
+            capacity_type=capacity_type,
+            categories=call.categories,
+            types=call.plan.instance_types(),
+        )
         if marks.offerings:
             shelves.unavailable.mark(*marks.offerings, now=now)
-        if marks.is_beyond_quota:
-            shelves.unavailable.mark_capacity_type(capacity_type, now=now, life=_QUOTA_LIFE)
+        if marks.quotas:
+            shelves.unavailable.mark(*marks.quotas, now=now, life=_QUOTA_LIFE)
         for vswitch_id in marks.vswitches:
             shelves.unavailable.mark_subnet(vswitch_id, now=now, life=ADDRESSES_LIFE)
             shelves.vswitches.note_exhausted(vswitch_id)

@@ -253,18 +253,24 @@ class CallMaker:
     def _note_short(
         self, node_class: ECSNodeClass, candidates: Sequence[Candidate], least: Mapping[str, int]
     ) -> None:
-        """Close what is in zones whose vSwitches have too few addresses, so that nobody plans it."""
+        """Close vSwitches that have too few addresses for the candidates, so that nobody plans it.
+
+        Only for these types, as others take fewer addresses; and not the zone, where the vSwitches of
+        another NodeClass may have room.
+        """
         vswitches = self._shelves.vswitches
-        roomy = {
-            vswitch.zone_id
-            for vswitch in node_class.status.v_switches
-            if not vswitches.is_short(vswitch.id, least.get(vswitch.zone_id, 1))
-        }
         short = [
-            OfferingMark(candidate.instance_type.name, offering.zone, offering.capacity_type)
+            OfferingMark(
+                candidate.instance_type.name,
+                offering.zone,
+                offering.capacity_type,
+                subnet=vswitch.id,
+            )
+            for vswitch in node_class.status.v_switches
+            if vswitches.is_short(vswitch.id, least.get(vswitch.zone_id, 1))
             for candidate in candidates
             for offering in candidate.offerings
-            if offering.zone not in roomy
+            if offering.zone == vswitch.zone_id
         ]
         if short:
             now = self._clock.now()

@@ -34,8 +34,9 @@ from karpenter_provider_alibabacloud.codes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_alibabacloud.codes import ApiError
     from karpenter_provider_alibabacloud.launch.pairs import Pair
 
@@ -53,7 +54,11 @@ __all__ = [
 ]
 
 _VSWITCH: Final = re.compile(r"\bvsw-[0-9a-z]+")
-_WIDEST_FIRST: Final = (ExhaustedScope.REGION, ExhaustedScope.ZONE, ExhaustedScope.OFFERING)
+_WIDEST_FIRST: Final = (ExhaustedScope.FAMILY_QUOTA, ExhaustedScope.OFFERING)
+_CATEGORY: Final = re.compile(r"\bcloud(?:_[a-z]+)*\b")
+"""A kind of disk, as messages name it."""
+_VCPUS: Final = re.compile(r"\bv?cpus?\b", re.IGNORECASE)
+"""Names what a zone's quota counts; that of an instance type counts instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +118,8 @@ class Marks:
     vswitches: tuple[str, ...] = ()
     reservations: tuple[str, ...] = ()
     """Ids of private pools that have nothing left."""
-    is_beyond_quota: bool = False
-    """Nothing more of the capacity type can be had in the region."""
+    quotas: tuple[OfferingMark, ...] = ()
+    """What the account may have no more of."""
 
 
 def read_group(body: Mapping[str, Any], pairs: Sequence[Pair]) -> Answer:
@@ -173,21 +178,27 @@ def refused(error: ApiError, pairs: Sequence[Pair]) -> Answer:
 
 
 def marks_of(
-    failures: Iterable[Failure], *, capacity_type: str, categories: Sequence[str]
+    failures: Iterable[Failure],
+    *,
+    capacity_type: str,
+    categories: Sequence[str],
+    types: Iterable[InstanceType] = (),
 ) -> Marks:
     """Return what is not to be asked for again at once.
 
-    `categories` are those of the system disk that the call could have had.
+    `categories` are those of the system disk that the call could have had, `types` are what else the
+    claims may become.
     """
+    types = tuple(types)
     offerings: set[OfferingMark] = set()
     disks: set[DiskShortage] = set()
     vswitches: set[str] = set()
     reservations: set[str] = set()
-    is_beyond_quota = False
+    quotas: set[OfferingMark] = set()
     for failure in failures:
         kind = failure.error_class
         if kind is ErrorClass.QUOTA:
-            is_beyond_quota = True
+            quotas.update(_beyond_quota(failure, capacity_type, types))
         for pair in failure.pairs:
             name, zone = pair.instance_type.name, pair.zone
             match kind:
@@ -197,6 +208,9 @@ def marks_of(
                     offerings.add(OfferingMark(name, zone, capacity_type))
                 case ErrorClass.DISK_CATEGORY:
                     disks.update(DiskShortage(name, zone, category) for category in categories)
+                case ErrorClass.DISK_QUOTA:
+                    named = set(_CATEGORY.findall(failure.message)).intersection(categories)
+                    disks.update(DiskShortage("", zone, each) for each in named or categories)
                 case ErrorClass.ADDRESSES:
                     vswitches.add(pair.vswitch.id)
                 case _:
@@ -206,8 +220,36 @@ def marks_of(
         disks=tuple(sorted(disks)),
         vswitches=tuple(sorted(vswitches)),
         reservations=tuple(sorted(reservations)),
-        is_beyond_quota=is_beyond_quota,
+        quotas=tuple(sorted(quotas)),
     )
+
+
+def _beyond_quota(
+    failure: Failure, capacity_type: str, types: Iterable[InstanceType] = ()
+) -> Iterator[OfferingMark]:
+    """Yield what a quota closes: a type in all zones, or in one zone what is at least as large.
+
+    Where the message names some of the types that were asked for, it is about those alone.
+    """
+    named = [p for p in failure.pairs if _names(failure.message, p.instance_type.name)]
+    about = named or failure.pairs
+    zone = next((p.zone for p in failure.pairs if _names(failure.message, p.zone)), "")
+    if zone and _VCPUS.search(failure.message):
+        there = [pair.instance_type for pair in about if pair.zone == zone]
+        least = min(it.capacity["cpu"] for it in there)
+        for it in (*there, *types):
+            if it.capacity["cpu"] >= least:
+                yield OfferingMark(it.name, zone, capacity_type)
+        return
+    for pair in about:
+        for offering in pair.instance_type.offerings:
+            if offering.capacity_type == capacity_type:
+                yield OfferingMark(pair.instance_type.name, offering.zone, capacity_type)
+
+
+def _names(message: str, name: str) -> bool:
+    """Whether a message names something whose name may begin another one's."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", message) is not None
 
 
 def why_unserved(answers: Sequence[Answer], tried: Sequence[Pair]) -> CloudProviderError:
@@ -232,9 +274,15 @@ def why_unserved(answers: Sequence[Answer], tried: Sequence[Pair]) -> CloudProvi
         scopes = {exhausted_scope(failure.error_class) for failure in failures}
         scope = next(scope for scope in _WIDEST_FIRST if scope in scopes)
         about = {id(pair) for failure in failures for pair in failure.pairs}
-        return InsufficientCapacityError(
-            said, offerings=_keys(pair for pair in tried if id(pair) in about), scope=scope
-        )
+        keys = dict.fromkeys(_keys(pair for pair in tried if id(pair) in about))
+        for failure in failures:
+            if failure.error_class is ErrorClass.QUOTA:
+                capacity_type = failure.pairs[0].offering.capacity_type
+                keys.update(
+                    (OfferingKey(instance_type=mark[0], zone=mark[1], capacity_type=mark[2]), None)
+                    for mark in _beyond_quota(failure, capacity_type)
+                )
+        return InsufficientCapacityError(said, offerings=tuple(keys), scope=scope)
     first = next((f for f in mistakes if f.error_class is not ErrorClass.THROTTLED), None)
     if first is None:
         return ThrottledError(said)

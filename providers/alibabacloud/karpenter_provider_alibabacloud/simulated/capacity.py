@@ -24,7 +24,10 @@ class Capacity:
         self._instances: Final = instances
         self._catalogue: Final = catalogue
         self._stock: list[tuple[Pool, int]] = []
-        self._vcpus: dict[str, int] = {}
+        self._vcpus: dict[tuple[str, str], int] = {}
+        """By capacity type and zone; no zone is the region."""
+        self._machines: dict[str, int] = {}
+        """By instance type."""
         self.no_stock_code = "OperationDenied.NoStock"
         """What is said of a pool with nothing left; some say `NoInstanceStock`."""
 
@@ -42,16 +45,23 @@ class Capacity:
         """Let nothing be left of what matches; what runs goes on."""
         self.stock(Pool(capacity_type=capacity_type, instance_type=instance_type, zone=zone), 0)
 
-    def limit_vcpus(self, vcpus: int | None, *, capacity_type: str = ON_DEMAND) -> None:
-        """Set the quota of vCPUs of a capacity type; None takes it away."""
-        self._vcpus.pop(capacity_type, None)
+    def limit_vcpus(
+        self, vcpus: int | None, *, capacity_type: str = ON_DEMAND, zone: str = ""
+    ) -> None:
+        """Set the quota of vCPUs of a capacity type, in a zone or the region; None takes it away."""
+        self._vcpus.pop((capacity_type, zone), None)
         if vcpus is not None:
-            self._vcpus[capacity_type] = vcpus
+            self._vcpus[capacity_type, zone] = vcpus
+
+    def limit_type(self, instance_type: str, machines: int) -> None:
+        """Set the quota of on-demand machines of an instance type in the region."""
+        self._machines[instance_type] = machines
 
     def clear(self) -> None:
         """Make stock and quotas endless."""
         self._stock.clear()
         self._vcpus.clear()
+        self._machines.clear()
         self.no_stock_code = "OperationDenied.NoStock"
 
     def left(self, pool: Pool) -> int | None:
@@ -75,25 +85,40 @@ class Capacity:
             status=_FORBIDDEN,
         )
 
-    def allowed(self, pool: Pool) -> int | None:
-        """Return how many more machines of a pool the quotas permit; None for any number."""
-        quota = self._vcpus.get(pool.capacity_type)
-        if quota is None:
-            return None
-        used = sum(
+    def allowed(self, pool: Pool) -> tuple[int | None, CloudError]:
+        """Return how many more machines of a pool the quotas permit, and what is said beyond that.
+
+        None stands for any number.
+        """
+        limits = [
+            (
+                max(0, quota - self._used_vcpus(pool, zone))
+                // max(1, self._vcpus_of(pool.instance_type)),
+                zone,
+            )
+            for (capacity_type, zone), quota in self._vcpus.items()
+            if capacity_type == pool.capacity_type and zone in {"", pool.zone}
+        ]
+        least, zone = min(limits, default=(None, ""))
+        where = f" in the zone {zone}" if zone else ""
+        said = f"The number of vCPUs of {pool.capacity_type} instances{where} exceeds the quota."
+        machines = self._machines.get(pool.instance_type)
+        if machines is not None and pool.capacity_type == ON_DEMAND:
+            used = sum(
+                each.pool.instance_type == pool.instance_type and not each.is_spot
+                for each in self._instances.living
+            )
+            left = max(0, machines - used)
+            if least is None or left < least:
+                least = left
+                said = "No additional quota is available for the specified ECS instance type."
+        return least, CloudError("QuotaExceed.ElasticQuota", said, status=_FORBIDDEN)
+
+    def _used_vcpus(self, pool: Pool, zone: str) -> int:
+        return sum(
             self._vcpus_of(each.pool.instance_type)
             for each in self._instances.living
-            if each.pool.capacity_type == pool.capacity_type
-        )
-        return max(0, (quota - used) // max(1, self._vcpus_of(pool.instance_type)))
-
-    def beyond_quota(self, pool: Pool) -> CloudError:
-        """Return what is said when a quota is used up."""
-        return CloudError(
-            "QuotaExceed.ElasticQuota",
-            f"The number of vCPUs of {pool.capacity_type} instances exceeds the quota of"
-            f" {self._vcpus.get(pool.capacity_type)}.",
-            status=_FORBIDDEN,
+            if each.pool.capacity_type == pool.capacity_type and zone in {"", each.pool.zone}
         )
 
     def _vcpus_of(self, instance_type: str) -> int:

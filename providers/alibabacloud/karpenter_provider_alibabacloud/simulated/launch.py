@@ -65,7 +65,7 @@ class Launcher:
         except CloudError as error:
             return (), error
         limits = (
-            (self._capacity.allowed(plan.pool), self._capacity.beyond_quota(plan.pool)),
+            self._capacity.allowed(plan.pool),
             (self._addresses_left(plan), _no_addresses(plan)),
             (self._deployment_sets.left(plan), self._deployment_sets.beyond(plan)),
         )

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 ZONE_B, ZONE_G, ZONE_H = (f"cn-hangzhou-{letter}" for letter in "bgh")
 LARGE = "ecs.g7.large"
+XLARGE = "ecs.g7.xlarge"
 GROUP = "CreateAutoProvisioningGroup"
 RUN = "RunInstances"
 IMAGES = {

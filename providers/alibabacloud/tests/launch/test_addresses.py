@@ -110,3 +110,31 @@ def test_a_wave_is_launched_in_all_zones_that_have_room(process, node_class):
     with_room = {zone for zone in everywhere if launched[zone] < 100}
     assert with_room
     assert zones_of(process, node_class) >= with_room
+
+
+def test_a_full_vswitch_of_one_node_class_leaves_the_zone_open_for_another(short):
+    """The other has a vSwitch of its own there."""
+    world, networks = short.cloud.world, short.cloud.networks
+    other = networks.add_vswitch(world.vpc_id, zone=ZONE_B, cidr="10.9.0.0/24", name="other").id
+    full_class = class_of(
+        short.cloud, status={"vSwitches": [{"id": world.vswitches[ZONE_B], "zoneID": ZONE_B}]}
+    )
+    roomy_class = class_of(
+        short.cloud, status={"vSwitches": [{"id": other, "zoneID": ZONE_B}]}, generation=2
+    )
+
+    refused = short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), full_class)
+
+    assert isinstance(refused, InsufficientCapacityError)
+    assert ZONE_B not in zones_of(short, full_class)
+    assert ZONE_B in zones_of(short, roomy_class)
+    outcome = short.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), roomy_class)
+    assert isinstance(outcome, LaunchedInstance)
+    assert short.launched(outcome).vswitch_id == other
+
+
+def test_a_vswitch_too_full_for_one_type_is_open_for_a_type_with_fewer_pods(short, node_class):
+    """On Terway a type takes as many addresses as it has pods."""
+    short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert not short.unavailable.view(now=short.clock.now()).subnets

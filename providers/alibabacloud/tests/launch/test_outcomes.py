@@ -26,6 +26,7 @@ from providers.alibabacloud.tests.launch.processes import (
     ONLY_LARGE,
     RUN,
     SPOT,
+    XLARGE,
     ZONE_B,
     ZONE_G,
     ZONE_H,
@@ -37,8 +38,9 @@ from providers.alibabacloud.tests.launch.processes import (
 
 
 def marked(process):
-    """What is held to be sold out, as type, zone and capacity type."""
-    return {mark[:3] for mark in process.unavailable.view(now=process.clock.now()).offerings}
+    """What is held to be sold out in all vSwitches, as type, zone and capacity type."""
+    offerings = process.unavailable.view(now=process.clock.now()).offerings
+    return {mark[:3] for mark in offerings if not mark.subnet}
 
 
 def many(number, *wish):
@@ -154,25 +156,88 @@ def test_addresses_that_a_launch_did_not_take_are_given_back(process):
     assert taken == {zone: 15 if zone == outcome.zone else 0 for zone in vswitches}
 
 
-def test_a_quota_ends_launches_of_its_capacity_type_for_ten_minutes(process, node_class):
-    """Case 65: spot goes on."""
-    process.cloud.capacity.limit_vcpus(0)
+def test_the_quota_of_a_type_ends_launches_of_that_type_for_ten_minutes(process, node_class):
+    """Case 65: in all zones; spot goes on, and so do other types on demand."""
+    process.cloud.capacity.limit_type(LARGE, 0)
     refused = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
     process.clock.forward(599)
     calls = len(process.sent())
 
     second = process.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE), node_class)
     spot = process.launch_one(claim_of("c", SPOT, ONLY_LARGE), node_class)
+    other = process.launch_one(claim_of("e", ON_DEMAND, (INSTANCE_TYPE, XLARGE)), node_class)
 
-    assert refused.scope is ExhaustedScope.REGION
+    assert refused.scope is ExhaustedScope.FAMILY_QUOTA
+    assert {(key.instance_type, key.capacity_type) for key in refused.offerings} == {
+        (LARGE, "on-demand")
+    }
     assert isinstance(second, InsufficientCapacityError)
     assert spot.capacity_type == "spot"
-    assert len(process.sent()) == calls + 1
+    assert other.instance_type == XLARGE
+    assert len(process.sent()) == calls + 2
 
-    process.cloud.capacity.limit_vcpus(None)
+    process.cloud.capacity.clear()
     process.clock.forward(2)
     third = process.launch_one(claim_of("d", ON_DEMAND, ONLY_LARGE), node_class)
     assert isinstance(third, LaunchedInstance)
+
+
+@pytest.mark.parametrize("api", [GROUP, RUN])
+def test_a_claim_goes_on_to_another_type_when_one_has_no_quota(
+    cloud, clients, tmp_path, node_class, api
+):
+    """What was launched by the same answer counts as launched."""
+    process = Process(cloud, clients, tmp_path, launch_api=api)
+    cloud.capacity.limit_type(LARGE, 2)
+    claims = many(5, ON_DEMAND, (INSTANCE_TYPE, LARGE, XLARGE))
+
+    outcomes = process.launch(*claims, node_class=node_class)
+
+    types = sorted(outcome.instance_type for outcome in outcomes)
+    assert types == [LARGE, LARGE, XLARGE, XLARGE, XLARGE]
+    assert {name for name, _, _ in marked(process)} == {LARGE}
+
+
+def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_class):
+    """Smaller types may still fit, and other zones are open."""
+    wish = (ON_DEMAND, in_zone(ZONE_B))
+    process.cloud.capacity.limit_vcpus(3, zone=ZONE_B)
+    large = process.launch_one(
+        claim_of("a", *wish, (INSTANCE_TYPE, XLARGE, "ecs.g7.2xlarge")), node_class
+    )
+    calls = len(process.sent())
+    again = process.launch_one(claim_of("b", *wish, (INSTANCE_TYPE, "ecs.g7.2xlarge")), node_class)
+    small = process.launch_one(claim_of("c", *wish, ONLY_LARGE), node_class)
+    elsewhere = process.launch_one(
+        claim_of("d", ON_DEMAND, (INSTANCE_TYPE, "ecs.g7.2xlarge")), node_class
+    )
+
+    assert isinstance(large, InsufficientCapacityError)
+    assert isinstance(again, InsufficientCapacityError)
+    assert small.zone == ZONE_B
+    assert elsewhere.zone != ZONE_B
+    assert len(process.sent()) == calls + 2
+
+
+def test_the_quota_of_a_kind_of_disk_closes_that_kind_in_its_zone(
+    cloud, clients, tmp_path, node_class
+):
+    process = Process(cloud, clients, tmp_path, launch_api=RUN)
+    cloud.fail(RUN, code="QuotaExceed.DiskCapacity", message="no more of cloud_essd", status=403)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert not marked(process)
+
+
+def test_another_quota_fails_the_launch_and_marks_nothing(process, node_class):
+    with process.cloud.fail(GROUP, code="QuotaExceed.Tags", message="20 tags", status=403):
+        outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, LaunchFailedError)
+    assert outcome.reason == "QuotaExceeded"
+    assert process.unavailable.view(now=process.clock.now()).is_empty
 
 
 def test_throttling_is_waited_for_and_marks_nothing(process, node_class):
