@@ -393,6 +393,11 @@ class Metrics:
             "1 while a consumer waits for kinds that the API server has not shown recently.",
             ("consumer",),
         )
+        self.garbage_collection_surplus = self._declare.counter(
+            "garbage_collection_surplus_total",
+            "Instances ended that a launch brought beside those of its claims.",
+            ("provider",),
+        )
         self.build_info = self._declare.gauge(
             "build_info",
             "1, with what is running in the labels.",

@@ -253,6 +253,8 @@ class Instance:
     """Name of the claim it was launched for, as the provider tagged it."""
     token: str = ""
     """UID of that claim."""
+    launched_for: tuple[str, ...] = ()
+    """UIDs of all claims that its launch was for, where a call is for several; empty for `token` alone."""
     instance_type: str = ""
     zone: str = ""
     capacity_type: str = ""

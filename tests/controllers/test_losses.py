@@ -8,6 +8,7 @@ from dataclasses import replace
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.provider.contract import Instance
 from karpenter_core.sim.faults import Fault, on
 from karpenter_provider_kwok.cloud import SimulatedCloud
 from karpenter_provider_kwok.registrar import NodeRegistrar
@@ -303,3 +304,58 @@ def test_an_instance_is_looked_for_although_a_later_try_was_refused(tmp_path):
         assert not account["instances"]
 
     play(tmp_path, story, arguments=[option])
+
+
+def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeypatch):
+    """The brake of garbage collection holds back what looks like a mistake, and not what is proven."""
+    listed, terminated = SimulatedCloud.list, SimulatedCloud.terminate
+    there = {}
+
+    def listing(self):
+        found = listed(self)
+        return replace(found, instances=(*found.instances, *there.values()))
+
+    def terminating(self, provider_ids):
+        for provider_id in provider_ids:
+            there.pop(provider_id, None)
+        return terminated(self, provider_ids)
+
+    monkeypatch.setattr(SimulatedCloud, "list", listing)
+    monkeypatch.setattr(SimulatedCloud, "terminate", terminating)
+
+    def brought(name, number, *uids):
+        ids = [f"kwok://{name}-{each:02}" for each in range(number)]
+        there.update((each, Instance(provider_id=each, launched_for=uids)) for each in ids)
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        (used,) = scene.claims()
+        scene.cluster.apply([deployment("big", 1, cpu="60")])
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=30)
+        lost = next(
+            each for each in scene.claims() if each["metadata"]["uid"] != used["metadata"]["uid"]
+        )
+        scene.cluster.scale(DEPLOYMENTS, "big", 0)
+        scene.cluster.delete(NODE_CLAIMS, lost["metadata"]["name"])
+        await scene.settle(lambda: len(scene.claims()) == 1, seconds=60)
+        uids = [each["metadata"]["uid"] for each in (used, lost)]
+        brought("twice", 10, *uids)
+        brought("failed", 14, uids[1])
+        brought("foreign", 14, "uid-in-another-cluster")
+
+        await scene.cluster.clock.sleep(14 * 60)
+        assert len(there) == 38
+        await scene.cluster.clock.sleep(240)
+        assert 20 <= len(there) < 38, "a few at a time"
+        await scene.cluster.clock.sleep(15 * 60)
+
+        assert {each.launched_for for each in there.values()} == {("uid-in-another-cluster",)}
+        assert len(there) == 14
+        told = scene.events("SurplusInstanceTerminated")
+        assert {each["involvedObject"]["name"] for each in told} == {used["metadata"]["name"]}
+        assert len(told) == 10
+        assert len(scene.claims()) == len(scene.pods("Running")) == 1
+
+    play(tmp_path, story)

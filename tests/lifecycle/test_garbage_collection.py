@@ -8,8 +8,13 @@ from datetime import timedelta
 from karpenter_core.lifecycle.garbage_collection import (
     ORPHAN_FLOOR,
     ORPHAN_GRACE,
+    SURPLUS_AT_ONCE,
+    SURPLUS_GRACE,
     orphaned_instances,
+    surplus_instances,
+    surplus_notice,
     vanished_claims,
+    without_claimed,
 )
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import CallStarted, Observed
@@ -22,6 +27,7 @@ class Instance:
     provider_id: str
     node_claim: str = ""
     token: str = ""
+    launched_for: tuple[str, ...] = ()
     created: object = None
     terminating: bool = False
 
@@ -153,3 +159,75 @@ class TestOrphans:
         theirs = [Instance(claim.status.provider_id) for claim in claims]
         many = [Instance(f"kwok://{n:02}") for n in range(ORPHAN_FLOOR + 1)]
         assert len(self.twice(state(*claims), [*theirs, *many]).terminate) == len(many)
+
+
+class TestSurplus:
+    """More instances than claims after a launch, so many that the brake holds them back."""
+
+    UIDS = tuple(f"uid-of-lost-{n}" for n in range(3))
+
+    def surplus(self, builder, instances, *, known=UIDS, after=SURPLUS_GRACE):
+        since = {item.provider_id: EPOCH for item in instances}
+        return surplus_instances(
+            builder.snapshot(),
+            instances,
+            known_uids=frozenset(known),
+            now=EPOCH + after,
+            missing_since=since,
+        )
+
+    def lost(self, number):
+        return [Instance(f"kwok://{n:02}", launched_for=self.UIDS) for n in range(number)]
+
+    def test_instances_of_claims_that_are_gone_end_a_few_at_a_time(self):
+        found = self.surplus(state(), self.lost(24))
+        assert found == tuple(f"kwok://{n:02}" for n in range(SURPLUS_AT_ONCE))
+
+    def test_they_have_a_long_grace(self):
+        assert not self.surplus(state(), self.lost(24), after=SURPLUS_GRACE - timedelta(seconds=1))
+
+    def test_instances_of_claims_that_nobody_has_seen_here_stay(self):
+        """Another cluster may use the same name."""
+        assert not self.surplus(state(), self.lost(24), known=())
+
+    def test_a_claim_that_uses_another_instance_proves_that_the_launch_was_ours(self):
+        """Also after a restart."""
+        claim = node_claim("web", stage="Launched")
+        more = [Instance(f"kwok://{n}", launched_for=(claim.uid, "uid-gone")) for n in range(3)]
+        assert len(self.surplus(state(claim), more, known=())) == 3
+
+    def test_an_instance_that_some_claim_may_still_get_stays(self):
+        waiting = node_claim("web")
+        more = [Instance(f"kwok://{n}", launched_for=(waiting.uid,)) for n in range(3)]
+        assert not self.surplus(state(waiting), more)
+        builder = state()
+        builder.fold(CallStarted(self.UIDS[0], EPOCH))
+        assert not self.surplus(builder, self.lost(3))
+
+    def test_an_instance_whose_node_was_let_in_stays(self):
+        """Claims that were lost, not launches that were made twice."""
+        node = next(half for half in machine("web") if hasattr(half, "provider_id"))
+        item = Instance(node.provider_id, launched_for=self.UIDS)
+        assert node.labels["karpenter.sh/registered"] == "true"
+        assert not self.surplus(state(node), [item])
+
+    def test_the_token_counts_where_a_call_is_for_one_claim(self):
+        assert self.surplus(state(), [Instance("kwok://1", token=self.UIDS[0])]) == ("kwok://1",)
+        assert not self.surplus(state(), [Instance("kwok://1")])
+
+    def test_a_claim_that_uses_another_instance_is_told(self):
+        claim = node_claim("web", stage="Launched")
+        item = Instance("kwok://surplus", launched_for=(claim.uid,))
+        notice = surplus_notice(item.provider_id, [item], state(claim).snapshot())
+        assert notice.regarding.name == "web"
+        assert "kwok://surplus" in notice.message
+        assert claim.status.provider_id in notice.message
+        assert surplus_notice(item.provider_id, [item], state().snapshot()) is None
+
+    def test_the_api_server_s_word_keeps_what_a_claim_may_still_get(self):
+        waiting = node_claim("web")
+        item = Instance("kwok://1", launched_for=(waiting.uid,))
+        assert without_claimed([item.provider_id], [item], [waiting]) == ()
+        assert without_claimed([item.provider_id], [item], []) == ("kwok://1",)
+        unreadable = frozenset({waiting.uid})
+        assert without_claimed([item.provider_id], [item], [], unreadable=unreadable) == ()

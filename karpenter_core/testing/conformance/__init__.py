@@ -26,6 +26,7 @@ from karpenter_core.testing.conformance import (
     test_node_class,
     test_troubles,
     test_upkeep,
+    test_values,
 )
 from karpenter_core.testing.conformance.test_catalogue import *  # noqa: F403
 from karpenter_core.testing.conformance.test_drift import *  # noqa: F403
@@ -36,6 +37,7 @@ from karpenter_core.testing.conformance.test_loading import *  # noqa: F403
 from karpenter_core.testing.conformance.test_node_class import *  # noqa: F403
 from karpenter_core.testing.conformance.test_troubles import *  # noqa: F403
 from karpenter_core.testing.conformance.test_upkeep import *  # noqa: F403
+from karpenter_core.testing.conformance.test_values import *  # noqa: F403
 from karpenter_core.testing.subject import Subject, Trouble
 
 __all__ = ["Subject", "Trouble"]
@@ -48,3 +50,4 @@ __all__ += test_loading.__all__
 __all__ += test_node_class.__all__
 __all__ += test_troubles.__all__
 __all__ += test_upkeep.__all__
+__all__ += test_values.__all__

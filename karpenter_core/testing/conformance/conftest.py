@@ -19,5 +19,17 @@ __all__ = ["subject"]
 @pytest.fixture
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     """Start the simulated cloud of the provider under test, a new one for each rule."""
-    with subject_factory(request.config)() as made:
+    try:
+        factory = subject_factory(request.config)
+        making = factory()
+        made = making.__enter__()
+    except pytest.UsageError:
+        raise
+    except Exception as error:
+        if "test_pc_001_" in request.node.name:  # one broken rule is enough
+            raise
+        pytest.skip(f"not shown: the subject cannot be made: {error!r} (PC-001)")
+    try:
         yield made
+    finally:
+        making.__exit__(None, None, None)

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, KarpenterError
 from karpenter_core.provider.contract import LaunchedInstance, Termination
+from karpenter_core.testing.conformance.obstacles import (
+    START,
+    LaunchRefused,
+    Obstacle,
+    must_load,
+    obstacle,
+    rule_of_refusal,
+)
 from karpenter_core.testing.provider_world import ProviderWorld
 
 if TYPE_CHECKING:
@@ -23,17 +31,20 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeView
     from karpenter_core.provider.contract import Instance, LaunchRequest
+    from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.testing.subject import Subject, Trouble
 
 __all__ = [
     "GONE_WITHIN_SECONDS",
     "can_be_made",
+    "catalogue",
     "direct_call",
     "gone",
     "hook_is_there",
     "launch",
     "launched",
     "listed",
+    "must_load",
     "network_forbidden",
     "node_of",
     "run",
@@ -60,15 +71,40 @@ def world_of(subject: Subject, folder: Path) -> ProviderWorld:
 
 
 def run(
-    subject: Subject, folder: Path, scenario: Callable[[ProviderWorld], Awaitable[None]]
+    subject: Subject,
+    folder: Path,
+    scenario: Callable[[ProviderWorld], Awaitable[None]],
+    *,
+    shows: str = "",
 ) -> None:
-    """Play a scenario with a started provider."""
+    """Play a scenario with a started provider.
+
+    Skips the rule where another one is broken without which it means nothing (`obstacles`), unless
+    it is the rule that shows that (`shows`): one mistake is one broken rule, and not sixty.
+    """
+    must_load(subject)
 
     async def play() -> None:
-        async with world_of(subject, folder) as world:
+        world = world_of(subject, folder)
+        try:
+            await world.__aenter__()
+        except KarpenterError as error:
+            _skip_for(Obstacle(START, f"the plug-in does not start: {error}"), shows)
+            raise
+        try:
             await scenario(world)
+        except (CloudProviderError, LaunchRefused) as error:
+            _skip_for(await obstacle(world, subject, error), shows)
+            raise
+        finally:
+            await world.__aexit__(None, None, None)
 
     asyncio.run(play())
+
+
+def _skip_for(found: Obstacle | None, shows: str) -> None:
+    if found is not None and found.rule != shows:
+        pytest.skip(f"not shown: {found.why} ({found.rule})")
 
 
 def hook_is_there(world: ProviderWorld, subject: Subject, hook: str) -> None:
@@ -95,10 +131,20 @@ def trouble(subject: Subject, world: ProviderWorld, wanted: Trouble) -> Generato
 async def launch(world: ProviderWorld, request: LaunchRequest) -> LaunchedInstance:
     """Launch, which must go well."""
     outcome = await world.launch(request)
-    assert isinstance(outcome, LaunchedInstance), (
-        f"a launch that nothing stands in the way of came to {outcome!r}"
-    )
+    if not isinstance(outcome, LaunchedInstance):
+        raise LaunchRefused(f"a launch that nothing stands in the way of came to {outcome!r}")
     return outcome
+
+
+async def catalogue(world: ProviderWorld, subject: Subject, rule: str) -> tuple[InstanceType, ...]:
+    """Return the catalogue; fail where the core refuses it for a value that is this rule's."""
+    await world.resolved(subject.node_class)
+    try:
+        return await world.catalogue(subject.node_class)
+    except CloudProviderError as error:
+        if rule_of_refusal(str(error)) == rule:
+            pytest.fail(str(error))
+        raise
 
 
 async def launched(

@@ -43,7 +43,7 @@ def test_pc_020_instance_types_have_unique_names(subject: Subject, tmp_path: Pat
     """MUST: every instance type is listed under a unique name."""
 
     async def scenario(world: ProviderWorld) -> None:
-        names = [it.name for it in await world.catalogue(subject.node_class)]
+        names = [it.name for it in await stage.catalogue(world, subject, "PC-020")]
         assert names, "karpenter_list_instance_types lists nothing for the subject's NodeClass"
         assert len(names) == len(set(names))
 
@@ -75,7 +75,7 @@ def test_pc_022_offerings_have_one_zone_and_one_capacity_type(
     """MUST: each offering has one zone and one capacity type, which the type allows."""
 
     async def scenario(world: ProviderWorld) -> None:
-        for it in await world.catalogue(subject.node_class):
+        for it in await stage.catalogue(world, subject, "PC-022"):
             for offering in it.offerings:
                 where = f"{it.name} {offering.capacity_type} in {offering.zone}"
                 assert offering.zone and it.requirements.get(ZONE).has(offering.zone), (  # noqa: PT018
@@ -95,7 +95,7 @@ def test_pc_023_prices_are_not_negative(subject: Subject, tmp_path: Path) -> Non
     """MUST: each offering has a price per hour, not negative, with its currency."""
 
     async def scenario(world: ProviderWorld) -> None:
-        for it in await world.catalogue(subject.node_class):
+        for it in await stage.catalogue(world, subject, "PC-023"):
             for offering in it.offerings:
                 price = offering.price
                 where = f"{it.name} {offering.capacity_type} in {offering.zone}"

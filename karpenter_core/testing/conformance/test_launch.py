@@ -57,7 +57,7 @@ def test_pc_030_each_request_has_its_own_outcome(subject: Subject, tmp_path: Pat
             )
             await stage.gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    stage.run(subject, tmp_path, scenario, shows="PC-030")
 
 
 def test_pc_031_a_token_launches_once(subject: Subject, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_pc_010_a_node_class_is_ready_or_says_why_not(subject: Subject, tmp_path
             f"{ready.status}: {ready.reason}: {ready.message}"
         )
 
-    stage.run(subject, tmp_path, scenario)
+    stage.run(subject, tmp_path, scenario, shows="PC-010")
 
 
 def test_pc_011_the_hash_of_a_node_class_is_stable(subject: Subject, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Instance
 from karpenter_provider_alibabacloud.discovery.calls import calling
 from karpenter_provider_alibabacloud.labels import OWNED
-from karpenter_provider_alibabacloud.launch.owners import cluster_tag, is_owned
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS, cluster_tag, is_owned
 from karpenter_provider_alibabacloud.sdk import pages_of
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ def to_instance(instance: DescribedInstance, owner: ClaimRef | None, *, region: 
         provider_id=provider_id(region, instance.id),
         node_claim="" if owner is None else owner.name,
         token="" if owner is None else owner.uid,
+        launched_for=tuple(claim.uid for claim in CLAIM_TAGS.claims_of(instance.tags) if claim.uid),
         instance_type=instance.instance_type,
         zone=instance.zone,
         capacity_type=instance.capacity_type,

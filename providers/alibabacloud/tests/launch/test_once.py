@@ -256,3 +256,20 @@ def test_what_a_lost_reply_launched_is_dealt_around_what_claims_name(process, no
     outcomes = process.launch(*others, node_class=node_class)
 
     assert {outcome.provider_id for outcome in outcomes} == {low, high}
+
+
+def test_surplus_tells_the_claims_that_it_was_launched_for(process, restarted, node_class):
+    """It is nobody's, and is known as surplus of our own launch."""
+    there = claims(3)
+    outcomes = process.launch(*there, node_class=node_class)
+    more = process.launch_one(claim_of("b", *WISH), node_class)
+    surplus = process.launched(more)
+    surplus.tags.clear()
+    surplus.tags.update(process.launched(outcomes[0]).tags)
+    for claim, outcome in zip(there, outcomes, strict=True):
+        restarted.write_down(claim, outcome.provider_id)
+
+    listed = {each.provider_id: each for each in restarted.instances.list().instances}
+
+    assert listed[more.provider_id].token == ""
+    assert set(listed[more.provider_id].launched_for) == {claim.uid for claim in there}
