@@ -34,6 +34,7 @@ __all__ = [
     "is_instance_profile_missing",
     "is_launch_template_missing",
     "is_not_found",
+    "is_permission_missing",
     "is_server_fault",
     "is_spread_limit",
     "is_throttled",
@@ -111,6 +112,10 @@ _UNAUTHORIZED: Final = frozenset(
         "UnrecognizedClientException",
     }
 )
+_PERMISSION_MISSING: Final = frozenset(
+    {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}
+)
+"""The credentials are good, and no policy permits the call; the others of `_UNAUTHORIZED` refuse them."""
 _SERVER_FAULTS: Final = frozenset(
     {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "InternalServerError"}
 )
@@ -163,6 +168,11 @@ def is_throttled(code: str) -> bool:
 def is_unauthorized(code: str) -> bool:
     """Whether credentials are missing, wrong, or do not permit the call."""
     return code in _UNAUTHORIZED or code.startswith(("AuthFailure.", "InvalidSignature"))
+
+
+def is_permission_missing(code: str) -> bool:
+    """Whether a policy is what refuses the call, rather than the credentials."""
+    return code in _PERMISSION_MISSING
 
 
 def is_server_fault(failure: Failure) -> bool:

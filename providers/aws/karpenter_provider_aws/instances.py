@@ -6,22 +6,20 @@ shown yet, and of a zone that traffic is shifted away from nothing is believed t
 
 from __future__ import annotations
 
-import re
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import InstanceListing, Termination
-from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.described import (
     DescribedInstance,
     parse_provider_id,
     to_instance,
 )
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
 from karpenter_provider_aws.launch.tags import CLAIM_TAGS
+from karpenter_provider_aws.terminations import Terminations
 from karpenter_provider_aws.zonal_shift import ZoneShiftedError, no_shifts
 
 if TYPE_CHECKING:
@@ -41,10 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Instances", "TerminationCounter", "no_terminations_counted"]
 
-_AT_ONCE: Final = 500
-"""Instances terminated by one call (section 17)."""
 _TAGS_IN_THE_END: Final = frozenset({NAME_TAG, NODE_CLAIM_TAG, EKS_CLUSTER_NAME_TAG})
-_INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
 
 
 class TerminationCounter(Protocol):
@@ -76,14 +71,13 @@ class Instances:
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
     ) -> None:
         """`shifts` is `ZonalShifts.zones`; the last two are methods of `AwsMetrics`."""
-        self._clients: Final = clients
         self._reader: Final = reader
         self._recent: Final = recent
         self._owners: Final = owners
         self._availability: Final = availability
         self._shifts: Final = shifts
         self._count_failure: Final = count_failure
-        self._observe_batch: Final = observe_batch
+        self._terminations: Final = Terminations(clients, observe_batch=observe_batch)
         self._lock: Final = Lock()
         self._seen: dict[str, Instance] = {}
         """As last listed or fetched, by instance id."""
@@ -141,6 +135,8 @@ class Instances:
         with self._lock:
             self._seen = {**self._seen, **shown} if listing.problem else dict(shown)
             self._tagged = tagged
+        if not listing.problem:
+            self._terminations.keep_only(shown)
         instances = sorted(shown.values(), key=lambda instance: instance.provider_id)
         return InstanceListing(
             instances=tuple(instances), complete=not listing.problem, problem=listing.problem
@@ -212,10 +208,7 @@ class Instances:
         return [outcomes[text] for text in provider_ids]
 
     def _end(self, instances: Mapping[str, DescribedInstance]) -> dict[str, TerminateOutcome]:
-        outcomes: dict[str, TerminateOutcome] = {}
-        names = sorted(instances)
-        for first in range(0, len(names), _AT_ONCE):
-            outcomes |= self._end_batch(names[first : first + _AT_ONCE])
+        outcomes = self._terminations.start(instances)
         for name, outcome in outcomes.items():
             instance = instances[name]
             if isinstance(outcome, CloudProviderError):
@@ -224,45 +217,6 @@ class Instances:
                 with self._lock:
                     self._reserved[name] = instance.reservation_id
         return outcomes
-
-    def _end_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
-        """Terminate; one id that EC2 does not know fails a call, and the others are tried again."""
-        outcomes: dict[str, TerminateOutcome] = {}
-        left = list(names)
-        while left:
-            try:
-                self._terminate(left)
-            except CloudProviderError as error:
-                failure = failure_behind(error)
-                if failure is None or not is_not_found(failure.code):
-                    return outcomes | dict.fromkeys(left, error)
-                told = set(_INSTANCE_ID.findall(failure.message))
-                unknown = [name for name in left if name in told]
-                if not unknown:
-                    return outcomes | self._one_by_one(left)
-                # Gone between two calls; what becomes of it is seen when it is asked for again.
-                outcomes |= dict.fromkeys(unknown, Termination.STARTED)
-                left = [name for name in left if name not in told]
-            else:
-                return outcomes | dict.fromkeys(left, Termination.STARTED)
-        return outcomes
-
-    def _one_by_one(self, names: Iterable[str]) -> dict[str, TerminateOutcome]:
-        outcomes: dict[str, TerminateOutcome] = {}
-        for name in names:
-            try:
-                self._terminate([name])
-                outcomes[name] = Termination.STARTED
-            except CloudProviderError as error:
-                failure = failure_behind(error)
-                unknown = failure is not None and is_not_found(failure.code)
-                outcomes[name] = Termination.STARTED if unknown else error
-        return outcomes
-
-    def _terminate(self, names: Sequence[str]) -> None:
-        self._observe_batch("terminate_instances", len(names))
-        with calling("ec2:TerminateInstances"):
-            self._clients.ec2.terminate_instances(InstanceIds=names)
 
     def _gone(self, name: str) -> Termination:
         """Note that an instance is gone: a reservation has room again."""

@@ -292,6 +292,14 @@ class SimulatedAws:
         """Terminate an instance by somebody else's hand."""
         self.instances.end(self.instance(named), reason="Client.UserInitiatedShutdown")
 
+    def protect(self, named: str, *, protected: bool = True) -> None:
+        """Set or clear termination protection (the attribute `disableApiTermination`)."""
+        self.instance(named).is_protected = protected
+
+    def forbid_termination(self, named: str, *, forbidden: bool = True) -> None:
+        """Permit the termination of an instance no longer, as a change of its tags may."""
+        self.instance(named).is_forbidden = forbidden
+
     def impair(self, named: str, check: str = "instance", *, since: datetime | None = None) -> None:
         """Let a status check fail: `instance`, `system` or `ebs`."""
         self.instance(named).impaired[check] = since or self.account.clock()

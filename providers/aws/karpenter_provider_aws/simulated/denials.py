@@ -9,18 +9,23 @@ from karpenter_provider_aws.simulated.wire import AwsError
 if TYPE_CHECKING:
     from karpenter_provider_aws.simulated.wire import Call
 
-__all__ = ["denial"]
+__all__ = ["denial", "denied"]
 
 _FORBIDDEN: Final = 403
 
 
 def denial(call: Call, *, because: str = "") -> AwsError:
     """Return the refusal of a call that no policy permits, as its service words it."""
+    return denied(call.service, call.name, because=because)
+
+
+def denied(service: str, action: str, *, because: str = "") -> AwsError:
+    """Return the refusal of an action (`ec2:CreateFleet`), as its service words it."""
     message = (
         f"User: arn:aws:sts::123456789012:assumed-role/karpenter/session is not authorized to perform:"
-        f" {call.name}{because or ' because no identity-based policy allows the action'}"
+        f" {action}{because or ' because no identity-based policy allows the action'}"
     )
-    match call.service:
+    match service:
         case "ec2":
             return AwsError(
                 "UnauthorizedOperation",

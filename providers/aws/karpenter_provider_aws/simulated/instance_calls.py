@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_provider_aws.simulated.denials import denied
 from karpenter_provider_aws.simulated.instances import State
 from karpenter_provider_aws.simulated.selection import listed, page, selected, tag_list
 from karpenter_provider_aws.simulated.wire import AwsError
@@ -85,11 +86,19 @@ class InstanceCalls:
         )
 
     def terminate(self, request: TerminateInstancesRequestTypeDef) -> Mapping[str, object]:
-        """Answer TerminateInstances: all of them or none."""
+        """Answer TerminateInstances: all of them or none.
+
+        A protected instance refuses the call as well, but ends those of other zones.
+        """
         instances = self._instances.visible(request["InstanceIds"])
+        self._check_permission(instances)
         now = self._account.clock()
         answers: list[Mapping[str, object]] = []
+        protected = [instance for instance in instances if instance.is_protected]
+        closed_zones = {instance.zone for instance in protected}
         for instance in instances:
+            if instance.zone in closed_zones:
+                continue
             before = self._instances.state_of(instance, now)
             self._instances.end(instance, reason=_USER_END)
             after = State.TERMINATED if before is State.TERMINATED else State.SHUTTING_DOWN
@@ -100,7 +109,23 @@ class InstanceCalls:
                     "CurrentState": {"Name": after.value, "Code": after.code},
                 }
             )
+        if protected:
+            raise AwsError(
+                "OperationNotPermitted",
+                f"The instance '{protected[0].id}' may not be terminated. Modify its"
+                " 'disableApiTermination' instance attribute and try again.",
+            )
         return {"TerminatingInstances": answers}
+
+    def _check_permission(self, instances: Sequence[Instance]) -> None:
+        """Refuse a call about an instance whose tags no policy goes by; nothing of it is done."""
+        forbidden = next((instance for instance in instances if instance.is_forbidden), None)
+        if forbidden is None:
+            return
+        name = "ec2:TerminateInstances"
+        arn = f"arn:aws:ec2:{self._account.region}:{self._account.id}:instance/{forbidden.id}"
+        because = f" on resource: {arn} because no identity-based policy allows the {name} action"
+        raise denied("ec2", name, because=because)
 
     def describe_status(
         self, request: DescribeInstanceStatusRequestTypeDef

@@ -140,6 +140,10 @@ class Instance:
     """Which checks fail (`instance`, `system`, `ebs`), and since when."""
     events: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
     """Scheduled events, as the API shows them."""
+    is_protected: bool = False
+    """Its attribute `disableApiTermination`."""
+    is_forbidden: bool = False
+    """No policy permits its termination, as after a change of its tags."""
 
     @property
     def private_address(self) -> str:
