@@ -35,6 +35,9 @@ __all__ = ["REFRESH_PERIOD", "Prices", "currency_of", "read_products", "read_spo
 
 REFRESH_PERIOD: Final = timedelta(hours=12)
 
+_FORMER_PRICES: Final = 4
+"""Earlier prices of an offering that are remembered: instance types are listed again within minutes, and
+a refresh that fails is repeated as soon."""
 _PRICING_PAGE: Final = 100
 _SPOT_PAGE: Final = 2000
 _SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
@@ -106,6 +109,8 @@ class Prices:
         self._spot: Final = PriceBook(_of(SPOT, shipped), fills_gaps=False)
         self._lock: Final = Lock()
         self._revision = 0
+        self._former: Final[dict[PriceKey, tuple[float, ...]]] = {}
+        """Amounts that were replaced of late, by offering, the latest first."""
         self._read: dict[str, KeptPrices] = {}
         """What was read, by capacity type, for the disk."""
 
@@ -127,6 +132,18 @@ class Prices:
     def spot(self, instance_type: str, zone: str) -> Price | None:
         """Return the spot price; None when it is not known, or not sold there."""
         return self._spot.find(instance_type, SPOT, zone=zone)
+
+    def is_of_cloud(self, instance_type: str, capacity_type: str, zone: str, amount: float) -> bool:
+        """Whether the cloud asks this amount, or has asked it of late.
+
+        Instance types that were listed before a refresh have the prices of that time. An offering
+        whose price is not known belongs to the cloud, too: nothing says otherwise.
+        """
+        if capacity_type == SPOT:
+            listed, key = self.spot(instance_type, zone), PriceKey(instance_type, SPOT, zone)
+        else:
+            listed, key = self.on_demand(instance_type), PriceKey(instance_type, ON_DEMAND)
+        return listed is None or amount == listed.amount or amount in self._former.get(key, ())
 
     def stale(self, *, now: datetime, after: timedelta) -> tuple[str, ...]:
         """Return which prices were not read for that long: `on-demand`, `spot`."""
@@ -179,11 +196,20 @@ class Prices:
         }
         with self._lock:
             book = self._spot if capacity_type == SPOT else self._on_demand
+            self._remember_former(book, keyed)
             self._revision += book.update(keyed, now=now)
             before = self._read.get(capacity_type)
             known = {} if before is None else before.prices
             merged = known | {name: {**known.get(name, {}), **of} for name, of in prices.items()}
             self._read = {**self._read, capacity_type: KeptPrices(now, merged)}
+
+    def _remember_former(self, book: PriceBook, new: Mapping[PriceKey, Price]) -> None:
+        """Call under the lock, before the new prices are taken in."""
+        for key, price in new.items():
+            before = book.find(key.instance_type, key.capacity_type, zone=key.zone)
+            if before is not None and before.amount != price.amount:
+                former = (before.amount, *self._former.get(key, ()))
+                self._former[key] = former[:_FORMER_PRICES]
 
     def _price(self, amount: float) -> Price:
         return Price(amount, self.currency)

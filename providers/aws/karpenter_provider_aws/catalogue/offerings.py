@@ -60,6 +60,10 @@ class PriceList(Protocol):
         """Return the spot price; None when it is not known."""
         ...
 
+    def is_of_cloud(self, instance_type: str, capacity_type: str, zone: str, amount: float) -> bool:
+        """Whether the cloud asks this amount, or has asked it of late."""
+        ...
+
 
 class ZoneSubnets(NamedTuple):
     """A zone and the NodeClass's subnets in it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.api.labels import MIN_VALUES_RELAXED, NODE_POOL, RESERVED, SPOT
+from karpenter_core.api.labels import MIN_VALUES_RELAXED, NODE_POOL, RESERVED
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, OfferingKey
 from karpenter_core.provider.catalogue import Requirements
@@ -85,12 +85,9 @@ class Ground:
         """Whether an offering costs something else than EC2 asks for it."""
         if offering.capacity_type == RESERVED:
             return False
-        listed = (
-            self.prices.spot(it.name, offering.zone)
-            if offering.capacity_type == SPOT
-            else self.prices.on_demand(it.name)
+        return not self.prices.is_of_cloud(
+            it.name, offering.capacity_type, offering.zone, offering.price.amount
         )
-        return listed is not None and listed.amount != offering.price.amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

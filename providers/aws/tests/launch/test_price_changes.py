@@ -1,0 +1,68 @@
+"""A refresh of prices between listing and launch changes no fleet's allocation strategy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from karpenter_core.api.labels import INSTANCE_TYPE, ZONE
+from karpenter_core.provider.catalogue import Price
+from providers.aws.tests.launch.processes import ON_DEMAND, SPOT, claim_of
+
+M5 = (INSTANCE_TYPE, "m5.large")
+ZONE_A = (ZONE, "us-east-1a")
+
+
+@pytest.fixture
+def aws(few_types_aws):
+    """A cloud whose price lists are short."""
+    return few_types_aws
+
+
+@pytest.fixture
+def clients(few_types_clients):
+    return few_types_clients
+
+
+def strategy(aws):
+    """Return the allocation strategy of the last fleet."""
+    request = aws.calls.of("CreateFleet")[-1].parameters
+    options = request.get("SpotOptions") or request.get("OnDemandOptions")
+    return options["AllocationStrategy"]
+
+
+def refresh(process):
+    process.prices.refresh(process.clients, now=process.clock.now())
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "expected"),
+    [(SPOT, "price-capacity-optimized"), (ON_DEMAND, "lowest-price")],
+    ids=["spot", "on-demand"],
+)
+def test_types_listed_before_a_price_refresh_are_chosen_by_the_prices_of_ec2(
+    aws, process, node_class, capacity_type, expected
+):
+    """Over several refreshes: the core lists types every few minutes, and a claim keeps its list."""
+    refresh(process)
+    request = process.request(claim_of("early", capacity_type, M5, ZONE_A), node_class)
+    for amount in (0.07, 0.08, 0.09):
+        aws.prices.set_spot("m5.large", "us-east-1a", amount)
+        aws.prices.set_on_demand("m5.large", 2 * amount)
+        refresh(process)
+
+    process.launching.launch([request])
+
+    assert strategy(aws) == expected
+
+
+def test_prices_that_the_cloud_never_asked_still_decide_after_a_refresh(aws, process, node_class):
+    request = process.request(claim_of("discounted", ON_DEMAND, M5, ZONE_A), node_class)
+    (it,) = request.instance_types
+    own = replace(it, offerings=tuple(replace(o, price=Price(0.001)) for o in it.offerings))
+    refresh(process)
+
+    process.launching.launch([replace(request, instance_types=(own,))])
+
+    assert strategy(aws) == "prioritized"
