@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.errors import BadInputError
 from karpenter_core.provider.user_data import (
     SHELL_SCRIPT,
     UserDataPart,
@@ -20,6 +19,7 @@ from karpenter_provider_aws.families.images import (
     ImageParameter,
 )
 from karpenter_provider_aws.families.kubelet_flags import kubelet_flags
+from karpenter_provider_aws.families.mime_parts import mime_parts
 
 if TYPE_CHECKING:
     from karpenter_provider_aws.families.bootstrap import Bootstrap
@@ -73,17 +73,10 @@ def parts_of_user(text: str, *, content_type: str = SHELL_SCRIPT) -> tuple[UserD
     """Return the parts of `spec.userData`; one of `content_type` when it is no archive.
 
     Raises:
-        BadInputError: it begins like an archive and is none, or one with a single part of its own.
+        BadInputError: it begins like an archive and cannot be read as one (`mime_parts`).
     """
     if is_mime(text):
-        from email import message_from_string
-
-        message = message_from_string(text.replace("\r", "").lstrip())
-        if message.get_content_maintype() != "multipart":
-            raise BadInputError(
-                "spec.userData is no MIME archive: its Content-Type is "
-                f'"{message.get_content_type()}", not multipart/mixed'
-            )
+        return mime_parts(text)
     return user_data_parts(text, content_type=content_type)
 
 
