@@ -1,4 +1,8 @@
-"""What machines must be told of their cluster: from settings, from the core, and for the rest from EKS."""
+"""Describes the cluster to its instances: from settings, from the core, and for the rest from EKS.
+
+What EKS once told holds while EKS does not answer: an endpoint does not change, and an outage of EKS
+must not keep instances from being launched.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+import structlog
+
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.codes import is_not_found
+from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.families.bootstrap import is_ipv6
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
 
 if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
     from types_boto3_eks.type_defs import ClusterTypeDef
 
     from karpenter_core.clock import Clock
@@ -24,6 +33,10 @@ __all__ = ["ClusterSource"]
 
 _DESCRIBED_FOR: Final = timedelta(minutes=5)
 """A control plane of EKS may be upgraded at any time."""
+_ASKED_AGAIN_AFTER: Final = timedelta(minutes=1)
+"""After a call that failed: each takes up to its time limit, and launches wait for it."""
+_IPV4: Final = "IPv4"
+_IPV6: Final = "IPv6"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +46,13 @@ class _Described:
     endpoint: str
     ca_bundle: str
     version: str
+    ip_family: str
+    """`IPv4` or `IPv6`; empty when EKS does not say."""
 
 
 @final
 class ClusterSource:
-    """Knows the cluster, or asks EKS for it; callable from any thread."""
+    """Describes the cluster, and asks EKS where it must; callable from any thread."""
 
     def __init__(
         self,
@@ -51,15 +66,36 @@ class ClusterSource:
         self._settings: Final = settings
         self._facts: Final = facts
         self._network: Final = network
-        self._described: Final[TtlCache[str, _Described]] = TtlCache(clock, _DESCRIBED_FOR)
+        self._fresh: Final[TtlCache[str, _Described]] = TtlCache(clock, _DESCRIBED_FOR)
+        self._last: _Described | None = None
+        """The last answer of EKS, however old."""
+        self._log: FilteringBoundLogger = structlog.get_logger("aws.cluster")
 
     def details(self) -> ClusterDetails:
         """Return what launch templates say of the cluster.
 
         Raises:
-            NodeClassNotReadyError: nobody tells under which URL nodes reach the API server, or
-                whether the cluster uses IPv4 or IPv6.
-            CloudProviderError: EKS had to be asked, and refused or did not answer.
+            NodeClassNotReadyError: the URL of the API server, or the IP family, is not known.
+            CloudProviderError: EKS had to be asked, and never answered.
+        """
+        endpoint, ca_bundle = self.address()
+        return ClusterDetails(
+            name=self._settings.cluster_name,
+            endpoint=endpoint,
+            region=self._clients.region,
+            ca_bundle=ca_bundle,
+            dns_ip=self._facts.dns_ip,
+            service_cidr=self._network.cidr,
+            ip_family=self._ip_family(),
+            uses_reservations=self._settings.reserved_capacity,
+        )
+
+    def address(self) -> tuple[str, str]:
+        """Return the URL under which nodes reach the API server, and its CA bundle.
+
+        Raises:
+            NodeClassNotReadyError: the URL is not known.
+            CloudProviderError: EKS had to be asked, and never answered.
         """
         settings = self._settings
         endpoint, ca_bundle = settings.cluster_endpoint, settings.cluster_ca_bundle
@@ -70,53 +106,75 @@ class ClusterSource:
             raise NodeClassNotReadyError(
                 f'EKS tells no endpoint of cluster "{settings.cluster_name}": set --cluster-endpoint'
             )
-        self._check_family()
-        return ClusterDetails(
-            name=settings.cluster_name,
-            endpoint=endpoint,
-            region=self._clients.region,
-            ca_bundle=ca_bundle,
-            dns_ip=self._facts.dns_ip,
-            service_cidr=self._network.cidr,
-            uses_reservations=settings.reserved_capacity,
-        )
-
-    def _check_family(self) -> None:
-        """Return if the API server or EKS says which family addresses have: never guess IPv4."""
-        if "ip_family" not in self._facts.unknown or self._network.cidr:
-            return
-        try:
-            if self._network.resolve():
-                return
-        except CloudProviderError as error:
-            self._facts.check_known("ip_family", remedy=f"EKS does not tell it either: {error}")
-            return
-        self._facts.check_known("ip_family", remedy="EKS does not tell it either")
+        return endpoint, ca_bundle
 
     def version(self) -> str:
         """Return the version of Kubernetes, by which images are chosen (`1.34`, with or without more).
 
         Raises:
-            CloudProviderError: EKS had to be asked, and refused or did not answer.
+            CloudProviderError: EKS had to be asked, and never answered.
         """
         if self._settings.eks_control_plane or not self._facts.version:
             return self._describe().version or self._facts.version
         return self._facts.version
 
-    def _describe(self) -> _Described:
+    def _ip_family(self) -> str:
+        """Return `IPv4` or `IPv6`: what the core says, else what addresses of services are, else EKS."""
+        facts = self._facts
+        if facts.ip_family:
+            return facts.ip_family
+        address = facts.dns_ip or self._network.cidr.partition("/")[0]
+        if address:
+            return _IPV6 if is_ipv6(address) else _IPV4
         name = self._settings.cluster_name
-        known = self._described.get(name)
-        if known is None:
+        try:
+            found = self._describe().ip_family
+        except CloudProviderError as error:
+            failure = failure_behind(error)
+            if failure is None or not is_not_found(failure.code):
+                raise
+            found = ""
+        if not found:
+            facts.check_known("ip_family", remedy="EKS does not tell it either")
+            raise NodeClassNotReadyError(
+                f'the IP family of cluster "{name}" is not known: neither the API server (service '
+                "kube-system/kube-dns, ServiceCIDRs) nor eks:DescribeCluster tells it"
+            )
+        return found
+
+    def _describe(self) -> _Described:
+        """Return what EKS says, or last said.
+
+        Raises:
+            CloudProviderError: EKS refused or did not answer, and never did.
+        """
+        name = self._settings.cluster_name
+        known = self._fresh.get(name)
+        if known is not None:
+            return known
+        try:
             with calling("eks:DescribeCluster"):
                 answer = self._clients.eks.describe_cluster(name=name)
-            known = _read(answer["cluster"])
-            self._described.put(name, known)
+        except CloudProviderError as error:
+            if self._last is None:
+                raise
+            self._log.warning(
+                "EKS does not describe the cluster: its last answer is used",
+                cluster=name,
+                error=str(error),
+            )
+            self._fresh.put(name, self._last, ttl=_ASKED_AGAIN_AFTER)
+            return self._last
+        known = self._last = _read(answer["cluster"])
+        self._fresh.put(name, known)
         return known
 
 
 def _read(cluster: ClusterTypeDef) -> _Described:
+    family = cluster.get("kubernetesNetworkConfig", {}).get("ipFamily", "")
     return _Described(
         endpoint=cluster.get("endpoint", ""),
         ca_bundle=cluster.get("certificateAuthority", {}).get("data", ""),
         version=cluster.get("version", ""),
+        ip_family={"ipv4": _IPV4, "ipv6": _IPV6}.get(family, ""),
     )

@@ -97,19 +97,20 @@ class Doctor:
 
     def _check_cluster(self) -> Finding:
         try:
-            details = self._cluster.details()
+            endpoint, ca_bundle = self._cluster.address()
             # Elsewhere the API server tells it, which is not asked by commands that only look.
             version = self._cluster.version() if self._settings.eks_control_plane else ""
         except (NodeClassNotReadyError, CloudProviderError) as error:
             remedy = "set --cluster-endpoint, and see --cluster-name"
             return _error(str(error), _POLICY if isinstance(error, AuthError) else remedy)
-        if not details.ca_bundle:
+        name = self._settings.cluster_name
+        if not ca_bundle:
             return _error(
-                f'the certificates of cluster "{details.name}" are not known',
+                f'the certificates of cluster "{name}" are not known',
                 "set --cluster-ca-bundle",
             )
         kubernetes = f" (Kubernetes {version})" if version else ""
-        return _ok(f'cluster "{details.name}" at {details.endpoint}{kubernetes}')
+        return _ok(f'cluster "{name}" at {endpoint}{kubernetes}')
 
     def _check_queue(self) -> Finding:
         if self._queue is None:

@@ -91,7 +91,7 @@ def _script(bootstrap: Bootstrap) -> str:
         call += ["--b64-cluster-ca", _quoted(bootstrap.ca_bundle)]
     lines = [" ".join(call)]
     dns = cluster_dns(bootstrap.kubelet)
-    if dns and is_ipv6(dns[0]):
+    if bootstrap.is_ipv6 or (dns and is_ipv6(dns[0])):
         lines.append("--ip-family ipv6")
     if dns:
         lines.append(f"--dns-cluster-ip {_quoted(dns[0])}")

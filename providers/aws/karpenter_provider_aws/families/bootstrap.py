@@ -50,6 +50,8 @@ class Bootstrap:
     """Base64 of the PEM text; empty when unknown."""
     service_cidr: str = ""
     """Of the cluster's services; empty when not resolved. AL2023 cannot do without."""
+    is_ipv6: bool = False
+    """Whether pods have IPv6 addresses."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the kubelet sets on its node; see `bootstrap_labels`."""
     taints: tuple[TaintSpec, ...] = ()

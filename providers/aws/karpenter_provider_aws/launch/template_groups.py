@@ -74,8 +74,15 @@ class ClusterDetails:
     """Address of the service kube-dns; empty when unknown."""
     service_cidr: str = ""
     """Empty when not resolved."""
+    ip_family: str = ""
+    """`IPv4` or `IPv6`; empty stands for the family of `dns_ip`."""
     uses_reservations: bool = True
     """The feature gate ReservedCapacity."""
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Whether pods have IPv6 addresses."""
+        return self.ip_family == "IPv6" or (not self.ip_family and is_ipv6(self.dns_ip))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -244,7 +251,7 @@ def _template(
         capacity_type=request.capacity_type,
         tenancy=request.tenancy,
         region=cluster.region,
-        is_ipv6=is_ipv6(cluster.dns_ip),
+        is_ipv6=cluster.is_ipv6,
         efa_count=group.efa_count,
         has_enclaves=(
             NITRO_SANDBOX_RESOURCE in request.node_claim.spec.resources.requests
@@ -281,6 +288,7 @@ def _bootstrap(group: _Group, request: TemplateRequest, cluster: ClusterDetails)
         cluster_endpoint=cluster.endpoint,
         ca_bundle=cluster.ca_bundle,
         service_cidr=cluster.service_cidr,
+        is_ipv6=cluster.is_ipv6,
         labels=bootstrap_labels(
             request.node_claim.metadata.labels,
             capacity_type=request.capacity_type,

@@ -44,7 +44,7 @@ TYPES = ("m5.large", "m5.xlarge", "c5.large", "t3.large", "m5.metal", "g4dn.xlar
 class Process:
     """All parts of one process that launch; a new one knows nothing of the last."""
 
-    def __init__(self, aws, clients, clock, *, types=TYPES) -> None:
+    def __init__(self, aws, clients, clock, *, types=TYPES, details=None) -> None:
         self.aws, self.clients, self.clock = aws, clients, clock
         cluster = aws.world.cluster
         settings = AwsSettings(cluster_name=cluster)
@@ -100,11 +100,14 @@ class Process:
             shelves=shelves,
             types=self.offered,
             prices=self.prices,
-            details=lambda: ClusterDetails(
-                name=cluster,
-                endpoint="https://cluster",
-                region=aws.account.region,
-                service_cidr="172.20.0.0/16",
+            details=details
+            or (
+                lambda: ClusterDetails(
+                    name=cluster,
+                    endpoint="https://cluster",
+                    region=aws.account.region,
+                    service_cidr="172.20.0.0/16",
+                )
             ),
             shifts=lambda: self.shifted,
         )

@@ -1,0 +1,130 @@
+"""What instances are told of their cluster, while EKS is down and while the core does not know it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
+from karpenter_core.provider.contract import ClusterFacts, LaunchedInstance
+from karpenter_provider_aws.cluster import ClusterSource
+from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
+from karpenter_provider_aws.settings import AwsSettings
+from karpenter_provider_aws.simulated.cluster import Cluster
+from providers.aws.tests.discovery.moto_world import HandClock
+from providers.aws.tests.launch.processes import ON_DEMAND, Process, claim_of, node_class_of
+
+SETTINGS = AwsSettings(cluster_name="test")
+CIDRS = ("10.100.0.0/16",)
+FACTS = ClusterFacts(name="test", version="1.34", ip_family="IPv4")
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def source(clients, clock):
+    """Make what knows the cluster, with changes to the core's facts."""
+
+    def make(settings=SETTINGS, *, cidrs=(), **facts):
+        network = ServiceNetwork(clients, cluster="test", known=cidrs)
+        return ClusterSource(clients, clock, settings, replace(FACTS, **facts), network)
+
+    return make
+
+
+def eks_outage(aws):
+    return aws.fail("eks:DescribeCluster", code="ServerException", status=500, times=None)
+
+
+def test_launches_go_on_while_eks_is_down(aws, clients, clock, source):
+    """Without --cluster-endpoint, EKS is where the endpoint comes from."""
+    process = Process(aws, clients, clock, details=source(cidrs=CIDRS).details)
+    node_class = node_class_of(aws, clients)
+    assert isinstance(
+        process.launch_one(claim_of("before", ON_DEMAND), node_class), LaunchedInstance
+    )
+
+    with eks_outage(aws):
+        for minutes in (4, 2, 10):
+            clock.forward(minutes=minutes)
+            claim = claim_of(f"during-{minutes}", ON_DEMAND)
+            assert isinstance(process.launch_one(claim, node_class), LaunchedInstance)
+
+
+def test_an_eks_that_does_not_answer_is_asked_once_a_minute(aws, clock, source):
+    known = source()
+    before = known.details()
+    clock.forward(minutes=6)
+    with eks_outage(aws):
+        known.details()
+        aws.calls.clear()
+        for _ in range(5):
+            clock.forward(seconds=10)
+            assert known.details() == before
+        assert aws.calls.count("DescribeCluster") == 0
+        clock.forward(seconds=11)
+        known.details()
+        assert aws.calls.count("DescribeCluster") > 0
+
+
+def test_after_an_outage_what_eks_says_now_counts(aws, clock, source):
+    known = source(replace(SETTINGS, eks_control_plane=True))
+    assert known.version() == "1.34"
+    aws.clusters.add(Cluster(name=aws.world.cluster, version="1.35"))
+    clock.forward(minutes=6)
+    with eks_outage(aws):
+        assert known.version() == "1.34"
+    clock.forward(minutes=2)
+
+    assert known.version() == "1.35"
+
+
+def test_a_cluster_that_eks_never_described_is_an_error(aws, source):
+    with eks_outage(aws), pytest.raises(CloudProviderError, match="eks:DescribeCluster"):
+        source().details()
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"ip_family": "IPv6"}, True),
+        ({"ip_family": "IPv4"}, False),
+        ({"ip_family": "", "dns_ip": "fd00::a"}, True),
+        ({"ip_family": "", "dns_ip": "10.100.0.10"}, False),
+        ({"ip_family": "", "cidrs": ("fd00:10::/108",)}, True),
+    ],
+)
+def test_the_ip_family_is_the_one_that_the_core_tells(source, facts, expected):
+    assert source(**facts).details().is_ipv6 is expected
+
+
+@pytest.mark.parametrize(("cidr", "expected"), [("fd00:10::/108", True), ("", False)])
+def test_an_ip_family_that_the_core_does_not_know_is_asked_of_eks(aws, source, cidr, expected):
+    aws.clusters.add(Cluster(name="test", service_ipv6_cidr=cidr))
+
+    assert source(ip_family="").details().is_ipv6 is expected
+
+
+def test_an_ip_family_that_nobody_tells_keeps_the_node_class_from_being_ready(aws, source):
+    aws.clusters.clear()
+    settings = replace(SETTINGS, cluster_endpoint="https://api", cluster_ca_bundle="Y2E=")
+
+    with pytest.raises(NodeClassNotReadyError, match="IP family"):
+        source(settings, ip_family="").details()
+
+
+def test_instances_of_an_ipv6_cluster_have_ipv6_addresses_without_a_dns_service(
+    aws, clients, clock, source
+):
+    process = Process(aws, clients, clock, details=source(ip_family="IPv6", cidrs=CIDRS).details)
+
+    process.launch_one(claim_of("six", ON_DEMAND), node_class_of(aws, clients))
+
+    (template, *_) = [call.parameters for call in aws.calls.of("CreateLaunchTemplate")]
+    (interface, *_) = template["LaunchTemplateData"]["NetworkInterfaces"]
+    assert interface["PrimaryIpv6"] is True
+    assert interface["Ipv6AddressCount"] == 1
