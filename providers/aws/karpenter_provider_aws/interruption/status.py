@@ -16,7 +16,8 @@ import structlog
 
 from karpenter_core.errors import AuthError
 from karpenter_core.provider.contract import Interruption, InterruptionKind
-from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.codes import is_permission_missing
+from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.interruption.standing import StandingAnnouncements
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["STATUS_PERIOD", "Ailment", "Category", "InstanceStatusPoll", "ailments_of", "worst_of"]
 
 STATUS_PERIOD: Final = timedelta(minutes=1)
+ASKED_AGAIN_AFTER: Final = timedelta(minutes=30)
+"""After a refusal for want of the permission, which an operator may grant at any time."""
 UNHEALTHY_AFTER: Final = timedelta(seconds=120)
 ID_PREFIX: Final = "status"
 
@@ -130,28 +133,34 @@ class InstanceStatusPoll:
         self._directory: Final = directory
         self._count: Final = count
         self._first_seen: dict[tuple[str, ...], datetime] = {}
-        self._is_refused = False
+        self._asked_again_at = 0.0
+        """Monotonic seconds; 0 unless the permission was missing."""
         self.announcements: Final = StandingAnnouncements()
         self._log: FilteringBoundLogger = structlog.get_logger("aws.interruption")
 
     def run(self) -> None:
-        """Look once; after a refusal never again, until the process is started anew.
+        """Ask once; while the permission is missing, only every half an hour.
 
         Raises:
-            CloudProviderError: EC2 did not answer.
+            CloudProviderError: EC2 did not answer, or refused for another reason (credentials that
+                have expired, say): the next call may succeed.
         """
-        if self._is_refused:
+        if self._clock.monotonic() < self._asked_again_at:
             return
         try:
             found = [one for status in self._describe() for one in ailments_of(status)]
         except AuthError as error:
-            self._is_refused = True
+            failure = failure_behind(error)
+            if failure is None or not is_permission_missing(failure.code):
+                raise
+            self._asked_again_at = self._clock.monotonic() + ASKED_AGAIN_AFTER.total_seconds()
             self._log.error(
-                "status checks of instances are not looked at: permit "
-                "ec2:DescribeInstanceStatus, then restart",
+                "status checks of instances are not read: permit ec2:DescribeInstanceStatus",
                 error=str(error),
+                asked_again_in_seconds=ASKED_AGAIN_AFTER.total_seconds(),
             )
             return
+        self._asked_again_at = 0.0
         now = self._clock.now()
         due = {
             cause: one

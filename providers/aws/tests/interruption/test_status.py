@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from karpenter_core.errors import AuthError
 from karpenter_core.provider.contract import InterruptionKind as Kind
 from karpenter_provider_aws.interruption.status import Category, ailments_of
 from providers.aws.tests.interruption.cloud_world import World
@@ -101,14 +102,31 @@ def test_instances_of_others_and_checks_of_volumes_do_not_count(world: World):
     assert world.unhealthy == []
 
 
-def test_without_permission_nothing_is_asked_again(world: World):
+def test_without_permission_status_is_asked_for_every_half_hour(world: World):
     (machine,) = world.launch()
     world.aws.schedule_event(machine, "instance-stop")
     with world.aws.deny("DescribeInstanceStatus"):
-        assert world.poll() == ()
+        for _ in range(29):
+            assert world.poll() == ()
+            world.clock.forward(60)
+        assert world.aws.calls.count("DescribeInstanceStatus") == 1
 
-    assert world.poll() == ()
-    assert world.aws.calls.count("DescribeInstanceStatus") == 1
+    world.clock.forward(60)
+    assert [one.provider_id for one in world.poll()] == [machine]
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "AuthFailure", "InvalidClientTokenId"])
+def test_refused_credentials_do_not_turn_the_health_of_instances_off(world: World, code):
+    (machine,) = world.launch()
+    world.aws.schedule_event(machine, "instance-stop")
+    with (
+        world.aws.fail("DescribeInstanceStatus", code=code, times=None),
+        pytest.raises(AuthError, match=code),
+    ):
+        world.announcing.status.run()
+
+    world.clock.forward(60)
+    assert [one.provider_id for one in world.poll()] == [machine]
 
 
 def test_a_failure_is_raised_and_leaves_what_stands(world: World):
