@@ -129,11 +129,15 @@ class ThrottledError(CloudProviderError):
 
 
 class AuthError(CloudProviderError):
-    """Credentials are missing or do not permit `action`."""
+    """Credentials are missing or do not permit `action`.
 
-    def __init__(self, message: str, *, action: str) -> None:
+    The `reason` of a launch ends up in the `Launched` condition, as that of `LaunchFailedError` does.
+    """
+
+    def __init__(self, message: str, *, action: str, reason: str = "") -> None:
         super().__init__(message)
         self.action: Final = action
+        self.reason: Final = reason
 
 
 class LaunchFailedError(CloudProviderError):

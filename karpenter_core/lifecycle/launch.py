@@ -18,6 +18,7 @@ from karpenter_core.api.nodeclaim import LAUNCH_FAILED, LAUNCHED
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.quantities import format_resources
 from karpenter_core.errors import (
+    AuthError,
     CallPendingError,
     ExhaustedScope,
     InsufficientCapacityError,
@@ -204,7 +205,7 @@ def launch_failed(
                 facts=(_disrupted(claim, NODE_CLASS_NOT_READY),),
                 delete=NODE_CLASS_NOT_READY,
             )
-        case LaunchFailedError():
+        case LaunchFailedError() | AuthError():
             # A reason that the API server refuses would keep the whole status from being written.
             reason = error.reason if _REASON.fullmatch(error.reason) else LAUNCH_FAILED
             message = str(error)[:MAX_CONDITION_MESSAGE]

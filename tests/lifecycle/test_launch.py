@@ -11,6 +11,7 @@ from karpenter_core.api.conditions import find, is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.errors import (
+    AuthError,
     CallPendingError,
     CloudProviderError,
     ExhaustedScope,
@@ -194,6 +195,16 @@ def test_a_failed_launch_shows_its_reason_and_is_retried():
     )  # fmt: skip
     assert (step.error, step.delete) == (error, "")
     assert found.last_transition_time == EPOCH, "liveness counts from the birth of the condition"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("AMIAuthorizationFailure", "AMIAuthorizationFailure"), ("", "LaunchFailed")],
+)
+def test_a_launch_that_is_not_permitted_shows_the_reason_of_its_refusal(given, shown):
+    error = AuthError("not authorized for the image", action="ec2:CreateFleet", reason=given)
+    found = condition(launch_failed(node_claim(), error, now=LATER))
+    assert (found.reason, found.message) == (shown, "not authorized for the image")
 
 
 def test_any_other_error_is_cut_to_what_fits():

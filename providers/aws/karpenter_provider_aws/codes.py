@@ -42,6 +42,7 @@ __all__ = [
     "is_unfulfillable",
     "is_user_data_too_large",
     "launch_failure",
+    "said_by",
 ]
 
 DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
@@ -120,6 +121,7 @@ _SERVER_FAULTS: Final = frozenset(
     {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "InternalServerError"}
 )
 _SERVER_STATUS: Final = 500
+_ENCODED: Final = " Encoded authorization failure message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,9 +230,9 @@ def launch_failure(code: str, message: str) -> LaunchFailure:
         if (not codes or any(code == c or code.startswith(f"{c}.") for c in codes)) and (
             fragment in message
         ):
-            return LaunchFailure(reason=reason, message=f"{text}: {_said(code, message)}")
+            return LaunchFailure(reason=reason, message=f"{text}: {said_by(code, message)}")
     return LaunchFailure(
-        reason="LaunchFailed", message=f"the launch failed: {_said(code, message)}"
+        reason="LaunchFailed", message=f"the launch failed: {said_by(code, message)}"
     )
 
 
@@ -330,7 +332,13 @@ _LAUNCH_FAILURES: Final[tuple[tuple[tuple[str, ...], str, str, str], ...]] = (
 )
 
 
-def _said(code: str, message: str) -> str:
+def said_by(code: str, message: str) -> str:
+    """Return code and message as one text.
+
+    An encoded authorization message is left out: it differs in every answer, so equal refusals would
+    look like news, and it takes a call of STS to read it.
+    """
+    message = message.partition(_ENCODED)[0].rstrip()
     return f"{code}: {message}" if message else code
 
 
@@ -363,7 +371,7 @@ def core_error(error: Exception, *, action: str) -> CloudProviderError:
         if isinstance(error, (NoCredentialsError, NoAuthTokenError, TokenRetrievalError)):
             return AuthError(f"{action}: {error}", action=action)
         return CloudProviderError(f"{action}: {error}")
-    said = f"{action}: {_said(failure.code, failure.message)}"
+    said = f"{action}: {said_by(failure.code, failure.message)}"
     if is_throttled(failure.code):
         return ThrottledError(said)
     if is_unauthorized(failure.code):

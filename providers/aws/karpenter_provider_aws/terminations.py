@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.contract import Termination
-from karpenter_provider_aws.codes import is_not_found, is_permission_missing
+from karpenter_provider_aws.codes import is_not_found, is_permission_missing, said_by
 from karpenter_provider_aws.discovery.calls import calling, failure_behind, is_refusal
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ _AT_ONCE: Final = 500
 _REFUSALS: Final = 16
 """Refused calls that one batch may cost: enough to find one of 500 instances by halving."""
 _INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
-_ENCODED: Final = " Encoded authorization failure message"
-"""What follows differs in every answer, and only a call of STS can read it."""
 
 
 @final
@@ -143,7 +141,7 @@ def _isolated(group: list[str], failure: Failure) -> tuple[list[str], list[list[
 
 
 def _refused(name: str, failure: Failure) -> CloudProviderError:
-    said = f"{_ACTION}: {failure.code}: {failure.message.partition(_ENCODED)[0]}"
+    said = f"{_ACTION}: {said_by(failure.code, failure.message)}"
     if is_permission_missing(failure.code):
         return AuthError(
             f"instance {name} may not be terminated: permit it, and check that the instance still has "

@@ -247,3 +247,34 @@ def test_what_goes_wrong_later_costs_no_machine(few, tmp_path, trouble, conditio
         await stage.until_ready("True", seconds=1000)
 
     PLAY.run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        ("UnauthorizedOperation", "You are not authorized.", "Unauthorized"),
+        ("AuthFailure", "Not authorized for images: [ami-0abc]", "AMIAuthorizationFailure"),
+    ],
+)
+def test_a_launch_that_is_not_permitted_says_so_in_the_launched_condition(
+    few, tmp_path, code, message, reason
+):
+    """The permission is taken away once the NodeClass has been tried out."""
+
+    def launched(stage: ProviderStage) -> list[dict[str, Any]]:
+        conditions = [c.get("status", {}).get("conditions", ()) for c in stage.harness.claims()]
+        return [c for each in conditions for c in each if c["type"] == "Launched"]
+
+    async def story(stage: ProviderStage) -> None:
+        stage.apply(manifest(few), NODE_POOL)
+        await stage.until_ready("True")
+        with few.fail("CreateFleet", code=code, message=message, status=403, times=None):
+            stage.apply(POD)
+            await stage.harness.settle(
+                lambda: any(c.get("reason") == reason for c in launched(stage)), seconds=60
+            )
+            (condition,) = launched(stage)
+            assert (condition["status"], condition["reason"]) == ("Unknown", reason)
+            assert message in condition["message"]
+
+    PLAY.run(tmp_path, story)

@@ -390,8 +390,9 @@ def _may_be_had_elsewhere(outcome: LaunchOutcome) -> bool:
 def _refusal(error: CloudProviderError) -> CloudProviderError:
     """Return the outcome of a call that EC2 refused, or that was never sent."""
     failure = failure_behind(error)
-    if failure is None or isinstance(error, (ThrottledError, AuthError)):
+    if failure is None or isinstance(error, ThrottledError):
         return error
-    return LaunchFailedError(
-        str(error), reason=launch_failure(failure.code, failure.message).reason
-    )
+    told = launch_failure(failure.code, failure.message)
+    if isinstance(error, AuthError):
+        return AuthError(f"{error.action}: {told.message}", action=error.action, reason=told.reason)
+    return LaunchFailedError(str(error), reason=told.reason)

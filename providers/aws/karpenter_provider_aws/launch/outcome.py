@@ -28,6 +28,7 @@ from karpenter_provider_aws.codes import (
     is_throttled,
     is_unfulfillable,
     launch_failure,
+    said_by,
 )
 
 if TYPE_CHECKING:
@@ -303,7 +304,6 @@ def _widest(scopes: Container[ExhaustedScope]) -> ExhaustedScope:
 def _said(failures: Iterable[FleetFailure]) -> str:
     """Return what EC2 said, each thing once."""
     texts: Mapping[str, None] = {
-        f"{failure.code}: {failure.message}" if failure.message else failure.code: None
-        for failure in failures
+        said_by(failure.code, failure.message): None for failure in failures
     }
     return "; ".join(texts)

@@ -515,3 +515,30 @@ def test_prices_that_are_not_ec2s_decide_by_priority(aws, process, node_class):
     process.launching.launch([replace(request, instance_types=(own,))])
 
     assert fleet(aws)["OnDemandOptions"]["AllocationStrategy"] == "prioritized"
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        ("UnauthorizedOperation", "You are not authorized to perform this.", "Unauthorized"),
+        (
+            "UnauthorizedOperation",
+            "It is refused with an explicit deny in a service control policy.",
+            "Unauthorized",
+        ),
+        ("AuthFailure", "Not authorized for images: [ami-0abc]", "AMIAuthorizationFailure"),
+        ("ExpiredToken", "The token has expired.", "LaunchFailed"),
+    ],
+)
+def test_a_launch_that_is_not_permitted_has_the_reason_of_its_refusal(
+    aws, process, node_class, code, message, reason
+):
+    encoded = " Encoded authorization failure message: c2VjcmV0"
+    aws.fail("CreateFleet", code=code, message=message + encoded, status=403)
+
+    outcome = process.launch_one(claim_of("denied", ON_DEMAND, M5), node_class)
+
+    assert isinstance(outcome, AuthError)
+    assert (outcome.action, outcome.reason) == ("ec2:CreateFleet", reason)
+    assert message in str(outcome)
+    assert "c2VjcmV0" not in str(outcome)
