@@ -109,6 +109,24 @@ def test_each_policy_is_as_short_as_iam_takes(path):
     assert len(re.sub(r"\s", "", substituted(path.read_text()))) <= LONGEST
 
 
+def test_what_is_there_may_be_changed_by_its_own_tags_alone():
+    """An action on what exists already is bounded by the tags of that: others' must stay theirs."""
+    changing = {"ec2:DeleteLaunchTemplate", "ec2:TerminateInstances", "iam:TagInstanceProfile"}
+    changing |= {f"iam:{verb}InstanceProfile" for verb in ("AddRoleTo", "RemoveRoleFrom", "Delete")}
+
+    unbounded = [
+        (statement["Sid"], action)
+        for statement in statements()
+        for action in changing.intersection(statement["Action"])
+        if not any(
+            key.startswith("aws:ResourceTag/kubernetes.io/cluster/")
+            for key in statement.get("Condition", {}).get("StringEquals", {})
+        )
+    ]
+
+    assert unbounded == []
+
+
 def test_nothing_is_permitted_by_wildcard_and_everything_is_bounded():
     """Only calls whose resource cannot be named apply to all, and no action to all others."""
     unbounded = {
@@ -150,6 +168,7 @@ def test_what_was_made_has_the_tags_that_policies_go_by(sid):
     [
         ("MakeProfiles", "aws:RequestTag/"),
         ("TagProfiles", "aws:RequestTag/"),
+        ("TagProfiles", "aws:ResourceTag/"),
         ("ChangeOwnProfiles", "aws:ResourceTag/"),
     ],
 )
