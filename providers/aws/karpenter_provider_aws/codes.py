@@ -213,9 +213,9 @@ def is_spread_limit(message: str) -> bool:
 def exhausted_scope(code: str) -> ExhaustedScope:
     """Return how far a shortage with this code reaches."""
     match code:
-        case "MaxSpotInstanceCountExceeded" | "MaxFleetCountExceeded":
+        case "MaxFleetCountExceeded":
             return ExhaustedScope.REGION
-        case "VcpuLimitExceeded":
+        case "VcpuLimitExceeded" | "MaxSpotInstanceCountExceeded":
             return ExhaustedScope.FAMILY_QUOTA
         case _:
             return ExhaustedScope.OFFERING

@@ -94,7 +94,7 @@ def test_throttling_and_a_denied_service_linked_role_are_not_shortages():
 
 def test_quotas_reach_further_than_one_offering():
     assert codes.exhausted_scope("VcpuLimitExceeded") is ExhaustedScope.FAMILY_QUOTA
-    assert codes.exhausted_scope("MaxSpotInstanceCountExceeded") is ExhaustedScope.REGION
+    assert codes.exhausted_scope("MaxSpotInstanceCountExceeded") is ExhaustedScope.FAMILY_QUOTA
     assert codes.exhausted_scope("InsufficientInstanceCapacity") is ExhaustedScope.OFFERING
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.addresses import AddressHold
+    from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
     from karpenter_core.provider.recent_launches import ClaimRef
     from karpenter_core.provider.unavailable import UnavailableOfferings
@@ -99,6 +100,11 @@ class FleetCall:
     def claims(self) -> tuple[ClaimRef, ...]:
         """Whose the instances will be."""
         return tuple(claim_ref(request) for request in self.requests.values())
+
+    def offered(self) -> tuple[InstanceType, ...]:
+        """Return the types that any of its claims may have."""
+        types = {it.name: it for each in self.requests.values() for it in each.instance_types}
+        return tuple(types.values())
 
     def those(self, tokens: Container[str]) -> list[LaunchRequest]:
         """Return the requests that have one of these tokens."""
@@ -281,7 +287,7 @@ class Buyer:
                 outcomes[owner.uid] = self._launched(call, item, owner)
         missing = [token for token in call.requests if token not in outcomes]
         if missing:
-            error = why_unserved(answer, call.targets)
+            error = why_unserved(answer, call.targets, call.offered())
             self._log.info(
                 "launch brought too little", fleet=fleet_id, missing=len(missing), error=str(error)
             )

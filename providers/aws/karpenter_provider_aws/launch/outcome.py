@@ -30,6 +30,7 @@ from karpenter_provider_aws.codes import (
     launch_failure,
     said_by,
 )
+from karpenter_provider_aws.launch.quotas import quota_class
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         LaunchTemplateAndOverridesResponseTypeDef,
     )
 
-    from karpenter_core.provider.catalogue import Offering
+    from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchOutcome
     from karpenter_provider_aws.launch.fleet import Target
 
@@ -190,10 +191,13 @@ def marks_of(
     )
 
 
-def why_unserved(answer: FleetAnswer, targets: Sequence[Target]) -> CloudProviderError:
+def why_unserved(
+    answer: FleetAnswer, targets: Sequence[Target], offered: Iterable[InstanceType] = ()
+) -> CloudProviderError:
     """Return the outcome of a claim that a fleet brought no instance.
 
-    It is a lack of capacity when every failure is one, or when nothing is said at all.
+    It is a lack of capacity when every failure is one, or when nothing is said at all. A quota
+    covers all types of its class: those of `offered` that the fleet did not ask for, too.
     """
     failures = answer.failures
     if not failures:
@@ -211,7 +215,14 @@ def why_unserved(answer: FleetAnswer, targets: Sequence[Target]) -> CloudProvide
         scopes = {exhausted_scope(failure.code) for failure in failures}
         return InsufficientCapacityError(
             said,
-            offerings=_keys(_exhausted(failures, targets)),
+            offerings=tuple(
+                dict.fromkeys(
+                    (
+                        *_keys(_exhausted(failures, targets)),
+                        *_covered_by_quotas(failures, offered),
+                    )
+                )
+            ),
             scope=_widest(scopes),
         )
     if all(is_throttled(failure.code) for failure in mistakes):
@@ -284,6 +295,26 @@ def _reaches(failure: FleetFailure, target: Target) -> bool:
     if is_spread_limit(failure.message):
         return told.offering.zone == target.offering.zone
     return told is target
+
+
+def _covered_by_quotas(
+    failures: Iterable[FleetFailure], offered: Iterable[InstanceType]
+) -> list[OfferingKey]:
+    """Return the offerings of all types that share a quota with one that met it."""
+    full = {
+        (quota_class(failure.target.instance_type), failure.target.offering.capacity_type)
+        for failure in failures
+        if failure.target is not None
+        and exhausted_scope(failure.code) is ExhaustedScope.FAMILY_QUOTA
+    }
+    if not full:
+        return []
+    return [
+        _key(it.name, offering)
+        for it in offered
+        for offering in it.offerings
+        if (quota_class(it.name), offering.capacity_type) in full
+    ]
 
 
 def _keys(targets: Iterable[Target]) -> tuple[OfferingKey, ...]:

@@ -43,7 +43,8 @@ class Capacity:
         self._catalogue: Final = catalogue
         self._stock: list[tuple[Pool, int]] = []
         self._vcpus: dict[str, int] = {}
-        self._spot_instances: int | None = None
+        self._spot_instances: dict[str, int] = {}
+        """By group of families; under an empty name for all of them."""
 
     def stock(self, pool: Pool, machines: int) -> None:
         """Let each pool of a pattern have so many machines, those in use included; the last counts."""
@@ -65,15 +66,17 @@ class Capacity:
         if vcpus is not None:
             self._vcpus[group] = vcpus
 
-    def limit_spot_instances(self, instances: int | None) -> None:
-        """Set how many spot instances there may be; None for any number."""
-        self._spot_instances = instances
+    def limit_spot_instances(self, instances: int | None, *, group: str = "") -> None:
+        """Set how many spot instances a group of families, or all, may have; None for any number."""
+        self._spot_instances.pop(group, None)
+        if instances is not None:
+            self._spot_instances[group] = instances
 
     def clear(self) -> None:
         """Make stock and quotas endless."""
         self._stock.clear()
         self._vcpus.clear()
-        self._spot_instances = None
+        self._spot_instances.clear()
 
     def left(self, pool: Pool) -> int | None:
         """Return how many machines of a pool can be had; None when there is no end of them."""
@@ -107,12 +110,12 @@ class Capacity:
         """Return how many more machines of a pool the quotas permit, and what is said beyond."""
         if pool.capacity_type == CapacityType.SPOT:
             beyond = AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
-            if self._spot_instances is None:
-                return None, beyond
-            running = sum(
-                each.capacity_type is CapacityType.SPOT for each in self._instances.living
-            )
-            return max(0, self._spot_instances - running), beyond
+            rooms = [
+                quota - self._running_spot(group)
+                for group, quota in self._spot_instances.items()
+                if group in {"", quota_group(pool.instance_type)}
+            ]
+            return (max(0, min(rooms)) if rooms else None), beyond
         group = quota_group(pool.instance_type)
         quota = self._vcpus.get(group)
         beyond = AwsError(
@@ -129,6 +132,13 @@ class Capacity:
             and quota_group(each.instance_type) == group
         )
         return max(0, (quota - used) // max(1, self._vcpus_of(pool.instance_type))), beyond
+
+    def _running_spot(self, group: str) -> int:
+        return sum(
+            each.capacity_type is CapacityType.SPOT
+            and group in {"", quota_group(each.instance_type)}
+            for each in self._instances.living
+        )
 
     def _vcpus_of(self, instance_type: str) -> int:
         facts = self._catalogue.facts(instance_type)

@@ -98,7 +98,7 @@ def test_one_refusal_among_stock_outs_is_a_failure(aws, process, node_class):
     ("code", "scope"),
     [
         ("MaxFleetCountExceeded", ExhaustedScope.REGION),
-        ("MaxSpotInstanceCountExceeded", ExhaustedScope.REGION),
+        ("MaxSpotInstanceCountExceeded", ExhaustedScope.FAMILY_QUOTA),
         ("VcpuLimitExceeded", ExhaustedScope.FAMILY_QUOTA),
         ("UnfulfillableCapacity", ExhaustedScope.OFFERING),
     ],
