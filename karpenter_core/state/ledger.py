@@ -229,7 +229,7 @@ TABLES: Final[Mapping[str, TableRule]] = {
     ),
     "exhausted": TableRule(
         "provider and offering -> until when it is masked",
-        "after 3 min, doubling to 48 min while it is found empty again",
+        "after 3 min, doubling to 48 min while it is found empty again; spot always after 3 min",
         "the next launch finds out",
     ),
 }

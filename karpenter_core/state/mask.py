@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import SPOT
 from karpenter_core.errors import OfferingKey
 from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.ledger import EXHAUSTION_TTL
 from karpenter_core.state.tables import Table
 
 if TYPE_CHECKING:
@@ -21,9 +23,13 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.instance_types import InstanceType
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger import Exhaustion, LedgerView
 
-__all__ = ["Catalogues", "masked"]
+__all__ = ["LONGEST_SPOT_MASK", "Catalogues", "masked"]
+
+LONGEST_SPOT_MASK: Final = EXHAUSTION_TTL
+"""While a spot offering is masked, on-demand is bought in its place, at two to four times the price and
+for as long as the node lives. One launch that fails every three minutes costs less."""
 
 
 @final
@@ -88,16 +94,23 @@ class Catalogues:
                 self._masked.drop(pool)
                 continue
             provider = self._providers.get(self._refs.get(pool, ("", "")), "")
-            out = {
-                key.offering: entry.until
+            ends = {
+                key.offering: _mask_end(key.offering, entry)
                 for key, entry in ledger.exhausted.items()
-                if key.provider == provider and now < entry.until
+                if key.provider == provider
             }
+            out = {offering: end for offering, end in ends.items() if now < end}
             if out:
                 self._changes_at[pool] = min(out.values())
             self._masked.put(pool, masked(catalogue, frozenset(out)))
         self._stale.clear()
         return self._masked.freeze()
+
+
+def _mask_end(offering: OfferingKey, entry: Exhaustion) -> datetime:
+    """Return when an offering is tried again: spot soon, however often it was found empty."""
+    longest = LONGEST_SPOT_MASK if offering.capacity_type == SPOT else entry.ttl
+    return entry.until - entry.ttl + min(entry.ttl, longest)
 
 
 def masked(catalogue: Catalogue, exhausted: frozenset[OfferingKey]) -> Catalogue:

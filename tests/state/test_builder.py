@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -422,6 +423,22 @@ class TestMask:
         changes = builder.fold(Tick(at(minutes=3)))
         assert changes == (Change(Kind.CATALOGUE, ("default",)),)
         assert builder.snapshot().catalogues["default"] is before
+
+    @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 24)])
+    def test_spot_that_stays_empty_is_tried_every_three_minutes(self, capacity_type, minutes):
+        """A spot pool that recovers is not bought on demand meanwhile; the others' masks grow."""
+        builder = self.builder()
+        whole = self.available(builder)
+        out = replace(self.OUT, capacity_type=capacity_type)
+        moment = EPOCH
+        for _ in range(4):
+            builder.fold(OfferingsExhausted(offerings=(out,), provider="kwok", at=moment))
+            masked_for = 0
+            while self.available(builder) < whole:
+                masked_for += 1
+                moment += timedelta(minutes=1)
+                builder.fold(Tick(moment))
+        assert masked_for == minutes
 
     def test_the_same_mask_gives_the_same_version(self):
         """Compiled columns are cached by version."""
