@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from importlib.metadata import version
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
@@ -41,6 +42,7 @@ from karpenter_provider_aws.drift import DriftDetector
 from karpenter_provider_aws.instances import Instances
 from karpenter_provider_aws.interruption.announcing import Announcing
 from karpenter_provider_aws.interruption.blocks import BLOCKS_PERIOD
+from karpenter_provider_aws.interruption.directory import instance_id_of
 from karpenter_provider_aws.interruption.status import STATUS_PERIOD
 from karpenter_provider_aws.kubelet.expressions import evaluate
 from karpenter_provider_aws.launch.buying import Buyer, Shelves
@@ -218,6 +220,9 @@ class Parts:
             cluster=cluster,
             reader=reader,
             is_tagged=self.instances.is_tagged,
+            candidates=lambda: chain(
+                recent.all(), map(instance_id_of, context.read_nodes().values())
+            ),
             shifts=running.shifts.zones,
         )
         self.drift: Final = DriftDetector(reader=reader, recent=recent, types=self.types)

@@ -2,12 +2,14 @@
 
 Node and claim are not known, or not yet certain, when an instance is launched. Only missing tags are
 added, so that a user's `Name` stays. EC2 takes few calls that change tags, and nothing waits for
-these: there is one a second at most, and who comes too early is told when to come again.
+these: there is one a second at most, and who comes too early is told when to come again. What
+instances have is read for many of them by one call.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
@@ -17,7 +19,7 @@ from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.token_bucket import TokenBucket
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
-from karpenter_provider_aws.described import parse_provider_id
+from karpenter_provider_aws.described import FILTER_VALUES, parse_provider_id
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
 from karpenter_provider_aws.launch.tags import to_tag_list
@@ -42,6 +44,8 @@ _TURN_KEPT: Final = timedelta(hours=1)
 """How long a turn is kept for who does not come back."""
 _READ_KEPT: Final = timedelta(minutes=5)
 """How long what was read of an instance's tags is believed."""
+_ALL_KEYS: Final = frozenset({NAME_TAG, NODE_CLAIM_TAG, EKS_CLUSTER_NAME_TAG})
+"""Of an instance that goes nothing is missing."""
 
 
 def missing_tags(
@@ -65,14 +69,20 @@ class Tagging:
         cluster: str,
         reader: MachineReader,
         is_tagged: Callable[[str], bool] = lambda _: False,
+        candidates: Callable[[], Iterable[str]] = tuple,
         shifts: Callable[[], ShiftedZones] = no_shifts,
     ) -> None:
-        """`is_tagged` is `Instances.is_tagged`: a new process is asked for every instance at once."""
+        """`is_tagged` is `Instances.is_tagged`: a new process is asked for every instance at once.
+
+        `candidates` returns ids of instances that will have to be tagged soon: their tags are read
+        together with those of the first one.
+        """
         self._clients: Final = clients
         self._clock: Final = clock
         self._cluster: Final = cluster
         self._reader: Final = reader
         self._is_tagged: Final = is_tagged
+        self._candidates: Final = candidates
         self._shifts: Final = shifts
         self._bucket: Final = TokenBucket(
             rate_per_second=_CALLS_PER_SECOND, burst=1, monotonic=clock.monotonic
@@ -80,7 +90,9 @@ class Tagging:
         self._lock: Final = Lock()
         self._turns: Final[TtlCache[str, float]] = TtlCache(clock, _TURN_KEPT)
         """When each instance that waits may be tagged: monotonic seconds."""
-        self._missing: Final[TtlCache[str, Mapping[str, str]]] = TtlCache(clock, _READ_KEPT)
+        self._reading: Final = Lock()
+        self._keys: Final[TtlCache[str, frozenset[str]]] = TtlCache(clock, _READ_KEPT)
+        """Keys of the tags of instances, as read."""
         self._log: FilteringBoundLogger = structlog.get_logger("aws.tagging")
 
     def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
@@ -113,20 +125,29 @@ class Tagging:
         self, instance_id: str, node_claim: NodeClaim, node: NodeView
     ) -> Mapping[str, str]:
         """Return what is missing; of an instance that is gone nothing is."""
-        known = self._missing.get(instance_id)
-        if known is not None:
-            return known
-        instance = self._reader.of_ids([instance_id]).get(instance_id)
-        missing = (
-            {}
-            if instance is None or instance.is_leaving
-            else missing_tags(
-                instance.tags, node=node.name, node_claim=node_claim.name, cluster=self._cluster
-            )
+        keys = self._keys.get(instance_id)
+        if keys is None:
+            with self._reading:  # the call of another thread may have read it meanwhile
+                keys = self._keys.get(instance_id)
+                if keys is None:
+                    self._read(instance_id)
+                    keys = self._keys.get(instance_id)
+        if keys is None:  # EC2 does not show it
+            return {}
+        return missing_tags(keys, node=node.name, node_claim=node_claim.name, cluster=self._cluster)
+
+    def _read(self, instance_id: str) -> None:
+        """Read the tags of an instance, and of others that will be asked for, by one call."""
+        others = {*self._candidates(), *self._turns.items()} - {instance_id, ""}
+        unread = (
+            name
+            for name in sorted(others)
+            if self._keys.get(name) is None and not self._is_tagged(name)
         )
-        if missing:  # read once, however often it has to come again
-            self._missing.put(instance_id, missing)
-        return missing
+        wanted = [instance_id, *islice(unread, FILTER_VALUES - 1)]
+        for name, instance in self._reader.of_ids(wanted).items():
+            keys = _ALL_KEYS if instance.is_leaving else frozenset(instance.tags)
+            self._keys.put(name, keys)
 
     def _wait_for_turn(self, instance_id: str) -> None:
         now = self._clock.monotonic()
@@ -143,7 +164,8 @@ class Tagging:
 
     def _tag(self, instance_id: str, missing: Mapping[str, str]) -> None:
         self._turns.drop(instance_id)
-        self._missing.drop(instance_id)
+        known = self._keys.get(instance_id) or frozenset()
+        self._keys.drop(instance_id)
         try:
             with calling("ec2:CreateTags"):
                 self._clients.ec2.create_tags(Resources=[instance_id], Tags=to_tag_list(missing))
@@ -151,3 +173,4 @@ class Tagging:
             failure = failure_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise
+        self._keys.put(instance_id, known | missing.keys())

@@ -77,6 +77,8 @@ class Process:
         )
         self.recent = RecentLaunches(clock)
         self.claims: dict[str, NodeClaim] = {}
+        self.nodes: tuple[str, ...] = ()
+        """Ids of the instances that have a Node."""
         owners = KnownOwners(instance_id_in, recent=self.recent, read_claims=lambda: self.claims)
         self.reader = MachineReader(clients, cluster=cluster)
         shelves = Shelves(
@@ -125,6 +127,7 @@ class Process:
             cluster=cluster,
             reader=self.reader,
             is_tagged=self.instances.is_tagged,
+            candidates=lambda: (*self.recent.all(), *self.nodes),
             shifts=lambda: self.shifted,
         )
         self.drift = DriftDetector(reader=self.reader, recent=self.recent, types=self.offered)

@@ -206,6 +206,39 @@ def test_tags_are_added_once_a_second(aws, process, node_class, clock):
     assert aws.calls.count("CreateTags") == 3
 
 
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["the same process", "a new process"])
+def test_many_fresh_nodes_are_tagged_for_a_handful_of_reads(
+    aws, process, make_process, node_class, clock, is_restarted
+):
+    claims = [claim_of(f"fresh-{number:03}", ON_DEMAND) for number in range(200)]
+    outcomes = process.launch(*claims, node_class=node_class)
+    pairs = [
+        (launched_claim(claim, outcome), node_of(outcome, f"node-of-{claim.name}"))
+        for claim, outcome in zip(claims, outcomes, strict=True)
+    ]
+    tagging = process.tagging
+    if is_restarted:
+        other = make_process()
+        other.nodes = tuple(parse_provider_id(node.provider_id)[1] for _, node in pairs)
+        tagging = other.tagging
+    aws.calls.clear()
+
+    for _ in range(len(pairs)):
+        for pair in tuple(pairs):
+            try:
+                tagging.sync(*pair)
+                pairs.remove(pair)
+            except ThrottledError:
+                continue
+        clock.forward(seconds=1)
+
+    assert pairs == []
+    assert {tags_of(aws, o.provider_id)["Name"] for o in outcomes} == {
+        f"node-of-{claim.name}" for claim in claims
+    }
+    assert aws.calls.count("DescribeInstances") <= 2
+
+
 def test_tagged_instances_cost_a_new_process_no_call(aws, process, make_process, node_class):
     claim = claim_of("tagged", ON_DEMAND)
     outcome = process.launch_one(claim, node_class)
