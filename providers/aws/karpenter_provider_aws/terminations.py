@@ -14,7 +14,7 @@ from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.errors import AuthError, CloudProviderError, TerminationRefusedError
 from karpenter_core.provider.contract import Termination
 from karpenter_provider_aws.codes import is_not_found, is_permission_missing, said_by
 from karpenter_provider_aws.discovery.calls import calling, failure_behind, is_refusal
@@ -140,15 +140,14 @@ def _isolated(group: list[str], failure: Failure) -> tuple[list[str], list[list[
     return [], [group[middle:], group[:middle]]
 
 
-def _refused(name: str, failure: Failure) -> CloudProviderError:
+def _refused(name: str, failure: Failure) -> TerminationRefusedError:
+    advice = (
+        "permit it, and check that it still has the tags that the policy goes by: "
+        if is_permission_missing(failure.code)
+        else ""
+    )
     said = f"{_ACTION}: {said_by(failure.code, failure.message)}"
-    if is_permission_missing(failure.code):
-        return AuthError(
-            f"instance {name} may not be terminated: permit it, and check that the instance still has "
-            f"the tags that the policy goes by: {said}",
-            action=_ACTION,
-        )
-    return CloudProviderError(f"instance {name} may not be terminated: {said}")
+    return TerminationRefusedError(f"instance {name} may not be terminated: {advice}{said}")
 
 
 def _not_asked_yet(name: str) -> CloudProviderError:

@@ -129,6 +129,7 @@ class _Stage:
             interrupt=lambda _plugin, provider_id: aws.messages.spot_interruption(
                 aws.instance(provider_id)
             ),
+            protect=lambda _plugin, provider_id: self._protected(provider_id),
             drift=self._drift,
             changed_node_class=node_class_for(aws, detailedMonitoring=True),
             unusable={
@@ -160,6 +161,14 @@ class _Stage:
             replace(each, groups=((group["GroupId"], "somebody-elses"),))
             for each in instance.interfaces
         )
+
+    @contextmanager
+    def _protected(self, provider_id: str) -> Generator[None]:
+        self._aws.protect(provider_id)
+        try:
+            yield
+        finally:
+            self._aws.protect(provider_id, protected=False)
 
     @contextmanager
     def _sold_out(self) -> Generator[None]:
