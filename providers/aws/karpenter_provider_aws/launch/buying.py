@@ -258,6 +258,10 @@ class Buyer:
             if failure is None or not (
                 is_unfulfillable(failure.code) or failure.code == SERVICE_LINKED_ROLE_DENIED
             ):
+                says_nothing = isinstance(error, (ThrottledError, AuthError))
+                if says_nothing and self._is_uncertain(call):
+                    message = f"{error}; an earlier attempt may have been carried out"
+                    return None, dict.fromkeys(call.requests, CloudProviderError(message))
                 self._shelves.subnets.restore(call.hold)
                 self._uncertain.note_answered(call.requests, failed=())
                 return None, dict.fromkeys(call.requests, _refusal(error))
@@ -269,6 +273,10 @@ class Buyer:
         failed = [t for t, o in outcomes.items() if isinstance(o, CloudProviderError)]
         self._uncertain.note_answered(call.requests, failed=failed)
         return answer, outcomes
+
+    def _is_uncertain(self, call: FleetCall) -> bool:
+        """Whether nobody knows what came of an earlier attempt of this very call."""
+        return any(self._uncertain.call_for(token) is call for token in call.requests)
 
     def _dealt(
         self, call: FleetCall, answer: FleetAnswer, fleet_id: str

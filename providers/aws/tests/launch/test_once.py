@@ -129,6 +129,25 @@ def test_a_lost_reply_of_what_ec2_does_not_show_yet_is_asked_for_again(aws, proc
     assert len(aws.instances.all) == 3
 
 
+@pytest.mark.parametrize(("code", "status"), [("RequestLimitExceeded", 503), ("ExpiredToken", 400)])
+def test_a_lost_reply_is_repeated_through_refusals_that_say_nothing_of_it(
+    aws, process, node_class, code, status
+):
+    """Throttling and refused credentials do not say whether the first call was carried out."""
+    aws.behaviour.invisible_seconds = 60
+    claims = wave(3)
+    with aws.lose_replies("CreateFleet", times=None):
+        process.launch(*claims, node_class=node_class)
+    with aws.fail("CreateFleet", code=code, status=status, times=None):
+        refused = process.launch(*claims, node_class=node_class)
+    assert {type(outcome) for outcome in refused} == {CloudProviderError}, "not: nothing was done"
+
+    outcomes = [process.launch_one(claim, node_class) for claim in reversed(claims)]
+
+    assert len(set(ids(outcomes))) == 3
+    assert len(aws.instances.all) == 3
+
+
 def test_a_call_that_never_arrived_is_made_when_it_is_repeated(aws, process, node_class):
     claims = wave(2)
     with aws.cut_off("CreateFleet"):
