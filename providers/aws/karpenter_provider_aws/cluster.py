@@ -16,6 +16,7 @@ from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.images import minor_version
 from karpenter_provider_aws.families.bootstrap import is_ipv6
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
 
@@ -29,14 +30,32 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.sdk import Clients
     from karpenter_provider_aws.settings import AwsSettings
 
-__all__ = ["ClusterSource"]
+__all__ = ["NEWEST_VERSION", "OLDEST_VERSION", "ClusterSource", "unknown_version"]
 
 _DESCRIBED_FOR: Final = timedelta(minutes=5)
 """A control plane of EKS may be upgraded at any time."""
 _ASKED_AGAIN_AFTER: Final = timedelta(minutes=1)
 """After a call that failed: each takes up to its time limit, and launches wait for it."""
+OLDEST_VERSION: Final = "1.26"
+NEWEST_VERSION: Final = "1.36"
+"""The versions of Kubernetes for which images, user data and kubelet fields are known to be right."""
 _IPV4: Final = "IPv4"
 _IPV6: Final = "IPv6"
+
+
+def unknown_version(version: str) -> str:
+    """Return what is wrong with a version of Kubernetes that this provider does not know; or nothing."""
+    minor = minor_version(version)
+    if minor and _number(OLDEST_VERSION) <= _number(minor) <= _number(NEWEST_VERSION):
+        return ""
+    return (
+        f'Kubernetes "{version}" is not among the versions that this provider knows '
+        f"({OLDEST_VERSION} to {NEWEST_VERSION}): images and user data may not fit"
+    )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +88,8 @@ class ClusterSource:
         self._fresh: Final[TtlCache[str, _Described]] = TtlCache(clock, _DESCRIBED_FOR)
         self._last: _Described | None = None
         """The last answer of EKS, however old."""
+        self._warned_of = ""
+        """The version that was last warned of."""
         self._log: FilteringBoundLogger = structlog.get_logger("aws.cluster")
 
     def details(self) -> ClusterDetails:
@@ -115,8 +136,14 @@ class ClusterSource:
             CloudProviderError: EKS had to be asked, and never answered.
         """
         if self._settings.eks_control_plane or not self._facts.version:
-            return self._describe().version or self._facts.version
-        return self._facts.version
+            version = self._describe().version or self._facts.version
+        else:
+            version = self._facts.version
+        problem = unknown_version(version)
+        if problem and version != self._warned_of:
+            self._warned_of = version
+            self._log.warning(problem, cluster=self._settings.cluster_name, version=version)
+        return version
 
     def _ip_family(self) -> str:
         """Return `IPv4` or `IPv6`: what the core says, else what addresses of services are, else EKS."""

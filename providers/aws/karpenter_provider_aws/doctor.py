@@ -21,6 +21,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import Finding, Severity
+from karpenter_provider_aws.cluster import unknown_version
 from karpenter_provider_aws.codes import is_dry_run_success, is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.launch.tags import owned_tags, to_tag_list
@@ -108,6 +109,13 @@ class Doctor:
             return _error(
                 f'the certificates of cluster "{name}" are not known',
                 "set --cluster-ca-bundle",
+            )
+        problem = unknown_version(version) if version else ""
+        if problem:
+            return Finding(
+                severity=Severity.WARNING,
+                message=problem,
+                remedy="use a release of this provider that knows the version",
             )
         kubernetes = f" (Kubernetes {version})" if version else ""
         return _ok(f'cluster "{name}" at {endpoint}{kubernetes}')

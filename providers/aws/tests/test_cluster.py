@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.contract import ClusterFacts, LaunchedInstance
-from karpenter_provider_aws.cluster import ClusterSource
+from karpenter_provider_aws.cluster import NEWEST_VERSION, OLDEST_VERSION, ClusterSource
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.settings import AwsSettings
 from karpenter_provider_aws.simulated.cluster import Cluster
@@ -128,3 +129,34 @@ def test_instances_of_an_ipv6_cluster_have_ipv6_addresses_without_a_dns_service(
     (interface, *_) = template["LaunchTemplateData"]["NetworkInterfaces"]
     assert interface["PrimaryIpv6"] is True
     assert interface["Ipv6AddressCount"] == 1
+
+
+@pytest.mark.parametrize("version", ["1.25", "v1.37.1-eks-1234", "2.0", "nonsense"])
+def test_a_version_that_the_provider_does_not_know_is_warned_of_once(source, version):
+    known = source(version=version)
+
+    with capture_logs() as logs:
+        assert [known.version(), known.version()] == [version] * 2
+
+    (warning,) = [line for line in logs if line["log_level"] == "warning"]
+    assert version in warning["event"]
+    assert f"{OLDEST_VERSION} to {NEWEST_VERSION}" in warning["event"]
+
+
+@pytest.mark.parametrize("version", ["1.26", "v1.34.2-eks-1234", "1.36+"])
+def test_a_version_that_the_provider_knows_is_not_warned_of(source, version):
+    with capture_logs() as logs:
+        assert source(version=version).version() == version
+
+    assert logs == []
+
+
+def test_a_version_that_changes_to_an_unknown_one_is_warned_of_again(aws, clock, source):
+    known = source(replace(SETTINGS, eks_control_plane=True))
+    with capture_logs() as logs:
+        for version in ("1.34", "1.37", "1.38", "1.38"):
+            aws.clusters.add(Cluster(name=aws.world.cluster, version=version))
+            assert known.version() == version
+            clock.forward(minutes=6)
+
+    assert [line["version"] for line in logs if "version" in line] == ["1.37", "1.38"]

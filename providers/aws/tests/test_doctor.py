@@ -120,6 +120,18 @@ def test_a_cluster_that_eks_does_not_know_is_an_error_unless_all_is_given(world)
     assert wrong(given.check()) == []
 
 
+def test_a_version_of_kubernetes_that_is_not_known_is_a_warning(world):
+    from karpenter_provider_aws.simulated.cluster import Cluster
+
+    world.aws.clusters.add(Cluster(name=world.aws.world.cluster, version="1.99"))
+
+    findings = doctor(world, eks_control_plane=True).check()
+
+    (found,) = [found for found in findings if found.severity is Severity.WARNING]
+    assert '"1.99"' in found.message
+    assert wrong(findings) == []
+
+
 def test_zonal_shift_is_looked_at_when_it_is_enabled(world):
     world.aws.zonal_shifts.clear()
     assert wrong(doctor(world).check()) == []
