@@ -31,9 +31,10 @@ class Town:
         self.server = ApiServer(self.clock)
         self.history: list[tuple[str, str, float]] = []
 
-    def candidate(self, identity, front=None):
+    def candidate(self, identity, front=None, transport=None):
+        transport = transport or DirectTransport(front or Front(self.server))
         return LeaseElector(
-            KubeApi(DirectTransport(front or Front(self.server)), clock=self.clock),
+            KubeApi(transport, clock=self.clock),
             clock=self.clock,
             namespace="kube-system",
             identity=identity,
@@ -57,6 +58,20 @@ class Town:
         return self.server.registry.read(
             resources.LEASES, "karpenter-leader-election", "kube-system"
         )
+
+
+class SlowAnswers:
+    """A connection on which requests arrive at once and answers to writes take their time."""
+
+    def __init__(self, transport):
+        self._transport = transport
+        self.seconds = 0.0
+
+    async def request(self, request):
+        response = await self._transport.request(request)
+        if request.method != "GET":
+            await asyncio.sleep(self.seconds)
+        return response
 
 
 async def end(*tasks):
@@ -184,6 +199,68 @@ def test_a_hanging_server_is_not_waited_for_beyond_the_deadline():
         assert town.history[-1][:2] == ("first", "stopped")
         assert town.history[-1][2] <= 70
         await asyncio.wait({task})
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("seconds", [3.0, 9.0])
+def test_the_fence_counts_from_the_sending_of_a_renewal(seconds):
+    """However long the answer took: to the others the lease is as old as the request."""
+
+    async def scenario():
+        town = Town()
+        slow = SlowAnswers(DirectTransport(Front(town.server)))
+        slow.seconds = seconds
+        elector = town.candidate("first", transport=slow)
+        await elector.acquire()
+        assert town.clock.monotonic() == pytest.approx(seconds)
+        assert elector.fence.seconds_left == pytest.approx(10 - seconds)
+
+    run_virtual(scenario())
+
+
+def test_the_fence_counts_from_the_second_sending_after_a_conflict():
+    """Somebody wrote to the lease meanwhile: the write that was refused renewed nothing."""
+
+    async def scenario():
+        town = Town()
+        slow = SlowAnswers(DirectTransport(Front(town.server)))
+        elector = town.candidate("first", transport=slow)
+        await elector.acquire()
+        labels = {"metadata": {"labels": {"touched": "yes"}}}
+        town.server.registry.patch(
+            resources.LEASES, labels, "karpenter-leader-election", "kube-system"
+        )
+        slow.seconds = 4.0
+        await elector.acquire()
+        assert town.clock.monotonic() == pytest.approx(8), "two writes, one refused"
+        assert elector.fence.seconds_left == pytest.approx(6)
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("seconds", [4.0, 7.0, 9.5])
+def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
+    """Its last renewal arrives, its answer comes late, and then nothing more is heard of it."""
+
+    async def scenario():
+        town = Town()
+        front = Front(town.server)
+        slow = SlowAnswers(DirectTransport(front))
+        first, second = town.candidate("first", transport=slow), town.candidate("second")
+        tasks = town.lead(first, "first"), town.lead(second, "second")
+        await asyncio.sleep(60.5)
+        slow.seconds = seconds
+        before = town.lease["spec"]["renewTime"]
+        while town.lease["spec"]["renewTime"] == before:
+            await asyncio.sleep(0.1)
+        sent = town.clock.monotonic()
+        front.stop()
+        await asyncio.sleep(40)
+        (who, what, stopped), (other, leads, took_over) = town.history[1:]
+        assert (who, what, other, leads) == ("first", "stopped", "second", "leads")
+        assert stopped <= sent + 10 < sent + 15 - 0.1 <= took_over
+        await end(*tasks)
 
     run_virtual(scenario())
 
