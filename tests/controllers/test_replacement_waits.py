@@ -1,0 +1,157 @@
+"""Which replacements a command waits for, and which commands are started at all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from karpenter_core.controllers.disruption.execution import CommandQueue
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.sim.faults import Fault, on
+from tests.controllers.scenes import deployment
+from tests.controllers.test_disruption_queue import ALONE, CPU, fixed, is_true, staged
+
+BOOT = {"key": "example.com/boot", "effect": "NoSchedule"}
+"""A startup taint that nobody takes off, unless a test does."""
+
+
+def boot_slowly(stage):
+    """Let all nodes drift; their replacements have a startup taint."""
+    patch = {"spec": {"template": {"spec": {"startupTaints": [BOOT]}}}}
+    stage.scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
+
+
+def replacement(stage):
+    (new,) = (c for c in stage.scene.claims() if c["metadata"]["name"] not in stage.first)
+    return new
+
+
+async def wait_registered(stage):
+    """Wait for a replacement that is registered; return its name."""
+    await stage.until(lambda: len(stage.claims) == 2)
+    await stage.until(lambda: is_true(replacement(stage), "Registered"))
+    return replacement(stage)["metadata"]["name"]
+
+
+def test_a_replacement_that_is_registered_and_not_initialized_is_waited_for(tmp_path):
+    """Its startup taint stays: the old node serves, until the taint goes."""
+
+    async def story(stage):
+        await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+        boot_slowly(stage)
+        new = await wait_registered(stage)
+
+        await stage.clock.sleep(8 * 60)
+
+        assert not is_true(replacement(stage), "Initialized")
+        assert stage.leaving == set()
+        assert stage.tainted == stage.first
+
+        stage.scene.cluster.server.registry.patch(NODES, {"spec": {"taints": None}}, new, "")
+        await stage.until(lambda: stage.claims == {new}, seconds=120)
+
+    staged(tmp_path, story)
+
+
+def test_a_command_is_taken_back_while_its_replacement_is_still_ending(tmp_path):
+    """Somebody's finalizer holds the claim: it is there, and it is of no use."""
+
+    async def story(stage):
+        await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+        boot_slowly(stage)
+        new = await wait_registered(stage)
+        held = {"metadata": {"finalizers": [*stage.finalizers(new), "example.com/audit"]}}
+        stage.scene.cluster.server.registry.patch(NODE_CLAIMS, held, new, "")
+
+        stage.scene.cluster.delete(NODE_CLAIMS, new)
+
+        await stage.until(lambda: not stage.tainted & stage.first, seconds=10)
+        assert new in stage.claims
+        assert stage.leaving == set()
+
+    staged(tmp_path, story)
+
+
+def bulky(**affinity):
+    """Pods that fill a node of eight cores but for one, each on a node of its own."""
+    terms = [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "bulk"}}}
+    ]
+    return deployment(
+        "bulk",
+        2,
+        cpu="6",
+        affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        **affinity,
+    )
+
+
+async def begin_two_for_one(stage):
+    """Make two large nodes, of which a small one could soon do the work."""
+    on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+    sizes = {**CPU, "values": ["2", "4", "8"]}
+    pool = fixed(after="0s", template={"requirements": [on_demand, sizes]})
+    await stage.begin(pool, bulky(), deployment("web", 2, cpu="1"), pods=4)
+    assert len(stage.first) == 2
+    assert len({pod["spec"]["nodeName"] for pod in stage.scene.pods() if "web" in str(pod)}) == 2
+
+
+async def seen_for(stage, seconds):
+    """Return every claim there was at some moment of the next while."""
+    seen = set()
+    for _ in range(seconds):
+        await stage.clock.sleep(1)
+        seen |= stage.claims
+    return seen
+
+
+def test_two_nodes_are_replaced_by_one(tmp_path):
+    """What the next test forbids happens where nothing is in its way."""
+
+    async def story(stage):
+        await begin_two_for_one(stage)
+        stage.scene.cluster.scale(DEPLOYMENTS, "bulk", 0)
+        await stage.until(lambda: stage.tainted >= stage.first, seconds=60)
+        await stage.until(lambda: stage.leaving == stage.first, seconds=120)
+        assert len(stage.claims - stage.first) == 1
+
+    staged(tmp_path, story)
+
+
+def test_nothing_is_ordered_for_candidates_of_which_one_cannot_be_marked(tmp_path):
+    """Pods would still be bound to it, and the replacement is not made for those."""
+
+    async def story(stage):
+        await begin_two_for_one(stage)
+        stuck = max(stage.first)
+        stage.scene.cluster.front.faults.add(
+            Fault(matches=on("PATCH", f"/nodes/{stuck}"), times=None, status=403)
+        )
+        stage.scene.cluster.scale(DEPLOYMENTS, "bulk", 0)
+
+        assert await seen_for(stage, 120) <= stage.first
+
+    staged(tmp_path, story)
+
+
+def test_a_candidate_is_in_one_command_at_a_time(tmp_path, monkeypatch):
+    """Whoever starts another one for it, at the same moment or later, is refused."""
+    start, results = CommandQueue.start, []
+
+    async def several(queue, command, found, **options):
+        one, two = await asyncio.gather(
+            start(queue, command, found, **options), start(queue, command, found, **options)
+        )
+        results.append((one, two, await start(queue, command, found, **options)))
+        return one
+
+    monkeypatch.setattr(CommandQueue, "start", several)
+
+    async def story(stage):
+        await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+        stage.change()
+        await stage.until(lambda: stage.leaving == stage.first, seconds=120)
+        assert results == [(True, False, False)]
+        assert len(stage.claims - stage.first) == 1
+
+    staged(tmp_path, story)
