@@ -219,8 +219,9 @@ class DataProvider(FakeProvider):
 
     @hookimpl
     def karpenter_list_instances(self):
-        there = (Instance(provider_id=f"fake://{name}") for name in sum(self.launches, []))
-        return InstanceListing(instances=tuple(there))
+        names = (name for call in self.launches for name in call)
+        there = tuple(Instance(provider_id=f"fake://{name}") for name in names)
+        return InstanceListing(instances=there)
 
 
 class TestGarbageCollection:

@@ -20,7 +20,7 @@ from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
 from karpenter_core.sim.faults import Fault, on
 from karpenter_core.sim.front import Front
-from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual, until
 
 
 class Town:
@@ -252,8 +252,9 @@ def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
         await asyncio.sleep(60.5)
         slow.seconds = seconds
         before = town.lease["spec"]["renewTime"]
-        while town.lease["spec"]["renewTime"] == before:
-            await asyncio.sleep(0.1)
+        assert await until(
+            lambda: town.lease["spec"]["renewTime"] != before, every_seconds=0.1, within_seconds=10
+        )
         sent = town.clock.monotonic()
         front.stop()
         await asyncio.sleep(40)
