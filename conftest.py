@@ -1,20 +1,50 @@
-"""What all tests of the repository have in common."""
+"""What all tests of the repository have in common.
+
+Properties (hypothesis) are tried on examples that are drawn anew in every run. The seed of a run is
+its first and last word about them; `pytest --hypothesis-seed=<seed>` draws the same examples again,
+of single tests too. `KARPENTER_PROPERTY_EXAMPLES` sets on how many each property is tried.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
+from typing import TYPE_CHECKING
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
-# The same examples on every run: a change is judged by what it changes. Who looks for new ones
-# sets on how many problems each property is tried; those are drawn by lot.
-settings.register_profile("steady", derandomize=True, deadline=None)
-if "KARPENTER_PROPERTY_EXAMPLES" not in os.environ:
-    settings.load_profile("steady")
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+settings.register_profile(
+    "drawn",
+    database=None,  # a seed means the same examples on every machine
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=(HealthCheck.too_slow,),
+)
+settings.load_profile("drawn")
+
+SEED = "hypothesis_seed"
 
 # All providers of the workspace are installed; programs that tests start need but one.
 os.environ.setdefault("PROVIDERS", "kwok")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of this run, before hypothesis asks for it; workers are given it."""
+    if config.getoption(SEED) is None:
+        setattr(config.option, SEED, str(random.SystemRandom().randrange(2**32)))
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """Say how to draw the same examples again."""
+    terminalreporter.write_line(
+        f"properties: the same examples again with --hypothesis-seed={config.getoption(SEED)}"
+    )
 
 
 def pytest_collection_finish() -> None:

@@ -66,7 +66,7 @@ def _pool(random, name):
     )
 
 
-def _node(random, name, of, pools):
+def _node(random, name, of, pools, drifted):
     its_node, claim = box(
         name,
         of,
@@ -78,7 +78,7 @@ def _node(random, name, of, pools):
         deleted=NOW if random.random() < 0.05 else None,
         termination_grace_period=random.choice((None, None, "300s")),
     )
-    if random.random() < 0.15:
+    if random.random() < drifted:
         since = EPOCH + timedelta(seconds=random.randrange(100))
         claim = with_claim_conditions(claim, DRIFTED, now=since)
     return its_node, claim
@@ -110,15 +110,19 @@ def _pod(random, name, on, room_milli):
     return cpu, msgspec.structs.replace(made, shape=msgspec.structs.replace(made.shape, **changes))
 
 
-def drawn(random):
-    """Draw the objects of a cluster, and the market that its pools buy from."""
+def drawn(random, *, drifted=0.15, spare=0.0):
+    """Draw the objects of a cluster, and the market that its pools buy from.
+
+    `drifted` is the share of nodes that have drifted, `spare` the share of a node that its pods
+    leave free at least.
+    """
     market = _market(random)
     pools = [_pool(random, name) for name in ("blue", "green")[: random.choice((1, 2))]]
     objects = list(pools)
     for n in range(random.randrange(2, 10)):
         of = random.choice(market)
-        objects += _node(random, f"n-{n}", of, pools)
-        room = of.capacity["cpu"]
+        objects += _node(random, f"n-{n}", of, pools, drifted)
+        room = int(of.capacity["cpu"] * (1 - spare))
         for m in range(random.choice((0, 1, 2, 2, 3, 5))):
             if room < 100:
                 break
@@ -135,6 +139,6 @@ def drawn(random):
     return objects, market
 
 
-def clusters():
+def clusters(**shares):
     """Draw `(objects, market)` by a seed: clusters of evenly drawn choices have most to save."""
-    return st.integers(0, 2**32 - 1).map(lambda seed: drawn(Random(seed)))
+    return st.integers(0, 2**32 - 1).map(lambda seed: drawn(Random(seed), **shares))

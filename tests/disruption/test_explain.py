@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from karpenter_core.disruption.candidates import Obstacle
 from karpenter_core.disruption.explain import Verdict, explain_machine
@@ -11,6 +11,7 @@ from karpenter_core.disruption.method import Declined
 from karpenter_core.disruption.plan import plan
 from tests.disruption.random_clusters import clusters
 from tests.disruption.scene import EIGHT, GATE, NOW, box, cluster, look, pool, runs
+from tests.properties import tried
 
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
@@ -23,7 +24,7 @@ def answers(builder, name, **options):
 
 
 @given(clusters())
-@settings(max_examples=40, deadline=None)
+@tried(40)
 def test_chosen_are_those_that_the_plan_takes(case):
     """By the method that wins, with the very command; the others are not."""
     objects, market = case
@@ -51,7 +52,7 @@ def test_chosen_are_those_that_the_plan_takes(case):
 
 
 @given(clusters())
-@settings(max_examples=20, deadline=None)
+@tried(20)
 def test_every_answer_is_complete(case):
     """Each verdict comes with what it is to be explained by."""
     objects, market = case

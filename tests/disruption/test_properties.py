@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import msgspec
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import CAPACITY_TYPE, CAPACITY_TYPES, SAVINGS_FLOOR, ZONE
@@ -26,6 +27,7 @@ from karpenter_core.state.leaving import leaving_problem
 from karpenter_core.testing.builders import EPOCH
 from tests.disruption.random_clusters import clusters, drawn
 from tests.disruption.scene import GATE, NOW, box, cluster, look
+from tests.properties import tried
 from tests.scheduling.whatif_cases import plan_of
 from tests.verifier import violations
 
@@ -49,16 +51,56 @@ def budget_of(pool, reason, total):
     return min(allowed, default=total)
 
 
-@given(clusters(), ASKED)
-@settings(max_examples=60, deadline=None)
-def test_no_plan_exceeds_a_budget(case, method):
+def budget_case(random):
+    """Draw a cluster and a method that is likely to have a command for it."""
+    kind = random.choice(("drift", "several", "several", "any"))
+    if kind == "drift":
+        return drawn(random, drifted=0.6), Drift()
+    if kind == "several":
+        return drawn(random, spare=0.5), MultiNode()
+    return drawn(random), random.choice(METHODS)
+
+
+def taken_and_allowed(case, method):
+    """Return by pool how many nodes the commands take, how many go already, and the budget."""
     builder, _, outcome = asked(*case, method)
     snapshot = builder.snapshot()
-    totals = Counter(machine.pool for machine in snapshot.state_nodes)
+    counted = [machine for machine in snapshot.state_nodes if machine.initialized]
+    totals = Counter(machine.pool for machine in counted)
+    going = Counter(machine.pool for machine in counted if machine.marked_for_deletion)
     taken = Counter(c.pool.name for command in outcome.commands for c in command.candidates)
-    event(f"{method.name}: {bool(taken)}")
-    for name, count in taken.items():
-        assert count <= budget_of(snapshot.node_pools[name], method.reason, totals[name])
+    return {
+        name: (count, going[name], budget_of(snapshot.node_pools[name], method.reason, total))
+        for name, total in totals.items()
+        if (count := taken[name])
+    }
+
+
+@given(st.integers(0, 2**32 - 1))
+@tried(100)
+def test_no_plan_exceeds_a_budget(seed):
+    """What goes already counts; machines that were never initialised count for nothing."""
+    case, method = budget_case(Random(seed))
+    found = taken_and_allowed(case, method)
+    event(f"{method.name}: {bool(found)}")
+    for count, going, allowed in found.values():
+        assert count + going <= allowed
+
+
+def test_a_third_of_the_examples_of_budgets_have_commands_of_drift_or_of_several_nodes():
+    """Else the property above would be about empty nodes alone; a good part is at its budget."""
+    examples = [budget_case(Random(seed)) for seed in range(150)]
+    found = [(method, taken_and_allowed(case, method)) for case, method in examples]
+    drift = [by_pool for method, by_pool in found if by_pool and isinstance(method, Drift)]
+    several = [by_pool for method, by_pool in found if by_pool and isinstance(method, MultiNode)]
+    at_budget = [
+        by_pool
+        for by_pool in (*drift, *several)
+        if any(count + going == allowed for count, going, allowed in by_pool.values())
+    ]
+    assert len(drift) + len(several) >= len(examples) / 3
+    assert min(len(drift), len(several)) >= len(examples) / 8
+    assert len(at_budget) >= len(examples) / 12
 
 
 def dearest_launch(planned, market):
@@ -91,7 +133,7 @@ def floor_of(members):
 
 
 @given(clusters(), st.sampled_from((MultiNode(), SingleNode())))
-@settings(max_examples=80, deadline=None)
+@tried(80)
 def test_consolidation_saves_money_in_any_case(case, method):
     """At the dearest price that a launch may have, and by the floors of the pools at least."""
     _, _, outcome = asked(*case, method)
@@ -111,7 +153,7 @@ def test_consolidation_saves_money_in_any_case(case, method):
 
 
 @given(clusters(), st.sampled_from(METHODS[1:]))
-@settings(max_examples=80, deadline=None)
+@tried(80)
 def test_every_pod_fits_where_the_command_says(case, method):
     """Carried out in the order of the verdict, and judged by somebody who shares no code."""
     builder, one, outcome = asked(*case, method)
@@ -148,7 +190,7 @@ def told(outcome):
 
 
 @given(clusters(), ASKED, st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@tried(50)
 def test_the_order_of_objects_does_not_matter(case, method, random):
     objects, market = case
     _, _, outcome = asked(objects, market, method)
@@ -159,7 +201,7 @@ def test_the_order_of_objects_does_not_matter(case, method, random):
 
 
 @given(clusters(), ASKED)
-@settings(max_examples=50, deadline=None)
+@tried(50)
 def test_a_second_look_at_an_unchanged_cluster_gives_the_same_command(case, method):
     builder, _, outcome = asked(*case, method)
     for command in outcome.commands:
@@ -234,7 +276,7 @@ class World:
 
 
 @given(clusters())
-@settings(max_examples=25, deadline=None)
+@tried(25)
 def test_a_cluster_comes_to_rest(case):
     """Command by command it costs less, until nothing is left to do."""
     world = World(*case)
@@ -251,7 +293,7 @@ def test_a_cluster_comes_to_rest(case):
 
 
 @given(clusters())
-@settings(max_examples=40, deadline=None)
+@tried(40)
 def test_what_two_classes_share_is_judged_once_and_alike(case):
     """A second class of methods gets what it would get by itself."""
     snapshot = cluster(*case[0], market=case[1]).snapshot()

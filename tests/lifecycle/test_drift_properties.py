@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.lifecycle.claim_status import with_condition
@@ -17,8 +15,7 @@ from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.strategies import problems
-
-EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "60"))
+from tests.properties import tried
 
 
 def launched(claim, instance_type, offering):
@@ -37,7 +34,7 @@ def launched(claim, instance_type, offering):
     return with_condition(launched_claim(claim, machine), LAUNCHED, now=EPOCH)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@tried(60)
 @given(asked=problems())
 def test_a_machine_of_a_plan_has_not_drifted(asked):
     """Every type that is listed, in every offering that the claim allows."""

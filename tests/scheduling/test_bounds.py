@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -31,11 +30,11 @@ from karpenter_core.testing.builders import (
     problem,
 )
 from karpenter_core.testing.strategies import problems
+from tests.properties import tried
 from tests.scheduling.plan_checks import FIRST_FIT
 from tests.verifier import violations
 
-EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "120"))
-thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = tried(120)
 
 amounts = st.integers(0, 12)
 sizes = st.tuples(amounts, amounts).filter(any)

@@ -5,7 +5,6 @@ Judged twice: by code that knows nothing of the scheduler, and by lifting what i
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -18,10 +17,11 @@ from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import offering
 from karpenter_core.testing.problem_choices import TEAM, ZONES
 from karpenter_core.testing.problems import ALL_FEATURES, Feature, seeded_problem
+from tests.properties import examples
 from tests.scheduling.plan_checks import FIRST_FIT
 from tests.verifier.first_failing import ORDER, Trial
 
-EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "60"))
+EXAMPLES = examples(60)
 """On how many problems each property is tried, by seed."""
 
 both_packings = pytest.mark.parametrize(

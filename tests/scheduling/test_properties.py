@@ -6,12 +6,11 @@ judges tens of thousands by seed.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
@@ -25,6 +24,7 @@ from karpenter_core.testing.builders import (
 )
 from karpenter_core.testing.problems import ALL_FEATURES, Feature
 from karpenter_core.testing.strategies import problems
+from tests.properties import tried
 from tests.scheduling.plan_checks import (
     BEST_EFFORT,
     FIRST_FIT,
@@ -37,11 +37,8 @@ from tests.scheduling.plan_checks import (
 )
 from tests.verifier import hosts_alone, violations
 
-EXAMPLES = int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "120"))
-FEWER = max(EXAMPLES // 4, 1)
-
-thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-brief = settings(thorough, max_examples=FEWER)
+thorough = tried(120)
+brief = tried(30)
 both_packings = pytest.mark.parametrize(
     "options", [SolveOptions(), FIRST_FIT], ids=["value", "first-fit"]
 )
