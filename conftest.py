@@ -2,7 +2,7 @@
 
 Properties (hypothesis) are tried on examples that are drawn anew in every run. The seed of a run is
 its first and last word about them; `pytest --hypothesis-seed=<seed>` draws the same examples again,
-of single tests too. `KARPENTER_PROPERTY_EXAMPLES` sets on how many each property is tried.
+of single tests too, and `--hypothesis-profile=shrunk` makes them smaller. `KARPENTER_PROPERTY_EXAMPLES` sets on how many each property is tried.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -24,7 +24,11 @@ settings.register_profile(
     deadline=None,
     print_blob=True,
     suppress_health_check=(HealthCheck.too_slow,),
+    # A failure is told at once. Most examples are made from a seed, which no shrinking makes small,
+    # and the minutes that it takes would end in pytest's time limit with nothing told at all.
+    phases=(Phase.explicit, Phase.generate, Phase.target),
 )
+settings.register_profile("shrunk", settings.get_profile("drawn"), phases=tuple(Phase))
 settings.load_profile("drawn")
 
 SEED = "hypothesis_seed"

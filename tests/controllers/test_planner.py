@@ -118,3 +118,115 @@ async def test_what_a_pass_needs_is_computed_where_passes_are():
     finally:
         threaded.close()
     assert await InlinePlanner().prepare(threading.get_ident) == loop_thread
+
+
+class HandClock:
+    """A clock that steps move."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def monotonic(self):
+        return self.time
+
+
+class Steps:
+    """Steps of ten seconds each, that note where they run, and when they are closed."""
+
+    def __init__(self, clock, number, *, error=None):
+        self._clock, self._number, self._error = clock, number, error
+        self.begun, self.ended = threading.Event(), threading.Event()
+        self.threads, self.intervals = set(), set()
+        self.is_cut_short = False
+
+    def run(self):
+        try:
+            for _ in range(self._number):
+                self.threads.add(threading.get_ident())
+                self.intervals.add(sys.getswitchinterval())
+                self._clock.time += 10.0
+                self.begun.set()
+                yield 1
+                if self.is_cut_short:
+                    return "cut short"
+            if self._error is not None:
+                raise self._error
+            return "done"
+        finally:
+            self.ended.set()
+
+    def cut_short(self):
+        self.is_cut_short = True
+
+
+@pytest.fixture
+def threaded():
+    planner = ThreadPlanner(HandClock())
+    yield planner
+    planner.close()
+
+
+async def worked(planner, steps, *, limit_seconds=60.0):
+    return await planner.work(steps.run(), limit_seconds=limit_seconds, overtime=steps.cut_short)
+
+
+async def test_work_is_done_in_the_thread_of_passes(threaded):
+    """It gives way often meanwhile, and no longer than that."""
+    steps, before = Steps(threaded._clock, 3), sys.getswitchinterval()
+
+    assert await worked(threaded, steps) == "done"
+
+    assert steps.threads == {await threaded.prepare(threading.get_ident)}
+    assert threading.get_ident() not in steps.threads
+    assert max(steps.intervals) < before
+    assert sys.getswitchinterval() == before
+
+
+async def test_work_that_takes_too_long_is_told_so(threaded):
+    """At the limit it is not too long yet."""
+    in_time = Steps(threaded._clock, 6)
+    assert await worked(threaded, in_time, limit_seconds=60.0) == "done"
+    assert not in_time.is_cut_short
+
+    late = Steps(threaded._clock, 1000)
+    assert await worked(threaded, late, limit_seconds=60.0) == "cut short"
+    assert late.is_cut_short
+
+
+async def test_the_limit_of_work_counts_from_its_own_beginning(threaded):
+    """Not from that of the planner, nor of the work before."""
+    for _ in range(3):
+        assert await worked(threaded, Steps(threaded._clock, 5), limit_seconds=60.0) == "done"
+
+
+async def test_work_that_nobody_waits_for_is_closed(threaded):
+    """Its thread is free for the next one."""
+    steps = Steps(threaded._clock, 10**9)
+    waiting = asyncio.create_task(worked(threaded, steps, limit_seconds=float("inf")))
+    await asyncio.to_thread(steps.begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert await worked(threaded, Steps(threaded._clock, 1)) == "done"
+    assert steps.ended.is_set()
+
+
+async def test_work_ends_with_the_process(threaded):
+    """Nobody learns a result that is only half made."""
+    steps = Steps(threaded._clock, 10**9)
+    waiting = asyncio.create_task(worked(threaded, steps, limit_seconds=float("inf")))
+    await asyncio.to_thread(steps.begun.wait)
+    threaded.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert steps.ended.is_set()
+
+
+async def test_work_that_fails_fails_for_its_caller(threaded):
+    """The planner goes on working."""
+    with pytest.raises(ZeroDivisionError):
+        await worked(threaded, Steps(threaded._clock, 2, error=ZeroDivisionError()))
+
+    assert await worked(threaded, Steps(threaded._clock, 2)) == "done"
