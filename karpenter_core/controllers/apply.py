@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.judgements import FailedJudgement
-    from karpenter_core.api.notices import Notice
+    from karpenter_core.api.notices import Notice, ObjectRef
     from karpenter_core.controllers.feed import Feed
     from karpenter_core.controllers.metrics import Metrics
     from karpenter_core.kube.writer import Writer
@@ -59,6 +59,7 @@ class Hands:
         self.feed = feed
         self.publish = publish
         self.metrics = metrics
+        self._set_aside: dict[str, frozenset[tuple[ObjectRef, str]]] = {}
 
     async def write_claim(self, old: NodeClaim, new: NodeClaim) -> NodeClaim:
         """Send what changed of a claim: metadata, then status; return it as stored.
@@ -138,12 +139,20 @@ class Hands:
                 (metric.labels(**fact.labels) if fact.labels else metric).set(fact.value)
 
     def set_aside(self, failed: Iterable[FailedJudgement], *, controller: str) -> None:
-        """Tell of objects that were set aside because judging them failed: Event, metric, log."""
+        """Tell of objects that were set aside because judging them failed: Event, metric, log.
+
+        What was set aside in the pass before as well is not logged again.
+        """
+        failed = tuple(failed)
+        logged = self._set_aside.get(controller, frozenset())
+        self._set_aside[controller] = frozenset((item.regarding, item.step) for item in failed)
         log: FilteringBoundLogger = structlog.get_logger(controller)
         for item in failed:
             about = item.regarding
             self.metrics.judgements_failed.labels(controller=controller, kind=about.kind).inc()
             self.publish(item.notice)
+            if (about, item.step) in logged:
+                continue
             log.error(
                 "set aside, judging it failed",
                 step=item.step,

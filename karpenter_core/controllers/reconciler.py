@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, final
 import structlog
 
 from karpenter_core.controllers.journal import Journal
+from karpenter_core.controllers.passes import PassHealth
 from karpenter_core.controllers.workqueue import Backoff, WorkQueue
 from karpenter_core.errors import (
     ApiError,
@@ -67,6 +68,8 @@ class Runtime:
     """Where decisions are put on record."""
     jitter: Callable[[], float] = field(default_factory=lambda: Random().random)  # noqa: S311 - spreads retries only
     """Draws from 0 to 1, by which retries of throttled calls are spread; seeded in tests."""
+    passes: PassHealth = field(default_factory=PassHealth)
+    """How many passes of each loop have failed in a row."""
 
     def workers(self, minimum: int, maximum: int) -> int:
         """Return how many keys are worked on at once: `minimum` on one core, `maximum` on 60."""
@@ -209,10 +212,13 @@ class Loop:
         *,
         runtime: Runtime,
         backoff: Backoff | None = None,
+        is_vital: bool = True,
     ) -> None:
+        """`is_vital`: the process is not ready while this fails again and again."""
         self._name = name
         self._step = step
         self._runtime = runtime
+        self._streak = (runtime.passes if is_vital else PassHealth()).streak(name)
         self._backoff = backoff if backoff is not None else Backoff(base_seconds=1.0)
         self._woken = asyncio.Event()
         self._log: FilteringBoundLogger = structlog.get_logger(name)
@@ -238,11 +244,18 @@ class Loop:
             try:
                 wait = await self._step()
                 failures = 0
+                self._streak.succeeded()
+            except FencedError:
+                failures += 1
+                wait = self._backoff.seconds(failures)
+                self._log.info("work held back, this process does not lead")
             except Exception as error:
                 throttled = throttle_seconds(error, self._runtime.jitter)
                 if throttled is None:
                     failures += 1
                     wait = self._backoff.seconds(failures)
+                    if not isinstance(error, NodeClassNotReadyError):
+                        self._streak.failed(error)
                 else:
                     wait = throttled
                 self._runtime.metrics.reconcile_errors.labels(controller=self._name).inc()

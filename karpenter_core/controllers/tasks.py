@@ -47,7 +47,9 @@ class PluginTasks:
                 group.create_task(loop.run())
 
     def _loop_of(self, task: PluginTask) -> Loop:
-        return Loop(f"{task.plugin}.{task.name}", _step(task), runtime=self._runtime)
+        return Loop(
+            f"{task.plugin}.{task.name}", _step(task), runtime=self._runtime, is_vital=False
+        )
 
 
 def _step(task: PluginTask) -> Callable[[], Awaitable[float]]:

@@ -22,6 +22,7 @@ from karpenter_core.api.labels import node_class_label
 from karpenter_core.controllers.feed import Feed
 from karpenter_core.controllers.freshness import Consumer, Freshness
 from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.passes import gauge_setter
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.controllers.tasks import PluginTasks
 from karpenter_core.errors import FencedError
@@ -95,6 +96,7 @@ class Process:
             cpu_requests=settings.cpu_requests,
             jitter=ports.jitter or Random().random,  # noqa: S311 - spreads retries only
         )
+        self.runtime.passes.subscribe(gauge_setter(self.metrics))
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
@@ -337,6 +339,7 @@ class Process:
                 Check(name="freshness", failure=self._stale),
                 Check(name="crd", failure=lambda: self._crds.problem),
                 Check(name="provider", failure=self._stuck),
+                Check(name="passes", failure=lambda: self.runtime.passes.problem),
             ),
             address=self.settings.bind_address,
             metrics_port=self.settings.metrics_port,

@@ -20,6 +20,7 @@ from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
 from karpenter_core.controllers.nodepool.controller import NodePoolController
 from karpenter_core.controllers.observability import Observability
+from karpenter_core.controllers.passes import pool_teller
 from karpenter_core.controllers.provisioning.creation import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.disruption.method import DisruptionOptions
@@ -58,6 +59,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         metrics=process.metrics,
         owns_nodes=process.ports.workload is None,
     )
+    runtime.passes.subscribe(pool_teller(hands))
     catalogue = CatalogueController(feed=process.feed, providers=providers, runtime=runtime)
     freshness = process.freshness
     evictions = EvictionQueue(hands=hands, runtime=runtime, freshness=freshness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from karpenter_core.controllers.nodeclaim import drift as controller
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.provider.contract import DriftFinding, NodeClassHash
@@ -110,6 +111,31 @@ def test_a_change_of_the_template_shows_at_once_and_goes_when_it_is_undone(tmp_p
         relabel(scene, None)
         await scene.settle(lambda: drifted(scene) == [], seconds=5)
 
+    play(tmp_path, story)
+
+
+def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkeypatch):
+    """It is set aside with an Event; the next look tries it again."""
+    odd, genuine = [], controller.local_drift
+
+    def judging(claim, *rest, **named):
+        if claim.name in odd:
+            raise ValueError("odd claim")
+        return genuine(claim, *rest, **named)
+
+    async def story(scene, cloud):
+        odd.append(scene.claims()[0]["metadata"]["name"])
+        relabel(scene, {"team": "a"})
+        await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=5)
+        (told,) = scene.events("JudgementFailed")
+        assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == (
+            "NodeClaim", odd[0],
+        )  # fmt: skip
+
+        odd.clear()
+        await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=330)
+
+    monkeypatch.setattr(controller, "local_drift", judging)
     play(tmp_path, story)
 
 

@@ -222,7 +222,8 @@ class DisruptionController:
             if is_consolidation:
                 self._hands.tell(rejection_notices(command, reason))
             await self._records.given_up(command, found, rejection=verdict.rejection)
-        self._hands.set_aside(look.failed.found, controller=self.name)
+        if look.failed.found:
+            self._hands.set_aside(look.failed.found, controller=self.name)
         return kept
 
     async def _without_vetoed(

@@ -278,8 +278,14 @@ class CommandQueue:
         """Look at every command under way."""
         if self._entries and self._freshness.hold(Consumer.DISRUPTION, self.name, self._loop.wake):
             return PERIOD_SECONDS
+        failure: Exception | None = None
         for entry in tuple(self._entries):
-            await self._advance(entry)
+            try:
+                await self._advance(entry)
+            except Exception as error:
+                failure = error  # the other commands are looked at all the same
+        if failure is not None:
+            raise failure
         return PERIOD_SECONDS if self._entries else IDLE_SECONDS
 
     async def _advance(self, entry: _Entry) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import structlog
 
 from karpenter_core.api.conditions import find, is_true
+from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
 from karpenter_core.controllers.feed import Inbox
@@ -167,14 +168,18 @@ class DriftController:
     async def _judge(self, names: Sequence[str]) -> list[tuple[NodeClaim, LocalDrift]]:
         """Compare claims with their pools and with what is sold; others have a turn in between."""
         verdicts: list[tuple[NodeClaim, LocalDrift]] = []
+        failed = FailedJudgements()
         for start in range(0, len(names), PARALLEL):
             snapshot, now = self._feed.snapshot(), self._clock.now()
             for name in names[start : start + PARALLEL]:
                 claim = snapshot.node_claims.get(name)
                 pool = None if claim is None else _pool(snapshot, claim)
                 if claim is not None and pool is not None:
-                    verdicts.append((claim, self._local(claim, pool, snapshot, now)))
+                    with failed.judging(claim.ref, "drift"):
+                        verdicts.append((claim, self._local(claim, pool, snapshot, now)))
             await asyncio.sleep(0)
+        if failed.found:
+            self._hands.set_aside(failed.found, controller=self.name)
         return verdicts
 
     def _local(

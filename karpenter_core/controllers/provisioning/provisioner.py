@@ -7,7 +7,7 @@ One pass at a time; pods that arrive meanwhile are gathered for the next. What a
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
@@ -146,13 +146,13 @@ class Provisioner:
             )
         )
         self._recorder.ignore(asked.ignored, snapshot)
-        self._recorder.set_aside(asked.set_aside)
         if asked.problem.pods:
             self._recorder.hold(asked.held)
         is_settled = not asked.waiting  # places run out with time, which changes no object
         if asked.problem.pods:
             is_settled &= await self._solve(asked, snapshot, triggers)
         else:
+            self._recorder.set_aside(asked.set_aside)
             self._recorder.nothing_to_place()
         self._last_version = self._feed.snapshot().version if is_settled else -1
         return 0.0
@@ -169,6 +169,7 @@ class Provisioner:
             plan = await self._planner.plan(asked.problem, self._options.solve)
         if plan.partial:
             self._log.warning("scheduling pass took too long and was given up", pods=pods)
+        plan = replace(plan, set_aside=(*asked.set_aside, *plan.set_aside))
         plan = with_held_pools(plan, asked.held)
         self._recorder.place_existing(plan, snapshot)
         created = await self._creator.create(plan.claims, decided=decided, reason="provisioned")

@@ -1,0 +1,202 @@
+"""Passes that fail again and again: readiness, metric and Event, until one succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from karpenter_core.controllers.disruption import controller
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.passes import FAILING_PASSES, PassHealth, gauge_setter
+from karpenter_core.controllers.reconciler import Loop, Runtime
+from karpenter_core.errors import FencedError, NodeClassNotReadyError, ThrottledError
+from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.scheduling.whatif_walk import Walk
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+
+WITHOUT_ELECTION = "--disable-leader-election"
+
+
+def looped(steps, **options):
+    """Run a loop through these steps (None succeeds); return the problem after each."""
+    seen = []
+
+    async def main():
+        metrics = Metrics()
+        runtime = Runtime(clock=LoopClock(), new_id=map(str, count()).__next__, metrics=metrics)
+        runtime.passes.subscribe(gauge_setter(metrics))
+        left, done = list(steps), asyncio.Event()
+
+        async def step():
+            seen.append(runtime.passes.problem)
+            if not left:
+                done.set()
+                return 1.0
+            error = left.pop(0)
+            if error is not None:
+                raise error
+            return 1.0
+
+        running = asyncio.create_task(Loop("example", step, runtime=runtime, **options).run())
+        await done.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run_virtual(main())
+    return seen[1:]
+
+
+def test_passes_that_fail_in_a_row_are_a_problem_until_one_succeeds():
+    """A few failures are none."""
+    seen = looped([ValueError("odd")] * (FAILING_PASSES + 1) + [None])
+
+    assert seen[: FAILING_PASSES - 1] == [None] * (FAILING_PASSES - 1)
+    assert "example has failed 5 times in a row: ValueError: odd" in seen[FAILING_PASSES - 1]
+    assert "6 times" in seen[FAILING_PASSES]
+    assert seen[-1] is None
+
+
+def test_a_success_in_between_begins_the_count_anew():
+    """Four, one, four."""
+    failures = [ValueError("odd")] * (FAILING_PASSES - 1)
+
+    assert set(looped([*failures, None, *failures])) == {None}
+
+
+@pytest.mark.parametrize(
+    "error", [ThrottledError("slowly"), NodeClassNotReadyError("no subnets"), FencedError("lost")]
+)
+def test_what_only_has_to_be_waited_for_is_no_problem(error):
+    """However often."""
+    assert set(looped([error] * (FAILING_PASSES + 2))) == {None}
+
+
+def test_work_that_is_not_vital_is_no_problem_of_the_process():
+    """Prices of a plug-in, say."""
+    assert set(looped([ValueError("odd")] * 9, is_vital=False)) == {None}
+
+
+def test_loops_of_one_name_are_counted_apart():
+    """One of them succeeding does not hide the other."""
+    health = PassHealth()
+    first, second = health.streak("interruption"), health.streak("interruption")
+    for _ in range(FAILING_PASSES):
+        first.failed(ValueError("odd"))
+        second.succeeded()
+
+    assert health.problem is not None
+
+
+def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_path, monkeypatch):
+    """And all is well when it succeeds again."""
+    broken = []
+
+    def failing(*_, **__):
+        if broken:
+            raise ValueError("min() arg is an empty sequence")
+        return ()
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        broken.append(True)
+        await scene.cluster.clock.sleep(180)
+        failures = running.process.servers.failures()
+        assert "disruption has failed" in failures["passes"]
+        told = scene.events("PassFailing")
+        assert {event["involvedObject"]["kind"] for event in told} == {"NodePool"}
+        assert running.metric('karpenter_pass_failures{controller="disruption"}') >= FAILING_PASSES
+
+        broken.clear()
+        await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
+        assert running.metric('karpenter_pass_failures{controller="disruption"}') == 0
+
+    monkeypatch.setattr(controller, "stale_marks", failing)
+    play(tmp_path, story)
+
+
+def apart(name, replicas, **pod):
+    """Make a Deployment of which each pod has a node of its own."""
+    made = deployment(name, replicas, **pod)
+    made["spec"]["template"]["spec"]["affinity"] = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+                }
+            ]
+        }
+    }
+    return made
+
+
+async def drifting(scene, odd):
+    """Let three nodes with a pod each, and one with the odd pod, drift."""
+    drifts = {"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}
+    scene.cluster.apply([NODE_CLASS, node_pool(disruption=drifts), apart("web", 3), odd])
+    running = scene.start(WITHOUT_ELECTION)
+    await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=60)
+    first = {node["metadata"]["name"] for node in scene.nodes()}
+    (kept,) = (
+        pod["spec"]["nodeName"] for pod in scene.pods() if pod["metadata"]["labels"]["app"] == "odd"
+    )
+    template = {"metadata": {"labels": {"example.com/generation": "second"}}}
+    patch = {"spec": {"template": template}}
+    scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
+
+    def stay():
+        return first & {node["metadata"]["name"] for node in scene.nodes()}
+
+    return running, kept, stay
+
+
+def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monkeypatch):
+    """Its node says why; all others that have drifted are replaced."""
+    place = Walk.place
+
+    def placing(self, works):
+        if any(pod.shape.labels.get("app") == "odd" for _, pods in works for pod in pods):
+            raise ValueError("min() arg is an empty sequence")
+        place(self, works)
+
+    async def story(scene):
+        running, kept, stay = await drifting(scene, apart("odd", 1))
+        await scene.settle(lambda: stay() == {kept}, seconds=600)
+
+        told = scene.events("JudgementFailed")
+        assert {(e["involvedObject"]["kind"], e["involvedObject"]["name"]) for e in told} >= {
+            ("Node", kept)
+        }
+        assert all("min() arg is an empty sequence" in event["message"] for event in told)
+        failed = 'karpenter_judgements_failed_total{controller="disruption",kind="Node"}'
+        assert running.metric(failed) > 0
+        assert not running.process.servers.failures()
+
+    monkeypatch.setattr(Walk, "place", placing)
+    play(tmp_path, story)
+
+
+def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
+    """Where it would rather be spread; its own node is replaced too."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "example.com/nowhere",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "odd"}},
+    }
+
+    async def story(scene):
+        odd = apart("odd", 1)
+        odd["spec"]["template"]["spec"]["topologySpreadConstraints"] = [spread]
+        running, _, stay = await drifting(scene, odd)
+        await scene.settle(lambda: not stay(), seconds=600)
+
+        assert not scene.events("JudgementFailed")
+        assert not running.process.servers.failures()
+
+    play(tmp_path, story)
