@@ -7,16 +7,21 @@ which kind of change it cares about, and is woken with the names that changed.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import structlog
 
 from karpenter_core.controllers.reconciler import wait_or_woken
 from karpenter_core.controllers.workqueue import EARLY_SECONDS
-from karpenter_core.state.events import Tick
+from karpenter_core.state.events import ClockSet, Tick
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
     from karpenter_core.state.builder import StateBuilder
@@ -30,6 +35,9 @@ Listener: TypeAlias = "Callable[[str], None]"
 TICK_SECONDS: Final = 0.05
 """How far the state's clock may lie behind when an event is folded."""
 
+SET_SECONDS: Final = 1.0
+"""A difference between the clocks that is not noticed: less than anything is timed by."""
+
 
 @final
 class Feed:
@@ -40,6 +48,9 @@ class Feed:
         self._clock = clock
         self._listeners: dict[Kind, list[Listener]] = {kind: [] for kind in Kind}
         self._ticked: float | None = None
+        self._lead: float | None = None
+        """How far the wall clock is ahead of the monotonic one."""
+        self._log: FilteringBoundLogger = structlog.get_logger("state")
         self._synced = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
 
@@ -55,6 +66,7 @@ class Feed:
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is known now."""
+        self._follow_clock()
         return self._builder.snapshot()
 
     def subscribe(self, kind: Kind, listener: Listener) -> None:
@@ -86,7 +98,19 @@ class Feed:
         """The wall clock, as decisions are given it."""
         return self._clock.now()
 
+    def _follow_clock(self) -> None:
+        """Notice that the wall clock was set: it has gone another way than the monotonic one."""
+        lead = self._clock.now().timestamp() - self._clock.monotonic()
+        if self._lead is None:
+            self._lead = lead
+        by = lead - self._lead
+        if abs(by) >= SET_SECONDS:
+            self._lead = lead
+            self._log.warning("the wall clock was set", seconds=round(by, 3))
+            self._apply(ClockSet(timedelta(seconds=by)))
+
     def _tick(self) -> None:
+        self._follow_clock()
         moment = self._clock.monotonic()
         if self._ticked is None or moment - self._ticked >= TICK_SECONDS:
             self._ticked = moment

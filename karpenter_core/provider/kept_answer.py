@@ -14,7 +14,7 @@ from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.disk_cache import DiskCache
@@ -27,8 +27,8 @@ T = TypeVar("T")
 class _Held(NamedTuple, Generic[T]):
     value: T
     revision: int
-    fetched_at: datetime | None
-    """None when it was read from disk."""
+    fetched_at: float | None
+    """By the monotonic clock; None when it was read from disk."""
 
 
 @final
@@ -89,7 +89,10 @@ class KeptAnswer(Generic[T]):
         """
         before = self._held or self._from_disk(self._fresh)
         fetched = None if before is None else before.fetched_at
-        if fetched is not None and self._clock.now() - fetched < unless_within:
+        if (
+            fetched is not None
+            and self._clock.monotonic() - fetched < unless_within.total_seconds()
+        ):
             return False
         return self._fetch_once().revision != (0 if before is None else before.revision)
 
@@ -119,7 +122,7 @@ class KeptAnswer(Generic[T]):
             self._open = None
 
     def _keep(self, value: T) -> _Held[T]:
-        now = self._clock.now()
+        now = self._clock.monotonic()
         with self._lock:
             known = self._held
             if known is None:
@@ -130,7 +133,7 @@ class KeptAnswer(Generic[T]):
             else:
                 held = _Held(value, known.revision + 1, now)
             self._held = held
-        self._disk.write(self._encode(value), now=now)
+        self._disk.write(self._encode(value), now=self._clock.now())
         return held
 
     def _from_disk(self, max_age: timedelta) -> _Held[T] | None:

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
 __all__ = ["MARK_LIFE", "OfferingMark", "Shortages", "UnavailableOfferings"]
@@ -97,11 +97,20 @@ class UnavailableOfferings:
     With a `longest_life` an offering that is sold out again, not later than that after its mark
     ended, is marked for twice as long as before, up to that; `delete` starts anew. While a mark holds,
     it is the same shortage, which several launches find that are under way together.
+
+    With `monotonic` (`context.clock.monotonic`) marks last by that clock, whatever happens to the
+    wall clock that `now` is taken from.
     """
 
     def __init__(
-        self, life: timedelta = MARK_LIFE, *, longest_life: timedelta | None = None
+        self,
+        life: timedelta = MARK_LIFE,
+        *,
+        longest_life: timedelta | None = None,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
+        self._monotonic: Final = monotonic
+        self._began: tuple[datetime, float] | None = None
         self._life: Final = life
         self._longest_life: Final = longest_life
         self._earlier: Final[dict[OfferingMark, tuple[timedelta, datetime]]] = {}
@@ -119,6 +128,7 @@ class UnavailableOfferings:
     def mark(self, *offerings: OfferingMark, now: datetime, life: timedelta | None = None) -> None:
         """Note that offerings were sold out, by default for the time of these marks."""
         with self._lock:
+            now = self._steady(now)
             self._sweep(now)
             for offering in offerings:
                 end = now + (life or self._grown_life(offering, now))
@@ -130,15 +140,16 @@ class UnavailableOfferings:
         self, capacity_type: str, *, now: datetime, life: timedelta | None = None
     ) -> None:
         """Note that nothing of a capacity type can be had (a quota, or no role for spot, say)."""
-        self._mark_shared(self._capacity_types, capacity_type, now + (life or self._life), now)
+        self._mark_shared(self._capacity_types, capacity_type, life or self._life, now)
 
     def mark_subnet(self, subnet_id: str, *, now: datetime, life: timedelta | None = None) -> None:
         """Note that a subnet has no free addresses."""
-        self._mark_shared(self._subnets, subnet_id, now + (life or self._life), now)
+        self._mark_shared(self._subnets, subnet_id, life or self._life, now)
 
     def delete(self, offering: OfferingMark, *, now: datetime) -> None:
         """Forget a mark, because the offering was seen to be there."""
         with self._lock:
+            now = self._steady(now)
             self._sweep(now)
             self._earlier.pop(offering, None)
             if self._offerings.pop(offering, None) is not None:
@@ -157,8 +168,18 @@ class UnavailableOfferings:
     def view(self, *, now: datetime) -> Shortages:
         """Return the marks that hold now."""
         with self._lock:
-            self._sweep(now)
+            self._sweep(self._steady(now))
             return self._view
+
+    def _steady(self, now: datetime) -> datetime:
+        """Return the time by the monotonic clock, counted from the first `now`."""
+        if self._monotonic is None:
+            return now
+        seconds = self._monotonic()
+        if self._began is None:
+            self._began = now, seconds
+        began, then = self._began
+        return began + timedelta(seconds=seconds - then)
 
     def _grown_life(self, offering: OfferingMark, now: datetime) -> timedelta:
         longest = self._longest_life
@@ -176,11 +197,12 @@ class UnavailableOfferings:
         return life
 
     def _mark_shared(
-        self, marks: dict[str, datetime], name: str, end: datetime, now: datetime
+        self, marks: dict[str, datetime], name: str, life: timedelta, now: datetime
     ) -> None:
         with self._lock:
+            now = self._steady(now)
             self._sweep(now)
-            marks[name] = end
+            marks[name] = now + life
             self._shared_sequence += 1
             self._renew()
 

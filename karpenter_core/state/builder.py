@@ -22,6 +22,7 @@ from karpenter_core.state.events import (
     CallFinished,
     CallStarted,
     CataloguePublished,
+    ClockSet,
     DeletionMarked,
     DeletionUnmarked,
     Nominated,
@@ -33,7 +34,7 @@ from karpenter_core.state.events import (
     Tick,
     Wrote,
 )
-from karpenter_core.state.ledger import Ledger
+from karpenter_core.state.ledger import Ledger, moved
 from karpenter_core.state.mask import Catalogues
 from karpenter_core.state.node_index import NodeIndex
 from karpenter_core.state.objects import Kind, file_key, kind_of, resource_version_of
@@ -121,6 +122,8 @@ class StateBuilder:
                 return self._remove(obj, event)
             case Tick(now):
                 return self._tick(now, event)
+            case ClockSet(by):
+                return self._move(by, event)
             case _:
                 self._changed |= self._ledger.fold(self._about_the_living(event))
                 return self._fold_fact(event)
@@ -280,6 +283,15 @@ class StateBuilder:
                 break
             del self._tombstones[uid]
         return self._catalogue_changes(self._catalogues.touch_expired(now))
+
+    def _move(self, by: timedelta, event: ClockSet) -> tuple[Change, ...]:
+        """Move every instant with the wall clock, and what was made of them."""
+        self._changed |= self._ledger.fold(event)
+        # In its order: a tombstone that is older than the others is still the first.
+        self._tombstones = {uid: moved(at, by) for uid, at in self._tombstones.items()}
+        for name in self._ledger.view().nominations:
+            self._nodes.touch_name(name)
+        return self._catalogue_changes(self._catalogues.touch_masked())
 
     def _catalogue_changes(self, pools: tuple[str, ...]) -> tuple[Change, ...]:
         if not pools:

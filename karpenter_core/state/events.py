@@ -30,7 +30,7 @@ from karpenter_core.api.records import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from karpenter_core.errors import OfferingKey
     from karpenter_core.scheduling.problem import Catalogue
@@ -39,6 +39,7 @@ __all__ = [
     "CallFinished",
     "CallStarted",
     "CataloguePublished",
+    "ClockSet",
     "DeletionMarked",
     "DeletionUnmarked",
     "Event",
@@ -200,6 +201,13 @@ class Tick:
     now: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ClockSet:
+    """The wall clock was set, forwards or (negative) backwards; no time passed."""
+
+    by: timedelta
+
+
 Event: TypeAlias = (
     Observed
     | Removed
@@ -216,4 +224,5 @@ Event: TypeAlias = (
     | RegistrationSettled
     | RegistrationHealthReset
     | Tick
+    | ClockSet
 )

@@ -6,12 +6,14 @@ way a new leader comes by it again, because a new leader starts with an empty le
 states both, and `docs/design/state.md` shows it to people.
 
 The ledger changes by `fold` alone, and takes time from `Tick`: whoever folds a batch of events
-folds the time first.
+folds the time first. Its instants say how long ago something was, so they move with the wall clock
+when that is set (`ClockSet`): what lasts three minutes lasts three minutes of real time, and all
+instants can be compared with the wall clock as it is now.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol, final
 
@@ -23,6 +25,7 @@ from karpenter_core.errors import OfferingKey
 from karpenter_core.state.events import (
     CallFinished,
     CallStarted,
+    ClockSet,
     DeletionMarked,
     DeletionUnmarked,
     Nominated,
@@ -61,6 +64,7 @@ __all__ = [
     "RecentClaim",
     "TableRule",
     "UnseenClaim",
+    "moved",
 ]
 
 LAUNCH_RESULT_TTL: Final = timedelta(hours=1)  # upstream default
@@ -329,6 +333,8 @@ class Ledger:
                 return self._fold_object(event)
             case Tick():
                 return self._tick(event.now)
+            case ClockSet():
+                return self._move(event.by)
             case PodsDecided():
                 return self._decide(event)
             case CallStarted() | CallFinished():
@@ -515,6 +521,39 @@ class Ledger:
         for key in stocked:
             self._exhausted.drop(key)
         return bool(past or old or settled or stocked)
+
+    def _move(self, by: timedelta) -> bool:
+        """Move every instant with the wall clock."""
+        self._now, self._swept = moved(self._now, by), moved(self._swept, by)
+        for instants in (self._nominations, self._open_launches, self._first_seen):
+            for key, at in tuple(instants.items()):
+                instants.put(key, moved(at, by))
+        for key, placement in tuple(self._placements.items()):
+            self._placements.put(key, replace(placement, at=moved(placement.at, by)))
+        for key, launch in tuple(self._launches.items()):
+            self._launches.put(key, replace(launch, at=moved(launch.at, by)))
+        for key, claim in tuple(self._unseen_claims.items()):
+            self._unseen_claims.put(key, replace(claim, created=moved(claim.created, by)))
+        for key, recent in tuple(self._recent_claims.items()):
+            self._recent_claims.put(key, replace(recent, created=moved(recent.created, by)))
+        for key, pause in tuple(self._launch_pauses.items()):
+            self._launch_pauses.put(key, replace(pause, until=moved(pause.until, by)))
+        for key, decision in tuple(self._decisions.items()):
+            placed = None if decision.placed_at is None else moved(decision.placed_at, by)
+            first_at = moved(decision.first_at, by)
+            self._decisions.put(key, replace(decision, first_at=first_at, placed_at=placed))
+        for key, entry in tuple(self._exhausted.items()):
+            until, forget_at = moved(entry.until, by), moved(entry.forget_at, by)
+            self._exhausted.put(key, replace(entry, until=until, forget_at=forget_at))
+        return True
+
+
+def moved(at: datetime, by: timedelta) -> datetime:
+    """Return an instant moved, or as it is where that would leave the calendar."""
+    try:
+        return at + by
+    except OverflowError:
+        return at
 
 
 def _forget(key: str, *tables: Droppable) -> bool:

@@ -85,6 +85,12 @@ class Catalogues:
         self._stale.update(pools)
         return pools
 
+    def touch_masked(self) -> tuple[str, ...]:
+        """Note that every mask may end at another time; return the pools that have one."""
+        pools = tuple(sorted(self._changes_at))
+        self._stale.update(pools)
+        return pools
+
     def freeze(self, ledger: LedgerView, now: datetime) -> Mapping[str, Catalogue]:
         """Return every pool's catalogue as it is now."""
         for pool in self._stale:

@@ -89,7 +89,10 @@ def _has_time(
     """Tell whether the scheduler is not late yet with binding what was planned."""
     if not machine.initialized:
         return True
-    since = max(placement.at, _initialized_at(machine) or placement.at)
+    initialized = _initialized_at(machine)
+    since = placement.at
+    if initialized is not None and initialized <= now:  # else a clock was set: it tells nothing
+        since = max(since, initialized)
     return now < since + window
 
 

@@ -32,6 +32,9 @@ class SetClock:
     def now(self) -> datetime:
         return self.at
 
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
 
 class Cloud:
     """Answers with a list of names."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -191,3 +193,19 @@ def test_a_mark_may_have_a_life_of_its_own():
     assert (view.subnets, view.capacity_types) == (frozenset(), {"spot"})
     assert marks.view(now=after(14)).is_unavailable(LARGE)
     assert not marks.view(now=after(15)).is_unavailable(LARGE)
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_marks_last_by_the_monotonic_clock(hours):
+    """A wall clock that is set neither lifts a mark nor keeps one."""
+    seconds = [100.0]
+    marks = UnavailableOfferings(timedelta(minutes=3), monotonic=lambda: seconds[0])
+    marks.mark_subnet("subnet-1", now=NOW)
+    marks.mark_capacity_type("spot", now=NOW)
+    seconds[0] += 120
+    away = NOW + timedelta(hours=hours)
+    assert marks.view(now=away).subnets == {"subnet-1"}
+
+    seconds[0] += 61
+    shortages = marks.view(now=away)
+    assert (shortages.subnets, shortages.capacity_types) == (frozenset(), frozenset())

@@ -13,6 +13,7 @@ from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import (
     CallFinished,
     CallStarted,
+    ClockSet,
     DeletionMarked,
     DeletionUnmarked,
     Nominated,
@@ -325,3 +326,67 @@ def test_claims_that_a_first_list_shows_are_not_all_recent(ledger: Ledger):
     ledger.fold(Observed(node_claim("old", created=ledger.now - timedelta(minutes=5))))
 
     assert ledger.view().recent_claims == {}
+
+
+# -- the wall clock is set --------------------------------------------------------------------
+
+
+def filled(start) -> Ledger:
+    """Make a ledger with an entry in every table that has instants."""
+    ledger = Ledger()
+    ledger.fold(Tick(start))
+    claim, waiting = node_claim("web-1"), pod("web")
+    metadata = claim.metadata.model_copy(update={"creation_timestamp": None})
+    bare = claim.status.model_copy(update={"conditions": ()})
+    claim = claim.model_copy(update={"metadata": metadata, "status": bare})
+    exhaust(ledger, start)
+    ledger.fold(Nominated(names=("web-1",), until=start + timedelta(seconds=20)))
+    ledger.fold(Observed(waiting))
+    ledger.fold(PodsDecided(placed={waiting.uid: "web-1"}, at=start))
+    ledger.fold(Wrote(claim))
+    ledger.fold(CallStarted("open", start))
+    ledger.fold(CallFinished(claim_uid=claim.uid, launched=claim, at=start))
+    for _ in range(2):
+        ledger.fold(RegistrationSettled(pool_uid="pool", succeeded=False))
+    return ledger
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_every_instant_moves_with_the_wall_clock(hours):
+    """As if all of it had happened by the clock as it is now."""
+    moved, expected = filled(EPOCH), filled(EPOCH + timedelta(hours=hours))
+    instants = set(TABLES) - {
+        "deletion_marks", "expected", "registration_health", "registration_failures",
+    }  # fmt: skip
+
+    moved.fold(ClockSet(timedelta(hours=hours)))
+
+    assert moved.now == expected.now
+    for name in instants:
+        table = getattr(moved.view(), name)
+        assert dict(table) == dict(getattr(expected.view(), name)), name
+        assert table, name
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_a_clock_that_is_set_neither_ends_marks_nor_keeps_them(hours):
+    """What lasts three minutes lasts three minutes."""
+    ledger, by = filled(EPOCH), timedelta(hours=hours)
+    ledger.fold(ClockSet(by))
+    ledger.fold(Tick(at(minutes=2) + by))
+    assert ledger.view().is_exhausted(MASK, ledger.now)
+    assert not ledger.view().nominations
+
+    ledger.fold(Tick(at(minutes=3) + by))
+    assert not ledger.view().is_exhausted(MASK, ledger.now)
+    ledger.fold(Tick(at(minutes=6, seconds=1) + by))
+    assert not ledger.view().exhausted
+
+
+def test_an_instant_that_would_leave_the_calendar_stays():
+    """A clock may show anything for a moment."""
+    ledger = Ledger()
+    ledger.fold(ClockSet(timedelta(days=-365 * 30)))
+    ledger.fold(Tick(EPOCH))
+
+    assert ledger.now == EPOCH

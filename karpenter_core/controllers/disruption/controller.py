@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
 
+from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.controllers.disruption.records import CommandRecords, obstacle
 from karpenter_core.controllers.freshness import Consumer
@@ -94,6 +95,7 @@ class DisruptionController:
         )
         self._cache = CatalogueCache()
         self._stamps = Stamps()
+        self._steady = SteadyClock(runtime.clock)
         self._settled: dict[str, tuple[Stamp, datetime, Room]] = {}
         self._unseen: dict[str, frozenset[str]] = {}
         self._reported: dict[str, tuple[str, ...]] = {}
@@ -134,7 +136,7 @@ class DisruptionController:
     async def _plan(self, methods: Sequence[Method]) -> DisruptionPlan:
         snapshot = self._feed.snapshot()
         stamp = self._stamps.of(snapshot)
-        look = self._look(snapshot, stamp)
+        look, looked_at = self._look(snapshot, stamp), self._steady.now()
         started = self._runtime.clock.monotonic()
         found = await self._compute(plan_steps(look, methods=methods), look.effort)
         self._measure(found, seconds=self._runtime.clock.monotonic() - started)
@@ -144,7 +146,7 @@ class DisruptionController:
             name = report.method.name
             self._unseen[name] = report.unseen
             if report.is_settled and look.settled.get(name) != report.room:
-                self._settled[name] = (stamp, look.now, report.room)
+                self._settled[name] = (stamp, looked_at, report.room)
         return found
 
     async def _act(self, found: DisruptionPlan, method: Method) -> bool:
@@ -164,7 +166,7 @@ class DisruptionController:
         return started
 
     def _look(self, snapshot: Snapshot, stamp: Stamp | None = None) -> Pass:
-        now = self._runtime.clock.now()
+        now, steady = self._runtime.clock.now(), self._steady.now()
         return Pass(
             snapshot=snapshot,
             now=now,
@@ -174,7 +176,7 @@ class DisruptionController:
             settled={
                 name: room
                 for name, (known, at, room) in self._settled.items()
-                if known == stamp and not is_stale(at, now)
+                if known == stamp and not is_stale(at, steady)
             },
             unseen=dict(self._unseen),
             resting=self.queue.resting,

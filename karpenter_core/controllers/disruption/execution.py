@@ -16,6 +16,7 @@ import structlog
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
+from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.disruption.records import notice_about, obstacle
 from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.provisioning.claims import Decided
@@ -114,6 +115,7 @@ class CommandQueue:
         self._starting: set[str] = set()
         self._entries: list[_Entry] = []
         self._resting = Resting()
+        self._steady = SteadyClock(runtime.clock)
         self._log: FilteringBoundLogger = structlog.get_logger("disruption")
         self._loop = Loop(self.name, self.step, runtime=runtime)
         self._feed.subscribe(Kind.NODE_CLAIM, self._note_claim)
@@ -131,7 +133,7 @@ class CommandQueue:
     @property
     def resting(self) -> frozenset[str]:
         """Pools whose drift is left alone for a while, since replacements kept failing."""
-        return self._resting.pools(self._runtime.clock.now())
+        return self._resting.pools(self._steady.now())
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -203,7 +205,7 @@ class CommandQueue:
             _Entry(
                 command=command,
                 begun=begun,
-                started=self._runtime.clock.now(),
+                started=self._steady.now(),
                 awaited=[name for name in names if name is not None],
             )
         )
@@ -322,7 +324,7 @@ class CommandQueue:
 
     def _is_late(self, entry: _Entry) -> bool:
         limit = command_timeout(len(self.queued))
-        return self._runtime.clock.now() - entry.started > limit
+        return self._steady.now() - entry.started > limit
 
     async def _delete_all(self, command: Command) -> bool:
         done = await asyncio.gather(*(self._delete(c, command) for c in command.candidates))
@@ -389,7 +391,7 @@ class CommandQueue:
     def _note_result(self, command: Command, *, succeeded: bool) -> None:
         if command.reason is not DisruptionReason.DRIFTED:
             return
-        now = self._runtime.clock.now()
+        now = self._steady.now()
         for pool in command.pools:
             self._resting = (
                 self._resting.succeeded(pool)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import structlog
 
 from karpenter_core.api.interruptions import InterruptionKind
+from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.reconciler import DONE, Loop, Outcome, Reconciler
 from karpenter_core.errors import ConflictError, NotFoundError
@@ -69,6 +70,7 @@ class InterruptionController:
         self._providers = providers
         self._runtime = runtime
         self._act_on_rebalance = act_on_rebalance
+        self._steady = SteadyClock(runtime.clock)
         self._first_seen: OrderedDict[str, datetime] = OrderedDict()
         self._handled: OrderedDict[str, None] = OrderedDict()
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -232,7 +234,7 @@ class InterruptionController:
 
     def _is_nobodys(self, provider: str, message: Interruption) -> bool:
         """Tell whether a message is about nobody's instance; a claim may show it a moment later."""
-        now = self._runtime.clock.now()
+        now = self._steady.now()
         first = _remember(self._first_seen, _key(provider, message), now)
         if message.provider_id and now - first < STRANGER_GRACE:
             return False

@@ -86,7 +86,9 @@ class Parts:
         def disk(name: str, version: str) -> DiskCache:
             return DiskCache(context.cache_folder, f"alibabacloud-{name}-{region}", version=version)
 
-        self.unavailable: Final = UnavailableOfferings(longest_life=LONGEST_MARK)
+        self.unavailable: Final = UnavailableOfferings(
+            longest_life=LONGEST_MARK, monotonic=clock.monotonic
+        )
         self.cluster: Final = Clusters(
             clients, clock, cluster_id=cluster_id, cluster_type=settings.cluster_type
         )

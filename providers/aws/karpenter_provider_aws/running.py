@@ -88,7 +88,7 @@ class Parts:
         clock, cluster = context.clock, settings.cluster_name
         region = clients.region
         now = clock.now()
-        self.unavailable: Final = UnavailableOfferings()
+        self.unavailable: Final = UnavailableOfferings(monotonic=clock.monotonic)
         self.network: Final = ServiceNetwork(
             clients, cluster=cluster, known=lambda: context.cluster.service_cidrs
         )

@@ -31,6 +31,9 @@ class SetClock:
     def now(self) -> datetime:
         return self.at
 
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
 
 def types_request(**more: Any) -> dict[str, Any]:
     return {
