@@ -19,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from karpenter_core.api.labels import REGION
+from karpenter_core.api.labels import REGION, ZONE
 from karpenter_core.errors import (
     CloudProviderError,
     InsufficientCapacityError,
     LaunchFailedError,
     NodeClaimNotFoundError,
 )
-from karpenter_core.provider.catalogue import Overhead, Price
+from karpenter_core.provider.catalogue import Overhead, Price, Requirement
 from karpenter_core.provider.contract import (
     DriftFinding,
     Finding,
@@ -374,6 +374,14 @@ def finds_without_remedy(good, subject):
     return {"karpenter_check": karpenter_check}
 
 
+def sets_an_unknown_status_field(good, subject):
+    @hookimpl
+    def karpenter_resolve_node_class(self, node_class):
+        return NodeClassResolution.ready({"image_version": "12"})
+
+    return {"karpenter_resolve_node_class": karpenter_resolve_node_class}
+
+
 FAULTS = [
     ("PC-005", goes_out_while_loading, "loading the plug-in went out to"),
     ("PC-007", asks_the_cloud_at_start, "while no call reaches the cloud, karpenter_start fails"),
@@ -382,9 +390,16 @@ FAULTS = [
     ("PC-011", hashes_with_chance, "use hashlib over sorted JSON"),
     ("PC-013", is_always_ready, "for no-such-image the condition Ready is True"),
     ("PC-014", takes_an_outage_for_a_finding, "raise instead"),
+    ("PC-017", sets_an_unknown_status_field, 'did you mean "imageVersion"?'),
+    ("PC-020", changed_types(lambda it: replace(it, name="small")), "lists small twice"),
     ("PC-021", changed_types(
         lambda it: replace(it, requirements=it.requirements.without({REGION}))
     ), f"does not define {REGION}"),
+    ("PC-022", changed_types(
+        lambda it: replace(it, requirements=it.requirements.replace(
+            Requirement.of(ZONE, "In", ["nowhere"])
+        ))
+    ), "is excluded by the requirements of the type"),
     ("PC-023", changed_offerings(price=Price(-1.0)), "must not be negative"),
     ("PC-024", changed_types(
             lambda it: replace(it, overhead=Overhead(system_reserved={"memory": 2**40}))
@@ -392,6 +407,9 @@ FAULTS = [
     ("PC-025", changed_offerings(available=True), "the catalogue says that it is available"),
     ("PC-026", shuffles, "listed twice, these came out differently"),
     ("PC-027", changed_offerings(reservation_capacity=3), "is not reserved, and 3 are left"),
+    ("PC-028", changed_types(
+        lambda it: replace(it, capacity={**it.capacity, "memory": "16Gi"})
+    ), "capacity.memory must be a whole number of bytes"),
     ("PC-031", changed_launch(with_a_new_token), "one token launched"),
     ("PC-033", changed_launch(with_a_new_token), "was launched again"),
     ("PC-034", with_its_own_error(CloudProviderError), "its launch came to CloudProviderError"),
@@ -483,6 +501,92 @@ def subject():
     with testing.subject() as good:
         yield replace(good, make=Drifting)
 """
+
+
+WRONG = """
+from contextlib import contextmanager
+from dataclasses import replace
+
+from karpenter_core.errors import CloudProviderError, LaunchFailedError
+from karpenter_core.provider.catalogue import Price
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_tinycloud import testing
+
+
+class Wrong(testing.TinyCloud):
+    {body}
+
+
+@contextmanager
+def subject():
+    with testing.subject() as good:
+        yield replace(good, make=Wrong)
+"""
+
+MISTYPED = """
+    @hookimpl
+    def karpenter_fetch_instance(self, provider_ids):
+        return []
+"""
+UNSTARTABLE = """
+    @hookimpl
+    def karpenter_start(self, context):
+        raise KeyError("region")
+"""
+UNRESOLVED = """
+    @hookimpl
+    def karpenter_resolve_node_class(self, node_class):
+        raise CloudProviderError("no route to host")
+"""
+TEXT_PRICES = """
+    @hookimpl
+    def karpenter_list_instance_types(self):
+        return [
+            replace(it, offerings=tuple(replace(o, price=Price("0.0060")) for o in it.offerings))
+            for it in testing.TinyCloud.karpenter_list_instance_types(self)
+        ]
+"""
+UNLAUNCHABLE = """
+    @hookimpl
+    def karpenter_launch_instances(self, requests):
+        return [LaunchFailedError("no such image")] * len(requests)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "rule", "why"),
+    [
+        (MISTYPED, "PC-004", "the plug-in does not load"),
+        (UNSTARTABLE, "PC-002", "the plug-in does not start"),
+        (UNRESOLVED, "PC-010", "the NodeClass is not resolved"),
+        (TEXT_PRICES, "PC-023", "the catalogue is refused"),
+        (UNLAUNCHABLE, "PC-030", "nothing can be launched"),
+    ],
+    ids=["load", "start", "resolve", "catalogue", "launch"],
+)
+def test_one_mistake_in_the_way_of_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
+    """The others are not shown, and say which rule to look at first."""
+    (tmp_path / "wrong.py").write_text(WRONG.replace("{body}", body.strip()))
+    wanted = "001 or 002 or 004 or 005 or 010 or 020 or 021 or 022 or 023 or 028 or 030 or 040"
+    picked = " or ".join(f"pc_{number}" for number in wanted.split(" or "))
+    done = run_kit(tmp_path, "--karpenter-subject=wrong:subject", "-k", picked)
+
+    assert done.returncode == 1
+    broken = [line.split()[0] for line in done.stdout.splitlines() if " BROKEN  " in line]
+    assert broken == [rule], done.stdout
+    told = [line.strip() for line in done.stdout.splitlines() if why in line]
+    assert any(line.startswith(why) and line.endswith(f"({rule})") for line in told), told
+
+
+def test_a_subject_that_cannot_be_made_is_one_broken_rule(tmp_path):
+    (tmp_path / "wrong.py").write_text("import no_such_sdk\n")
+    done = run_kit(
+        tmp_path, "--karpenter-subject=wrong:subject", "-k", "pc_001 or pc_002 or pc_040"
+    )
+
+    assert done.returncode == 1
+    assert "3 rules: 1 BROKEN, 2 not shown" in done.stdout
+    assert "No module named 'no_such_sdk'" in done.stdout
 
 
 def run_kit(folder, *arguments):
