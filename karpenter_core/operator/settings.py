@@ -320,7 +320,8 @@ OPTIONS: Final = (
         flag="exchange-rates",
         env="EXCHANGE_RATES",
         default="",
-        help="What one unit of another currency is worth, such as CNY=0.14,EUR=1.1.",
+        help="What one unit of another currency is worth, such as CNY=0.14,EUR=1.1. Without a rate "
+        "nodes are not replaced to save money (condition PricesComparable of their NodePool).",
     ),
     Option(
         flag="node-fee",

@@ -78,7 +78,7 @@ class BatchLimits:
     A batch closes after `idle` without a new item, after `maximum` in any case, or when it holds
     `size` items. `timeout` bounds one call; SDK socket timeouts must be shorter. Items of different
     `key` never share a batch: it is given a `LaunchRequest`, or a provider id. Without one, launches
-    are kept apart by NodeClass.
+    are kept apart by NodeClass. Under `@one_by_one` only `timeout` applies: each item is a call.
     """
 
     idle: timedelta = timedelta(milliseconds=35)
