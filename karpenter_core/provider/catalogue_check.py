@@ -44,6 +44,7 @@ _QUALIFIED_NAME: Final = re.compile(
     r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 )
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_TEXT: Final = frozenset({str})
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 
 
@@ -98,6 +99,7 @@ class _Check:
         """Check one type, its amounts first."""
         if not isinstance(_raw(it.requirements), Requirements):
             raise _Problem(f"requirements must be Requirements, not {_shown(it.requirements)}")
+        _check_labels(it.requirements)
         _check_machine(it)
         if not isinstance(_raw(it.offerings), tuple):
             raise _Problem(f"offerings must be a tuple, not {_shown(it.offerings)}")
@@ -122,6 +124,15 @@ class _Check:
         except _Problem as problem:
             raise _Problem(f"{_words(offering)}: {problem}") from problem
         return place
+
+
+def _check_labels(requirements: Requirements) -> None:
+    for requirement in requirements.values():
+        if not _TEXT.issuperset(map(type, requirement.values)):
+            odd = next(v for v in requirement.values if not isinstance(_raw(v), str))
+            raise _Problem(
+                f"requirements: {requirement.key} must have texts as values, not {odd!r}"
+            )
 
 
 def _check_machine(it: InstanceType) -> None:
@@ -224,6 +235,8 @@ def _place(offering: Offering) -> tuple[str, str]:
     if not isinstance(_raw(requirements), Requirements):
         raise _Problem(f"requirements must be Requirements, not {_shown(requirements)}")
     zone, kind = _one_value(requirements, ZONE), _one_value(requirements, CAPACITY_TYPE)
+    if len(requirements) > len((ZONE, CAPACITY_TYPE)):
+        _check_labels(requirements)
     if kind not in CAPACITY_TYPES:
         raise _Problem(f"{CAPACITY_TYPE} must be reserved, spot or on-demand, not {kind!r}")
     return zone, kind

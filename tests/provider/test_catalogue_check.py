@@ -113,6 +113,15 @@ def test_a_bad_offering_is_refused_by_type_offering_field_and_value(bad, words):
         (replace(instance_type("small"), offerings=None), "offerings must be a tuple, not None"),
         (replace(instance_type("small"), offerings=(1,)), "offerings must hold Offerings, not 1"),
         (replace(instance_type("small"), requirements={}), "requirements must be Requirements"),
+        (
+            replace(
+                instance_type("small"),
+                requirements=instance_type("small").requirements.add(
+                    Requirement.of("example.com/cpus", "In", [4])
+                ),
+            ),
+            "requirements: example.com/cpus must have texts as values, not 4",
+        ),
     ],
 )
 def test_a_bad_amount_is_refused_by_type_field_and_value(bad, words):
