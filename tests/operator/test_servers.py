@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.registry import Collector
 
+from karpenter_core.controllers.object_series import ObjectSeries
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.servers import Check, Servers
 
@@ -75,3 +77,44 @@ async def test_a_taken_port_names_the_option(registry):
     finally:
         await second.stop()
         await first.stop()
+
+
+async def test_metrics_of_many_pieces_arrive_whole(registry, monkeypatch):
+    """And none of them for a HEAD request."""
+    monkeypatch.setattr("karpenter_core.operator.exposition.PIECE_CHARACTERS", 100)
+    gauge = ObjectSeries("depth", "Depth.", ("name",), registry=registry)
+    gauge.replace([((f"web-{number}",), float(number)) for number in range(500)])
+    both = servers(registry)
+    await both.start()
+    try:
+        _, text = await fetch(both.metrics_port, "/metrics")
+        url = f"http://127.0.0.1:{both.metrics_port}/metrics"
+        async with aiohttp.ClientSession() as session, session.head(url) as response:
+            head = response.status, response.headers["Content-Type"]
+    finally:
+        await both.stop()
+
+    assert generate_latest(registry).decode() == text
+    assert head[0] == 200
+    assert head[1].startswith("text/plain")
+
+
+async def test_metrics_that_cannot_be_collected_are_an_error(registry):
+    """Half a scrape would look like objects that have gone."""
+
+    class Broken(Collector):
+        def describe(self):
+            return ()
+
+        def collect(self):
+            raise RuntimeError("no numbers")
+
+    registry.register(Broken())
+    both = servers(registry)
+    await both.start()
+    try:
+        status, _ = await fetch(both.metrics_port, "/metrics")
+    finally:
+        await both.stop()
+
+    assert status == 500

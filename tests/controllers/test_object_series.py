@@ -1,0 +1,176 @@
+"""Series of objects: the text that is scraped, and the work that writing it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from karpenter_core.controllers import machine_series
+from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.machine_series import MachineSeries
+from karpenter_core.controllers.metrics import NODE_LABELS, POD_LABELS, Metrics
+from karpenter_core.controllers.object_series import ObjectSeries
+from karpenter_core.controllers.observability import AT_ONCE, Observability
+from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.operator.clock import SystemClock, random_id
+from karpenter_core.operator.exposition import exposition
+from karpenter_core.state.builder import StateBuilder
+from karpenter_core.state.events import Observed, Synced
+from karpenter_core.testing.builders import EPOCH, node_pool, pod
+from karpenter_core.testing.machines import MANAGED_KINDS, machine, state
+
+LABELS = ("zone", "name")
+ROWS = st.lists(
+    st.tuples(st.tuples(st.text(max_size=6), st.text(max_size=6)), st.floats(allow_nan=False)),
+    unique_by=lambda row: row[0],
+    max_size=5,
+)
+
+
+def scraped(registry):
+    return b"".join(exposition(registry)).decode()
+
+
+def samples(text):
+    """Return every series with its labels and value."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@given(ROWS)
+def test_any_label_value_and_number_is_scraped_as_it_is(rows):
+    """Quotes, backslashes and line breaks are escaped; infinity is a number."""
+    registry = CollectorRegistry()
+    ObjectSeries("depth", "Depth.", LABELS, registry=registry).replace(rows)
+
+    expected = {
+        ("depth", (("name", name), ("zone", zone))): number for (zone, name), number in rows
+    }
+    assert expected == samples(scraped(registry))
+    assert expected == samples(generate_latest(registry).decode())
+
+
+def test_a_label_s_odd_characters_are_escaped_in_names_of_owners():
+    """An owner reference may have any name."""
+    metrics = Metrics()
+    series = MachineSeries(metrics, now=lambda: EPOCH)
+    odd = replace(pod("web-1"), owner_name='a"b\\c\nd')
+    series.show(state(odd).snapshot())
+
+    (labels,) = [
+        dict(labels)
+        for (name, labels), _ in samples(scraped(metrics.registry)).items()
+        if name == "karpenter_pods_state"
+    ]
+    assert labels["owner"].endswith('/a"b\\c\nd')
+
+
+def test_nodes_and_pods_have_their_labels_and_amounts():
+    metrics = Metrics()
+    view, claim = machine("web-1", capacity={"cpu": "4", "nvidia.com/gpu": "1"})
+    there, waits = pod("a", node_name="web-1", phase="Running"), pod("b")
+    astray = pod("c", node_name="gone")
+    series = MachineSeries(metrics, now=lambda: EPOCH + timedelta(minutes=1))
+    series.show(state(view, claim, there, waits, astray, node_pool()).snapshot())
+
+    found = samples(scraped(metrics.registry))
+
+    def of(name):
+        return [(dict(labels), value) for (key, labels), value in found.items() if key == name]
+
+    allocatable = {
+        each["resource_type"]: value for each, value in of("karpenter_nodes_allocatable")
+    }
+    assert allocatable["cpu"] == 4.0
+    assert allocatable["nvidia_com_gpu"] == 1.0
+    ((labels, age),) = of("karpenter_nodes_current_lifetime_seconds")
+    assert age == 60.0
+    assert labels.keys() == set(NODE_LABELS)
+    assert (labels["node_name"], labels["nodepool"]) == ("web-1", "default")
+    pods = {each["name"]: each for each, _ in of("karpenter_pods_state")}
+    assert pods["a"].keys() == set(POD_LABELS)
+    assert (pods["a"]["nodepool"], pods["a"]["zone"]) == ("default", "zone-a")
+    assert (pods["a"]["scheduled"], pods["a"]["managed"]) == ("true", "true")
+    assert (pods["b"]["scheduled"], pods["b"]["node"]) == ("false", "")
+    assert (pods["c"]["scheduled"], pods["c"]["node"]) == ("true", "gone")
+    assert (pods["c"]["nodepool"], pods["c"]["managed"]) == ("", "false")
+
+
+def test_only_nodes_that_changed_are_written_anew(monkeypatch):
+    """A scrape of a quiet cluster formats no node."""
+    written = Counter()
+    node_text = machine_series._node_text
+
+    def counted(found, names):
+        written[found.name] += 1
+        return node_text(found, names)
+
+    monkeypatch.setattr(machine_series, "_node_text", counted)
+    metrics = Metrics()
+    series = MachineSeries(metrics, now=lambda: EPOCH)
+    builder = state(*(each for name in "abc" for each in machine(name)))
+    series.show(builder.snapshot())
+    scraped(metrics.registry)
+    scraped(metrics.registry)
+    assert written == {"a": 1, "b": 1, "c": 1}
+
+    builder.fold(Observed(pod("web", node_name="b", phase="Running")))
+    series.show(builder.snapshot())
+    scraped(metrics.registry)
+
+    assert written == {"a": 1, "b": 2, "c": 1}
+
+
+def test_nodes_that_have_gone_leave_no_text_behind():
+    metrics = Metrics()
+    series = MachineSeries(metrics, now=lambda: EPOCH)
+    series.show(state(*machine("a")).snapshot())
+    assert "karpenter_nodes_allocatable{" in scraped(metrics.registry)
+
+    series.show(state().snapshot())
+
+    assert "karpenter_nodes_allocatable{" not in scraped(metrics.registry)
+    assert not series._texts
+
+
+async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
+    """At least once for every few hundred machines, and nothing is formatted on it."""
+    machines = 4 * AT_ONCE
+    clock = SystemClock()
+    feed = Feed(StateBuilder(MANAGED_KINDS), clock)
+    feed.fold(Observed(node_pool()))
+    for number in range(machines):
+        for made in machine(f"web-{number}"):
+            feed.fold(Observed(made))
+    feed.fold(Synced())
+    runtime = Runtime(clock=clock, new_id=random_id, metrics=Metrics())
+    observability = Observability(feed=feed, runtime=runtime, detailed=True)
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(others())
+    await observability._step()
+    working.cancel()
+
+    assert turns >= machines / AT_ONCE
+    assert not observability._series._texts
+    share = runtime.metrics.registry.get_sample_value(
+        "karpenter_nodepools_usage", {"resource_type": "nodes", "nodepool": "default"}
+    )
+    assert share == pytest.approx(machines)
