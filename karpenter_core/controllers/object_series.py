@@ -46,13 +46,13 @@ class SeriesFamily(Metric):
         super().__init__(name, text, "gauge")
 
     @property
-    def samples(self) -> list[Sample]:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
+    def samples(self) -> list[Sample]:
         """The series, parsed."""
         families = text_string_to_metric_families("".join(self.lines()))
         return [sample for family in families for sample in family.samples]
 
     @samples.setter
-    def samples(self, _samples: list[Sample]) -> None:
+    def samples(self, _samples: list[Sample]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute there
         """Ignore the empty list that the base class begins with."""
 
     def lines(self) -> Iterable[str]:

@@ -25,6 +25,7 @@ from karpenter_provider_aws.cluster import unknown_version
 from karpenter_provider_aws.codes import is_dry_run_success, is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.launch.tags import owned_tags, to_tag_list
+from karpenter_provider_aws.settings import GATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,7 +84,18 @@ class Doctor:
             problems = [found for found in (each.result() for each in tried) if found is not None]
         if not problems:
             problems = [_ok(f"all of {len(tries)} permissions that can be tried out are there")]
-        return (who, *problems, *(each.result() for each in checked))
+        return (who, *self._gates(), *problems, *(each.result() for each in checked))
+
+    def _gates(self) -> tuple[Finding, ...]:
+        """Return a warning for each gate that does not exist."""
+        return tuple(
+            Finding(
+                severity=Severity.WARNING,
+                message=f'--aws-feature-gates: there is no gate "{gate}"; it changes nothing',
+                remedy=f"leave it out, or name one of {', '.join(GATES)}",
+            )
+            for gate in self._settings.unknown_gates
+        )
 
     def _who(self, region: str) -> Finding:
         try:

@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import structlog
+
 from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
@@ -19,6 +21,8 @@ from karpenter_core.provider.setting_values import duration_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.provider.contract import ProviderContext
 
@@ -31,6 +35,7 @@ GATES: Final = {NODE_CLASS_CEL: False}
 
 SHORTEST_REFRESH: Final = timedelta(minutes=1)
 
+_log: Final[FilteringBoundLogger] = structlog.get_logger("aws.settings")
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
@@ -145,6 +150,8 @@ class AwsSettings:
     """The core's feature gate ReservedCapacity: without it reservations are neither offered nor used."""
     gates: frozenset[str] = frozenset()
     """Names of the provider's gates that are on."""
+    unknown_gates: tuple[str, ...] = ()
+    """Names given as gates that are none."""
 
     @classmethod
     def from_context(cls, context: ProviderContext) -> AwsSettings:
@@ -154,7 +161,9 @@ class AwsSettings:
             SettingsError: a value cannot be used; all such values are named.
         """
         given = context.settings
-        gates, complaint = _read_gates(str(given["aws-feature-gates"]))
+        gates, unknown_gates, complaint = _read_gates(str(given["aws-feature-gates"]))
+        for gate in unknown_gates:
+            _log.warning("there is no such gate, it changes nothing", gate=gate, known=list(GATES))
         settings = cls(
             cluster_name=context.cluster.name,
             cluster_endpoint=str(given["cluster-endpoint"]),
@@ -171,6 +180,7 @@ class AwsSettings:
             subnet_refresh_interval=duration_of(context, "subnet-refresh-interval"),
             reserved_capacity=context.feature_gates.reserved_capacity,
             gates=gates,
+            unknown_gates=unknown_gates,
         )
         complaints = [*settings._complaints(), *([complaint] if complaint else [])]
         if complaints:
@@ -200,17 +210,23 @@ class AwsSettings:
                 yield f"--{flag}: must be one minute or more, not {format_duration(interval)}"
 
 
-def _read_gates(text: str) -> tuple[frozenset[str], str]:
-    """Read `A=true,B=false`, and say what is wrong with it; unknown gates are ignored."""
+def _read_gates(text: str) -> tuple[frozenset[str], tuple[str, ...], str]:
+    """Read `A=true,B=false`: the gates that are on, those that are unknown, and a complaint."""
     chosen = dict(GATES)
+    unknown: list[str] = []
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if name not in GATES:
+            unknown += [name] if name else []
             continue
         if value not in _TRUE | _FALSE:
-            return frozenset(), f'--aws-feature-gates: {name} must be true or false, not "{value}"'
+            return (
+                frozenset(),
+                (),
+                f'--aws-feature-gates: {name} must be true or false, not "{value}"',
+            )
         chosen[name] = value in _TRUE
-    return frozenset(name for name, on in chosen.items() if on), ""
+    return frozenset(name for name, on in chosen.items() if on), tuple(unknown), ""
 
 
 def _is_absolute(url: str) -> bool:

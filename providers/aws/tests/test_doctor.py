@@ -72,6 +72,13 @@ def test_a_permission_that_is_missing_is_named_with_a_remedy(world, action):
     assert "docs/aws.md" in found.remedy
 
 
+def test_a_gate_that_does_not_exist_is_a_warning(world):
+    findings = doctor(world, unknown_gates=("NodeClasCEL",)).check()
+
+    (found,) = [each for each in findings if each.severity is Severity.WARNING]
+    assert 'there is no gate "NodeClasCEL"' in found.message
+
+
 def test_in_an_isolated_vpc_what_cannot_be_reached_is_not_tried(world):
     with world.aws.deny("GetProducts"), world.aws.deny("ListInstanceProfiles"):
         assert wrong(doctor(world, isolated_vpc=True).check()) == []

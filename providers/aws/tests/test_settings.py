@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.settings import load_settings
@@ -132,6 +133,14 @@ def test_a_number_in_the_environment_that_cannot_be_read_is_the_default():
 @pytest.mark.parametrize("text", ["", "Unknown=true", "Unknown", " , ", "NodeClassCEL=false"])
 def test_unknown_gates_are_ignored(text):
     assert read(f"--aws-feature-gates={text}").gates == frozenset()
+
+
+def test_an_unknown_gate_is_logged():
+    with capture_logs() as logs:
+        settings = read("--aws-feature-gates=NodeClasCEL=true")
+
+    assert settings.unknown_gates == ("NodeClasCEL",)
+    assert [(line["log_level"], line["gate"]) for line in logs] == [("warning", "NodeClasCEL")]
 
 
 def test_a_known_gate_counts_beside_an_unknown_one():
