@@ -1,64 +1,23 @@
-"""Gauges with one series for every object of a kind, written as text when they are scraped.
-
-In a large cluster they are nearly all of what is scraped: hundreds of thousands of series. The client
-library makes an object, a dictionary and a sorted text of each; here a line is formatted once.
-"""
+"""Gauges with one series for every object of a kind, written as text when they are scraped."""
 
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
-from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from karpenter_core.provider.series_text import SeriesFamily, escaped
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.samples import Sample
+    from prometheus_client import CollectorRegistry, Metric
 
-__all__ = ["ObjectSeries", "Row", "SeriesFamily", "escaped", "labels_text"]
+__all__ = ["ObjectSeries", "Row"]
 
 Row: TypeAlias = "tuple[tuple[str, ...], float]"
 """Label values, in the order of declaration, and the value of a series."""
-
-
-def escaped(value: str) -> str:
-    """Return a label value as the text format has it between quotes."""
-    if "\\" in value or '"' in value or "\n" in value:
-        return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-    return value
-
-
-def labels_text(labels: Mapping[str, str]) -> str:
-    """Return labels as the text format has them between braces, sorted by name."""
-    return ",".join(f'{name}="{escaped(value)}"' for name, value in sorted(labels.items()))
-
-
-@final
-class SeriesFamily(Metric):
-    """A gauge as it is now: lines of the text format, which are samples to whoever needs those."""
-
-    def __init__(self, name: str, text: str, lines: Callable[[], Iterable[str]]) -> None:
-        self._lines: Final = lines
-        super().__init__(name, text, "gauge")
-
-    @property
-    def samples(self) -> list[Sample]:
-        """The series, parsed."""
-        families = text_string_to_metric_families("".join(self.lines()))
-        return [sample for family in families for sample in family.samples]
-
-    @samples.setter
-    def samples(self, _samples: list[Sample]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute there
-        """Ignore the empty list that the base class begins with."""
-
-    def lines(self) -> Iterable[str]:
-        """Yield the text of the series: one line or more at a time, each with its line break."""
-        yield f"# HELP {self.name} {self.documentation}\n# TYPE {self.name} gauge\n"
-        yield from self._lines()
 
 
 @final

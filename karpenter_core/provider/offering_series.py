@@ -7,18 +7,19 @@ listings, and not kept. The providers of one process share the gauges.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from karpenter_core.api.labels import CPU, MEMORY, RESERVED
+from karpenter_core.provider.series_text import SeriesFamily, labels_text
 from karpenter_core.provider.shared_metrics import hold_metric, release_metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from prometheus_client import CollectorRegistry, Metric
 
@@ -31,6 +32,18 @@ LISTING_LIFE: Final = timedelta(minutes=30)
 """As long as the core goes by a listing that it cannot renew; a NodePool that is gone has none."""
 _MIB: Final = 2**20
 _NAME: Final = "karpenter_cloudprovider_instance_type_offering"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferingTable:
+    """What one provider offers at one moment: labels as text, and the numbers that go with them."""
+
+    offerings: tuple[str, ...]
+    available: tuple[float, ...]
+    prices: tuple[float, ...]
+    types: tuple[str, ...]
+    cores: tuple[float, ...]
+    memory_bytes: tuple[float, ...]
 
 
 @final
@@ -71,9 +84,8 @@ class OfferingSeries:
         self._gauges.remove(self)
         release_metric(self._registry, _NAME)
 
-    def write(self, families: Sequence[GaugeMetricFamily]) -> None:
-        """Add the series as they are now, to the families in the order of `_families`."""
-        available, prices, cpus, memories = families
+    def table(self) -> OfferingTable:
+        """Return what is offered now."""
         offered: dict[tuple[str, str, str], bool] = {}
         priced: dict[tuple[str, str, str], float] = {}
         types: dict[str, InstanceType] = {}
@@ -89,12 +101,15 @@ class OfferingSeries:
                         reserved = (name, RESERVED, offering.zone)
                         offered.setdefault(reserved, False)
                         priced.setdefault(reserved, 0.0)
-        for key in sorted(offered):
-            available.add_metric(key, float(offered[key]))
-            prices.add_metric(key, priced[key])
-        for name in sorted(types):
-            cpus.add_metric((name,), self._cores(types[name]))
-            memories.add_metric((name,), self._memory_bytes(types[name]))
+        keys = sorted(offered)
+        return OfferingTable(
+            offerings=tuple(_offering_labels(*key) for key in keys),
+            available=tuple(float(offered[key]) for key in keys),
+            prices=tuple(priced[key] for key in keys),
+            types=tuple(labels_text({"instance_type": name}) for name in sorted(types)),
+            cores=tuple(self._cores(types[name]) for name in sorted(types)),
+            memory_bytes=tuple(self._memory_bytes(types[name]) for name in sorted(types)),
+        )
 
     def _current(self) -> list[Sequence[InstanceType]]:
         now = self._clock.monotonic()
@@ -135,34 +150,64 @@ class _Gauges(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """Name the gauges without their series."""
-        return _families()
+        return _families(())
 
     def collect(self) -> Iterable[Metric]:
         """Return the gauges as they are now."""
-        families = _families()
         with self._lock:
             told = tuple(self._series)
-        for series in told:
-            series.write(families)
-        return families
+        return _families([series.table() for series in told])
 
 
-def _families() -> tuple[GaugeMetricFamily, ...]:
+def _families(tables: Sequence[OfferingTable]) -> tuple[SeriesFamily, ...]:
     prefix = "karpenter_cloudprovider_instance_type_"
-    by_offering = ("instance_type", "capacity_type", "zone")
+
+    def family(
+        name: str,
+        text: str,
+        labels: Callable[[OfferingTable], tuple[str, ...]],
+        numbers: Callable[[OfferingTable], tuple[float, ...]],
+    ) -> SeriesFamily:
+        full = f"{prefix}{name}"
+        return SeriesFamily(
+            full,
+            text,
+            lambda: (
+                f"{full}{{{each}}} {number!r}\n"
+                for table in tables
+                for each, number in zip(labels(table), numbers(table), strict=True)
+            ),
+        )
+
     return (
-        GaugeMetricFamily(
-            f"{prefix}offering_available", "1 when the offering can be had.", labels=by_offering
+        family(
+            "offering_available",
+            "1 when the offering can be had.",
+            lambda table: table.offerings,
+            lambda table: table.available,
         ),
-        GaugeMetricFamily(
-            f"{prefix}offering_price_estimate",
+        family(
+            "offering_price_estimate",
             "Price of the offering per hour, as launches reckon with it.",
-            labels=by_offering,
+            lambda table: table.offerings,
+            lambda table: table.prices,
         ),
-        GaugeMetricFamily(
-            f"{prefix}cpu_cores", "vCPUs of the instance type.", labels=("instance_type",)
+        family(
+            "cpu_cores",
+            "vCPUs of the instance type.",
+            lambda table: table.types,
+            lambda table: table.cores,
         ),
-        GaugeMetricFamily(
-            f"{prefix}memory_bytes", "Memory of the instance type.", labels=("instance_type",)
+        family(
+            "memory_bytes",
+            "Memory of the instance type.",
+            lambda table: table.types,
+            lambda table: table.memory_bytes,
         ),
+    )
+
+
+def _offering_labels(instance_type: str, capacity_type: str, zone: str) -> str:
+    return labels_text(
+        {"instance_type": instance_type, "capacity_type": capacity_type, "zone": zone}
     )
