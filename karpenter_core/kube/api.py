@@ -335,7 +335,11 @@ class Apis:
 
     def api_for(self, kind: ResourceKind) -> KubeApi:
         """Return the API server that keeps a kind."""
-        return self.objects if kind.group in self._object_groups else self.workload
+        return self.api_for_group(kind.group)
+
+    def api_for_group(self, group: str) -> KubeApi:
+        """Return the API server that keeps the kinds of an API group."""
+        return self.objects if group in self._object_groups else self.workload
 
 
 class _StatusCause(msgspec.Struct, gc=False):

@@ -1,8 +1,9 @@
-"""Publishing Kubernetes Events without ever standing in the way.
+"""Publishes Kubernetes Events from a bounded queue.
 
 `publish` returns at once. Repetitions are left out before they cost anything, the rest waits in a
 bounded queue and is posted at a rate of its own, so that a storm of Events cannot delay a write
-that matters. An Event that cannot be sent is counted and forgotten.
+that matters. An Event that cannot be sent is counted and forgotten. Each Event goes to the cluster that
+holds its object, where users look for it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.api import KubeApi
+    from karpenter_core.kube.api import Apis
     from karpenter_core.kube.metrics import KubeMetrics
 
 __all__ = ["BUCKETS", "COMPONENT", "EVENT_BURST", "EVENT_QPS", "Recorder"]
@@ -68,10 +69,10 @@ class _Entry:
 
 
 class Recorder:
-    """Turns notices into core/v1 Events. Give it an API client with a limiter of its own."""
+    """Turns notices into core/v1 Events. Give it API clients with limiters of their own."""
 
-    def __init__(self, api: KubeApi, *, clock: Clock, metrics: KubeMetrics | None = None) -> None:
-        self._api: Final = api
+    def __init__(self, apis: Apis, *, clock: Clock, metrics: KubeMetrics | None = None) -> None:
+        self._apis: Final = apis
         self._clock: Final = clock
         self._metrics: Final = metrics
         self._queue: Final[asyncio.Queue[_Entry]] = asyncio.Queue(_QUEUE_LENGTH)
@@ -161,11 +162,13 @@ class Recorder:
         namespace = regarding.namespace or "default"
         key = (regarding.uid, regarding.kind, namespace, regarding.name,
                notice.type, notice.reason, notice.message)  # fmt: skip
+        group, slash, _ = regarding.api_version.partition("/")
+        api = self._apis.api_for_group(group if slash else "")
         posted = self._posted.get(key)
         if posted is not None:
             patch = {"count": posted.count + 1, "lastTimestamp": _timestamp(entry.at)}
             try:
-                await self._api.patch(EVENTS, posted.name, patch, namespace=namespace)
+                await api.patch(EVENTS, posted.name, patch, namespace=namespace)
             except NotFoundError:
                 del self._posted[key]  # Events expire on the server
             else:
@@ -174,7 +177,7 @@ class Recorder:
         name = f"{regarding.name[:_NAME_LENGTH]}.{entry.suffix}"
         with suppress(ConflictError):  # it is there: the answer to an earlier attempt was lost
             manifest = _manifest(entry, namespace, name)
-            await self._api.create(EVENTS, manifest, namespace=namespace)
+            await api.create(EVENTS, manifest, namespace=namespace)
         self._posted[key] = _Posted(name, 1)
         if len(self._posted) > _REMEMBERED:
             self._posted.popitem(last=False)

@@ -145,7 +145,7 @@ class Process:
             jitter=ports.jitter,
         )
         self.recorder: Final = Recorder(
-            self._api_for_events(), clock=ports.clock, metrics=self.kube_metrics
+            self._apis_for_events(), clock=ports.clock, metrics=self.kube_metrics
         )
         self._crds: Final = CrdWait(
             self.apis,
@@ -252,28 +252,23 @@ class Process:
         return lead
 
     def _connect(self) -> Apis:
+        rate, burst = self.settings.kube_client_qps, self.settings.kube_client_burst
+        return self._apis_with(rate=float(rate), burst=burst)
+
+    def _apis_for_events(self) -> Apis:
+        return self._apis_with(rate=EVENT_QPS, burst=EVENT_BURST)
+
+    def _apis_with(self, *, rate: float, burst: int) -> Apis:
+        """Return clients of both clusters that may send so many requests a second, each."""
         clock = self.ports.clock
 
         def api(transport: Transport) -> KubeApi:
-            limiter = TokenBucket(
-                clock,
-                rate=float(self.settings.kube_client_qps),
-                burst=self.settings.kube_client_burst,
-            )
+            limiter = TokenBucket(clock, rate=rate, burst=burst)
             return KubeApi(transport, clock=clock, limiter=limiter, metrics=self.kube_metrics)
 
         workload = None if self.ports.workload is None else api(self.ports.workload)
         groups = frozenset(group for group, _ in self._plugins.owners)
         return Apis(api(self.ports.objects), workload, node_class_groups=groups)
-
-    def _api_for_events(self) -> KubeApi:
-        clock = self.ports.clock
-        return KubeApi(
-            self.ports.workload or self.ports.objects,
-            clock=clock,
-            limiter=TokenBucket(clock, rate=EVENT_QPS, burst=EVENT_BURST),
-            metrics=self.kube_metrics,
-        )
 
     def _stand_for_election(self) -> LeaseElector | None:
         if self.settings.disable_leader_election:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.resources import DEPLOYMENTS, EVENTS, NODES
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
 
@@ -37,6 +37,10 @@ def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
         assert scene.cluster.list(NODES) == []
         assert len(scene.claims()) == len(scene.nodes()) > 0
         assert all("ownerReferences" not in node["metadata"] for node in scene.nodes())
+        told = {event["involvedObject"]["kind"] for event in scene.cluster.list(EVENTS)}
+        assert {"NodeClaim", "NodePool"} >= told >= {"NodeClaim"}
+        told = {event["involvedObject"]["kind"] for event in scene.workload.list(EVENTS)}
+        assert {"Pod", "Node"} >= told >= {"Pod"}
 
         scene.workload.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)

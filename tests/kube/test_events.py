@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.kube import resources
-from karpenter_core.kube.api import KubeApi
+from karpenter_core.kube.api import Apis, KubeApi
 from karpenter_core.kube.events import Recorder
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.sim.apiserver import ApiServer
@@ -33,7 +33,7 @@ class Desk:
         self.front = Front(ApiServer(LoopClock()))
         clock = LoopClock()
         api = KubeApi(DirectTransport(self.front), clock=clock)
-        self.recorder = Recorder(api, clock=clock, metrics=KubeMetrics(self.registry))
+        self.recorder = Recorder(Apis(api), clock=clock, metrics=KubeMetrics(self.registry))
 
     @property
     def events(self):
