@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["label_value_error", "qualified_name_error"]
+from karpenter_core.errors import BadInputError
+
+__all__ = ["label_value_error", "parse_labels", "qualified_name_error"]
 
 # Kubernetes' limits
 _LONGEST_NAME: Final = 63
@@ -41,3 +43,24 @@ def label_value_error(value: str) -> str:
     if len(value) > _LONGEST_NAME:
         return f"must be no more than {_LONGEST_NAME} characters"
     return "" if not value or _NAME.fullmatch(value) else _NAME_RULE
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """Read `key=value,...`.
+
+    Raises:
+        BadInputError: a part is no label.
+    """
+    labels: dict[str, str] = {}
+    for part in (piece.strip() for piece in text.split(",")):
+        if not part:
+            continue
+        key, separator, value = (piece.strip() for piece in part.partition("="))
+        if not separator:
+            raise BadInputError(f'"{part}" is not key=value')
+        if problem := qualified_name_error(key):
+            raise BadInputError(f'key "{key}": {problem}')
+        if problem := label_value_error(value):
+            raise BadInputError(f'value "{value}" of "{key}": {problem}')
+        labels[key] = value
+    return labels

@@ -130,6 +130,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import Apis, KubeApi
     from karpenter_core.kube.client import connect
+    from karpenter_core.kube.resources import LEASES
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.operator.clock import SystemClock
     from karpenter_core.operator.launcher import own_namespace
@@ -156,6 +157,14 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
         apis = Apis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
         found = [_Told("CRDs", f) for f in await check_definitions(apis, models)]
         found += [_Told("objects", f) for f in await check_objects(apis, every_model)]
+        of_lease = tuple(one for one in needed if one.kind == LEASES)
+        if settings.leader_election_kubeconfig and of_lease:
+            needed = tuple(one for one in needed if one.kind != LEASES)
+            transports.append(
+                await connect(kubeconfig=settings.leader_election_kubeconfig, clock=clock)
+            )
+            keeper = Apis(KubeApi(transports[-1], clock=clock))
+            found += [_Told("permissions", f) for f in await check_permissions(keeper, of_lease)]
         return found + [_Told("permissions", f) for f in await check_permissions(apis, needed)]
     except KarpenterError as error:
         remedy = "see --kubeconfig and --context, and whether the API server answers"

@@ -150,8 +150,10 @@ async def _is_allowed(apis: Apis, permission: Permission) -> bool:
         "kind": _ACCESS_REVIEWS.kind,
         "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
     }
-    answer = json.loads(await apis.api_for(kind).create(_ACCESS_REVIEWS, review))
-    return bool(answer["status"]["allowed"])
+    # Events go to the cluster of their object, and so to both where there are two.
+    asked = {apis.objects, apis.workload} if kind == EVENTS else {apis.api_for(kind)}
+    answers = [json.loads(await api.create(_ACCESS_REVIEWS, review)) for api in asked]
+    return all(answer["status"]["allowed"] for answer in answers)
 
 
 async def check_definitions(

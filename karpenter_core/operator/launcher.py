@@ -132,7 +132,10 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
     clock = SystemClock()
     kubeconfig, context = settings.kubeconfig or None, settings.context or None
     objects = await connect(kubeconfig=kubeconfig, context=context, clock=clock)
-    lease = await connect(kubeconfig=kubeconfig, context=context, clock=clock)
+    if settings.leader_election_kubeconfig:
+        lease = await connect(kubeconfig=settings.leader_election_kubeconfig, clock=clock)
+    else:
+        lease = await connect(kubeconfig=kubeconfig, context=context, clock=clock)
     workload = None
     if settings.workload_kubeconfig:
         workload = await connect(kubeconfig=settings.workload_kubeconfig, clock=clock)

@@ -280,6 +280,7 @@ class Process:
             identity=self.ports.identity,
             name=self.settings.leader_election_name,
             times=self.ports.election,
+            labels=self.settings.leader_election_labels,
             jitter=self.ports.jitter,
             fit=self._fit_to_lead,
         )

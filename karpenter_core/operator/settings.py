@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.names import parse_labels
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.lifecycle.health_rules import HealthRule, parse_health_rules
 from karpenter_core.lifecycle.repair import DEFAULT_LIMIT, UnhealthyLimit
@@ -226,6 +227,18 @@ OPTIONS: Final = (
         default="",
         help="Namespace of the Lease; empty = the process' own, else kube-system.",
         falls_back=True,
+    ),
+    Option(
+        flag="leader-election-labels",
+        env="LEADER_ELECTION_LABELS",
+        default="",
+        help="Labels of the Lease (key=value,...); labels that others have set stay.",
+    ),
+    Option(
+        flag="leader-election-kubeconfig",
+        env="LEADER_ELECTION_KUBECONFIG",
+        default="",
+        help="Kubeconfig of the cluster that keeps the Lease, when it is another one.",
     ),
     Option(
         flag="memory-limit",
@@ -451,6 +464,8 @@ class Settings:
     disable_cluster_state_observability: bool = False
     leader_election_name: str = "karpenter-leader-election"
     leader_election_namespace: str = ""
+    leader_election_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    leader_election_kubeconfig: str = ""
     memory_limit: int = -1
     cpu_requests: int = DEFAULT_CPU_REQUESTS
     log_level: str = "info"
@@ -763,6 +778,7 @@ _SHAPES: Final[Mapping[str, Callable[[str], object]]] = {
     "leader-election-namespace": _parse_namespace,
     "repair-unhealthy-limit": UnhealthyLimit.parse,
     "repair-conditions": parse_health_rules,
+    "leader-election-labels": parse_labels,
 }
 """How texts that stand for something are read, by flag."""
 
