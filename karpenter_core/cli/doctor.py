@@ -75,6 +75,9 @@ async def _examine(arguments: Sequence[str], *, offline: bool) -> list[_Told]:
         return [_Told("start", _error(str(error), remedy))]
     found = [*_loaded(plugins), *_doubtful(settings), *await _clouds(plugins, settings)]
     if not offline:
+        from karpenter_core.cli.doctor_process import check_process
+
+        found.append(_Told("controller", await check_process(settings)))
         found += await _cluster(plugins, settings)
     return found
 

@@ -170,6 +170,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             runtime=runtime,
             freshness=freshness,
             claims=process.informers[NODE_CLAIMS],
+            pods=process.informers[PODS],
         ),
         disruption,
         disruption.queue,

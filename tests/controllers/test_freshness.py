@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.faults import Fault
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
@@ -319,5 +320,38 @@ def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
         assert "poddisruptionbudgets" in running.process.servers.failures()["freshness"]
         scene.cluster.apply([deployment("web", 3)])
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+
+    play(tmp_path, story)
+
+
+def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp_path):
+    """The claim was removed by force; a budget keeps the pods where they are for now."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    }
+
+    async def story(scene):
+        await two_nodes(scene, node_pool(disruption=disruption("Never")))
+        scene.cluster.apply([budget])
+        claim = scene.claims()[0]
+        name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+        scene.cluster.delete(NODE_CLAIMS, name)
+        scene.cluster.patch(NODE_CLAIMS, name, {"metadata": {"finalizers": []}})
+        assert len(scene.claims()) == 1
+        await scene.cluster.clock.sleep(600)
+
+        assert len(cloud(scene, tmp_path)["instances"]) == 2
+        assert {pod["spec"]["nodeName"] for pod in scene.pods("Running")} >= {node}
+
+        scene.cluster.delete(POD_DISRUPTION_BUDGETS, "web", namespace="default")
+        await scene.settle(
+            lambda: node not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=300
+        )
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        await scene.settle(lambda: len(cloud(scene, tmp_path)["instances"]) == 2, seconds=300)
+        assert scene.events("Evicted")
 
     play(tmp_path, story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -128,3 +129,18 @@ def test_the_event_names_kind_time_and_cause():
         "Termination waits until the API server shows these kinds again: "
         "pods (silent for 123 s: list pods: forbidden), nodes (never listed)"
     )
+
+
+def test_the_page_says_what_each_consumer_needs():
+    """The table of docs/design/freshness.md, row by row."""
+    page = Path(__file__).parents[2] / "docs" / "design" / "freshness.md"
+    rows = [line.split("|")[1:-1] for line in page.read_text().splitlines() if "| `" in line]
+    told = {row[0].strip().strip("`"): row[2].strip() for row in rows}
+    assert told == {consumer.value: _told(needs) for consumer, needs in NEEDS.items()}
+
+
+def _told(needs):
+    if needs.everything:
+        return "everything"
+    classes = ["NodeClasses"] if needs.node_classes else []
+    return ", ".join([*classes, *sorted(kind.plural for kind in needs.kinds)])

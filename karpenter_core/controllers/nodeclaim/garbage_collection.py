@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import structlog
 
+from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
+from karpenter_core.lifecycle.drain import waiting_pods
 from karpenter_core.lifecycle.garbage_collection import (
     ORPHAN_GRACE,
     PERIOD,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.freshness import Freshness
+    from karpenter_core.controllers.live import LiveReader
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.lifecycle.garbage_collection import VanishedClaim
@@ -62,7 +65,9 @@ class GarbageCollection:
         runtime: Runtime,
         freshness: Freshness,
         claims: ClaimReader,
+        pods: LiveReader,
     ) -> None:
+        self._pods = pods
         self._freshness = freshness
         self._hands = hands
         self._claims = claims
@@ -163,7 +168,9 @@ class GarbageCollection:
                 provider=provider,
                 count=report.held_back,
             )
-        condemned = await self._confirmed(provider, report.terminate, listing)
+        condemned = await self._drained(
+            provider, await self._confirmed(provider, report.terminate, listing)
+        )
         outcomes = await asyncio.gather(
             *(self._providers.terminate_leaked(provider, item) for item in condemned)
         )
@@ -174,6 +181,36 @@ class GarbageCollection:
                 outcome=str(outcome),
                 **{"provider-id": provider_id},
             )
+
+    async def _drained(self, provider: str, condemned: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the instances that no pod has to leave; the Nodes of the others are deleted.
+
+        Such a Node is drained like any other, and its instance goes at a later look.
+        """
+        by_id = self._feed.snapshot().nodes_by_provider_id
+        empty: list[str] = []
+        for provider_id in condemned:
+            busy = [name for name in by_id.get(provider_id, ()) if await self._has_pods(name)]
+            if not busy:
+                empty.append(provider_id)
+                continue
+            self._log.warning(
+                "instance without a nodeclaim has a node with pods, which is drained first",
+                provider=provider,
+                Node={"name": busy[0]},
+                **{"provider-id": provider_id},
+            )
+            for name in busy:
+                node = self._feed.snapshot().nodes.get(name)
+                if node is not None and TERMINATION_FINALIZER in node.finalizers:
+                    await self._hands.delete_node(node)
+        return tuple(empty)
+
+    async def _has_pods(self, name: str) -> bool:
+        """Ask the API server itself whether pods have to leave a node."""
+        _, unreadable = await self._pods.read_now(f"spec.nodeName={name}")
+        pods = self._feed.snapshot().pods_by_node.get(name, ())
+        return bool(unreadable or waiting_pods(pods, self._runtime.clock.now()))
 
     async def _confirmed(
         self, provider: str, condemned: tuple[str, ...], listing: InstanceListing

@@ -1,0 +1,46 @@
+"""What the doctor says of a controller that runs beside it."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from karpenter_core.cli.doctor_process import check_process
+from karpenter_core.operator.servers import Check, Servers
+from karpenter_core.operator.settings import load_settings
+from karpenter_core.provider.contract import Severity
+from karpenter_core.testing.processes import free_ports
+
+STALE = "not fresh: pods (silent for 95 s: list pods: forbidden)"
+
+
+@pytest.mark.parametrize(
+    ("failure", "severity", "message"),
+    [
+        (STALE, Severity.ERROR, f"not ready: freshness failed: {STALE}"),
+        (None, Severity.OK, "ready, says http://127.0.0.1:{port}/readyz"),
+    ],
+)
+async def test_a_controller_beside_it_says_whether_it_is_ready(failure, severity, message):
+    servers = Servers(
+        registry=CollectorRegistry(),
+        checks=(Check(name="freshness", failure=lambda: failure),),
+        address="127.0.0.1",
+        metrics_port=0,
+        probe_port=0,
+    )
+    await servers.start()
+    try:
+        found = await check_process(
+            load_settings([], {"HEALTH_PROBE_PORT": str(servers.probe_port)})
+        )
+    finally:
+        await servers.stop()
+    assert (found.severity, found.message) == (severity, message.format(port=servers.probe_port))
+
+
+async def test_no_controller_here_is_no_finding():
+    (port,) = free_ports(1)
+    found = await check_process(load_settings([], {"HEALTH_PROBE_PORT": str(port)}))
+    assert found.severity is Severity.OK
+    assert "none runs here" in found.message
