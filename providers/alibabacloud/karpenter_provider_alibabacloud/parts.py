@@ -231,6 +231,7 @@ class Parts:
             reader=reader,
             last_listed=self.instances.last_listed,
             node_class=known.node_class,
+            read_claims=context.read_claims,
         )
         self.drift: Final = DriftDetector(
             clock,

@@ -4,11 +4,14 @@ Node and claim are known once the node has registered; those tags are added wher
 nothing there is overwritten. The tags of the NodeClass are brought in line: they are no reason to replace
 a node. ECS tags fifty instances at once where all get the same tags, so those that wait and lack the
 same go together. There is one change a second at most, and who comes too early is told when to come again.
+A refused change of many is split until each instance that is refused stands alone; it comes again later.
+
+An instance of a large wave has most of its twenty tags from the claims of its launch. Where other tags need
+their room, those give way to the instance's own claim, once all claims of the launch name their instance.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
+from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_core.provider.token_bucket import TokenBucket
 from karpenter_core.provider.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass
@@ -23,11 +27,15 @@ from karpenter_provider_alibabacloud.described import AT_ONCE, parse_provider_id
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
 from karpenter_provider_alibabacloud.labels import (
     CLUSTER_ID_TAG,
-    MAX_TAGS,
     NAME_TAG,
     NODE_CLAIM_TAG,
 )
-from karpenter_provider_alibabacloud.launch.owners import restricted_tags, to_tag_list
+from karpenter_provider_alibabacloud.launch.owners import (
+    CLAIM_TAGS,
+    restricted_tags,
+    to_tag_list,
+)
+from karpenter_provider_alibabacloud.tag_changes import TagWish, tag_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,56 +48,25 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
     from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.tag_changes import TagChange
 
-__all__ = ["TagChange", "TagWish", "Tagging", "tag_change"]
+__all__ = ["Tagging"]
 
 TAGGED_AT_ONCE: Final = 50
 """Resources of one TagResources call (API reference)."""
 _CHANGES_PER_SECOND: Final = 1
+_REFUSED_KEPT: Final = timedelta(minutes=1)
+"""How long an instance whose tags were refused is left alone."""
+_SIBLINGS_AWAITED: Final = timedelta(seconds=30)
+"""How long until it is looked again whether claims of the same launch name their instances."""
+_TOLD_KEPT: Final = timedelta(hours=1)
+"""How often the log says that an instance has no room for tags."""
 _READ_KEPT: Final = timedelta(minutes=5)
 """How long what we read or wrote counts more than the last listing, which may be older."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagWish:
-    """What the tags of an instance are to be."""
-
-    added: Mapping[str, str]
-    """Added where the key is missing; the first are the most important."""
-    set: Mapping[str, str]
-    """Set, whatever is there: the tags of the NodeClass."""
-    obsolete: frozenset[tuple[str, str]] = frozenset()
-    """Keys and values that the NodeClass once had, and has no more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagChange:
-    """What is to be done to the tags of an instance."""
-
-    put: tuple[tuple[str, str], ...] = ()
-    removed: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.put or self.removed)
-
-    def applied(self, tags: Mapping[str, str]) -> dict[str, str]:
-        """Return tags as they are afterwards."""
-        return {k: v for k, v in {**tags, **dict(self.put)}.items() if k not in self.removed}
-
-
-def tag_change(tags: Mapping[str, str], wish: TagWish) -> TagChange:
-    """Return what makes tags what they are to be, as far as an instance has room for them."""
-    wanted = {**wish.added, **wish.set}
-    removed = {key for key, value in wish.obsolete if tags.get(key) == value and key not in wanted}
-    put: dict[str, str] = {}
-    for key, value in wanted.items():
-        is_there = key in tags
-        if is_there and (tags[key] == value or key not in wish.set):
-            continue
-        if not is_there and len((tags.keys() | put.keys()) - removed) >= MAX_TAGS:
-            continue
-        put[key] = value
-    return TagChange(put=tuple(sorted(put.items())), removed=tuple(sorted(removed)))
+_PASSING: Final = frozenset({ErrorClass.THROTTLED, ErrorClass.TRANSIENT})
+"""Failures that say nothing about an instance."""
 
 
 @final
@@ -105,8 +82,11 @@ class Tagging:
         reader: MachineReader,
         last_listed: Callable[[], Mapping[str, DescribedInstance]],
         node_class: Callable[[str], ECSNodeClass | None],
+        read_claims: Callable[[], Mapping[str, NodeClaim]],
     ) -> None:
         """`last_listed` is `Instances.last_listed`, `node_class` is `Known.node_class`.
+
+        `read_claims` is `ProviderContext.read_claims`.
 
         A new process is asked for every instance, and what was listed is not asked for again.
         """
@@ -115,6 +95,7 @@ class Tagging:
         self._reader: Final = reader
         self._last_listed: Final = last_listed
         self._node_class: Final = node_class
+        self._read_claims: Final = read_claims
         self._bucket: Final = TokenBucket(
             rate_per_second=_CHANGES_PER_SECOND, burst=1, monotonic=clock.monotonic
         )
@@ -123,6 +104,13 @@ class Tagging:
         """By instance id, in the order in which they came."""
         self._busy: Final[set[str]] = set()
         self._read: Final[TtlCache[str, Mapping[str, str]]] = TtlCache(clock, _READ_KEPT)
+        self._refused: Final[TtlCache[str, CloudProviderError]] = TtlCache(clock, _REFUSED_KEPT)
+        """Why the tags of instances were not changed."""
+        self._parts: Final[TtlCache[str, int]] = TtlCache(clock, _REFUSED_KEPT)
+        """Which part of a refused change instances are in: only those of one part go together."""
+        self._next_part = 0
+        self._told: Final[TtlCache[str, tuple[str, ...]]] = TtlCache(clock, _TOLD_KEPT)
+        """Keys that there was no room for, by instance id, as they were last told."""
         self._wishes: Final[dict[str, tuple[Mapping[str, str], frozenset[tuple[str, str]]]]] = {}
         """By NodeClass: its tags, and those that it had and has no more."""
         self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.tagging")
@@ -131,7 +119,7 @@ class Tagging:
         """Bring the tags of an instance in line.
 
         Raises:
-            ThrottledError: it is not its turn yet.
+            ThrottledError: it is not its turn yet, or its tags wait for the claims of its launch.
             CloudProviderError: ECS refused or did not answer.
         """
         if node_claim.is_deleting or not node.name or not node_claim.status.provider_id:
@@ -141,11 +129,15 @@ class Tagging:
         except CloudProviderError as error:
             self._log.error("instance cannot be tagged", error=str(error))
             return
+        refused = self._refused.get(name)
+        if refused is not None:
+            raise refused
         wish = self._wish(node_claim, node)
         tags = self._tags_of(name)
-        if tags is not None and not tag_change(tags, wish):
+        if tags is not None and not self._change(tags, wish):
             with self._lock:
                 self._waiting.pop(name, None)
+            self._check_room(name, tags, wish)
             return
         with self._lock:
             self._waiting[name] = wish
@@ -158,6 +150,45 @@ class Tagging:
                 f"ecs:TagResources: {name} waits for its turn",
                 retry_after=timedelta(seconds=(position + 1) / _CHANGES_PER_SECOND),
             )
+        refused = self._refused.get(name)
+        if refused is not None:
+            raise refused
+        tags = self._tags_of(name)
+        if tags is not None:
+            self._check_room(name, tags, wish)
+
+    def _change(self, tags: Mapping[str, str], wish: TagWish) -> TagChange:
+        claims = self._read_claims()
+
+        def is_settled(claim: ClaimRef) -> bool:
+            known = claims.get(claim.name)
+            return known is None or known.uid != claim.uid or bool(known.status.provider_id)
+
+        return tag_change(tags, wish, is_settled=is_settled)
+
+    def _check_room(self, name: str, tags: Mapping[str, str], wish: TagWish) -> None:
+        """Tell which tags an instance has no room for.
+
+        Raises:
+            ThrottledError: there will be room when all claims of its launch name their instances.
+        """
+        left_out = self._change(tags, wish).left_out
+        if not left_out:
+            return
+        if self._told.get(name) != left_out:
+            self._told.put(name, left_out)
+            self._log.warning(
+                "instance has no room for tags: ECS takes 20 in all",
+                instance=name,
+                NodeClaim={"name": "" if wish.claim is None else wish.claim.name},
+                keys=list(left_out),
+            )
+        if any(CLAIM_TAGS.is_key(key) and key != CLAIM_TAGS.key for key in tags):
+            raise ThrottledError(
+                f"tags {', '.join(left_out)} of {name} wait until all NodeClaims of its launch name "
+                "their instances",
+                retry_after=_SIBLINGS_AWAITED,
+            )
 
     def _wish(self, node_claim: NodeClaim, node: NodeView) -> TagWish:
         own = {
@@ -166,10 +197,11 @@ class Tagging:
             CLUSTER_ID_TAG: self._cluster_id,
         }
         node_class = self._node_class(node_claim.spec.node_class_ref.name)
+        claim = ClaimRef(name=node_claim.name, uid=node_claim.uid)
         if node_class is None:
-            return TagWish(added=own, set={})
+            return TagWish(added=own, set={}, claim=claim)
         theirs, obsolete = self._of_class(node_class)
-        return TagWish(added=own, set=theirs, obsolete=obsolete)
+        return TagWish(added=own, set=theirs, obsolete=obsolete, claim=claim)
 
     def _of_class(
         self, node_class: ECSNodeClass
@@ -201,19 +233,24 @@ class Tagging:
         with self._lock:
             wishes = {k: v for k, v in self._waiting.items() if k not in self._busy}
         changes = {
-            name: tag_change(tags, wish)
+            name: self._change(tags, wish)
             for name, wish in wishes.items()
             if (tags := self._read.get(name)) is not None
         }
         self._done(name for name, change in changes.items() if not change)
-        first = next((change for change in changes.values() if change), None)
+        first = next((name for name, change in changes.items() if change), None)
         if first is None:
             return
-        alike = [name for name, change in changes.items() if change == first][:TAGGED_AT_ONCE]
+        change, part = changes[first], self._parts.get(first)
+        alike = [
+            name
+            for name, other in changes.items()
+            if other == change and self._parts.get(name) == part
+        ][:TAGGED_AT_ONCE]
         with self._lock:
             self._busy.update(alike)
         try:
-            self._make(first, alike)
+            self._make(change, alike)
         finally:
             with self._lock:
                 self._busy.difference_update(alike)
@@ -240,7 +277,12 @@ class Tagging:
         before = {name: self._read.get(name) or {} for name in names}
         try:
             with calling():
-                # First what goes, to have room for what comes.
+                # The own claim comes before the others of its launch go: an instance is never nobody's.
+                if change.claim:
+                    self._clients.ecs.call(
+                        "TagResources", {**where, "Tag": to_tag_list(dict(change.claim))}
+                    )
+                # Then what goes, to have room for what comes.
                 if change.removed:
                     self._clients.ecs.call(
                         "UntagResources", {**where, "TagKey": list(change.removed)}
@@ -251,14 +293,32 @@ class Tagging:
                     )
         except CloudProviderError as error:
             failure = failure_behind(error)
-            if failure is None or failure.error_class is not ErrorClass.NOT_FOUND:
+            if failure is None or failure.error_class in _PASSING:
                 raise
-            # One of them is gone: they are looked at anew, and the others come again.
-            self._look_again(names)
+            if failure.error_class is ErrorClass.NOT_FOUND:
+                # One of them is gone: they are looked at anew, and the others come again.
+                self._look_again(names)
+            else:
+                self._set_apart(names, error)
             return
         for name in names:
             self._read.put(name, change.applied(before[name]))
         self._done(names)
+
+    def _set_apart(self, names: Sequence[str], error: CloudProviderError) -> None:
+        """Halve a change that was refused; a single instance waits no more, and holds up no other."""
+        if len(names) == 1:
+            self._refused.put(names[0], error)
+            self._done(names)
+            return
+        middle = len(names) // 2
+        for half in (names[:middle], names[middle:]):
+            with self._lock:
+                self._next_part += 1
+                part = self._next_part
+            for name in half:
+                self._parts.put(name, part)
+                self._read.drop(name)  # some of the change may have been made
 
     def _look_again(self, names: Sequence[str]) -> None:
         found = self._reader.of_ids(names)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, ThrottledError
 from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
-from karpenter_provider_alibabacloud.tagging import Tagging, TagWish, tag_change
+from karpenter_provider_alibabacloud.tag_changes import TagWish, tag_change
+from karpenter_provider_alibabacloud.tagging import Tagging
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 
 WISH = TagWish(added={"own": "1"}, set={"theirs": "2"}, obsolete=frozenset({("old", "3")}))
@@ -29,6 +31,7 @@ class Tagged:
             reader=self.world.reader,
             last_listed=self.world.instances.last_listed,
             node_class=lambda name: self.node_class if name == "default" else None,
+            read_claims=lambda: self.world.claims,
         )
 
     def user_tags(self, tags):
@@ -221,7 +224,7 @@ def test_a_refusal_is_told(tagged):
     with tagged.world.cloud.deny("TagResources"), pytest.raises(AuthError, match="TagResources"):
         tagged.tagging.sync(*pair)
 
-    tagged.world.clock.forward(1)
+    tagged.world.clock.forward(61)
     tagged.sync(pair)
     assert "Name" in tagged.tags(pair)
 
@@ -250,3 +253,123 @@ def test_no_instance_gets_more_tags_than_it_can_have():
     assert dict(tag_change(full, WISH).put) == {"own": "1"}
     assert dict(tag_change({**full, "old": "3"}, WISH).put) == {"own": "1"}
     assert tag_change({**full, "k19": ""}, WISH).put == ()
+
+
+USER_TAGS = {"cost-center": "42", "stage": "production", "team": "search"}
+
+
+@pytest.fixture
+def captured_logs():
+    with capture_logs() as found:
+        yield found
+
+
+class TestRoomForTags:
+    """An instance takes twenty tags; the claims of a large launch take most of them."""
+
+    @pytest.fixture
+    def wave(self, tagged):
+        """A launch whose claims take all room there is; no claim names its instance yet."""
+        pairs = tagged.launch(*(f"web-{n:02}" for n in range(84)))
+        tagged.sync(*pairs[:1])
+        assert len(tagged.tags(pairs[0])) == 20
+        for claim, _ in pairs:
+            status = claim.status.model_copy(update={"provider_id": ""})
+            tagged.world.claims[claim.name] = claim.model_copy(update={"status": status})
+        return pairs
+
+    def write_down(self, tagged, pairs):
+        tagged.world.claims.update((claim.name, claim) for claim, _ in pairs)
+
+    def test_user_tags_wait_for_the_claims_and_are_set_then(self, tagged, wave, captured_logs):
+        tagged.user_tags(USER_TAGS)
+        self.write_down(tagged, wave[1:])
+        before = dict(tagged.tags(wave[0]))
+
+        tagged.world.clock.forward(1)
+        with pytest.raises(ThrottledError, match="cost-center, stage, team"):
+            tagged.tagging.sync(*wave[0])
+        assert tagged.tags(wave[0]) == before
+        (told,) = [e for e in captured_logs if "no room for tags" in e["event"]]
+        assert told["keys"] == sorted(USER_TAGS)
+
+        self.write_down(tagged, wave[:1])
+        tagged.sync(*wave[:2])
+        for pair in wave[:2]:
+            assert tagged.tags(pair).items() >= USER_TAGS.items()
+
+    def test_the_own_claim_stays_and_owners_are_as_before(self, tagged, wave):
+        """Also for a process that knows nothing, while others have all claims in their tags."""
+        tagged.user_tags(USER_TAGS)
+        self.write_down(tagged, wave)
+        tagged.sync(*wave[:2])
+        tagged.restart()
+
+        owners = {e.provider_id: e.token for e in tagged.world.instances.list().instances}
+
+        assert owners == {claim.status.provider_id: claim.uid for claim, _ in wave}
+        for pair in wave[:2]:
+            (own,) = CLAIM_TAGS.claims_of(tagged.tags(pair))
+            assert (own.name, own.uid) == (pair[0].name, pair[0].uid)
+
+    def test_the_own_claim_is_written_before_the_others_go(self, tagged, wave):
+        """A process that dies in between leaves an instance that is somebody's."""
+        tagged.user_tags(USER_TAGS)
+        self.write_down(tagged, wave)
+        tagged.world.clock.forward(1)
+        tagged.world.cloud.deny("UntagResources")
+
+        with pytest.raises(AuthError):
+            tagged.tagging.sync(*wave[0])
+
+        assert [claim.uid for claim in CLAIM_TAGS.claims_of(tagged.tags(wave[0]))][:1]
+        own = {claim.uid for claim in CLAIM_TAGS.claims_of(tagged.tags(wave[0]))}
+        assert wave[0][0].uid in own
+
+    def test_what_does_not_fit_at_all_is_told_once(self, tagged, captured_logs):
+        (pair,) = tagged.launch("web-one")
+        tagged.sync(pair)
+        tags = tagged.tags(pair)
+        tags.update({f"somebody-{n}": "1" for n in range(20 - len(tags))})
+        tagged.user_tags(USER_TAGS)
+        tagged.restart()
+
+        tagged.sync(pair)
+        tagged.sync(pair)
+
+        told = [e for e in captured_logs if "no room for tags" in e["event"]]
+        assert [each["keys"] for each in told] == [sorted(USER_TAGS)]
+        assert told[0]["NodeClaim"] == {"name": "web-one"}
+
+
+def test_one_instance_that_refuses_tags_holds_up_no_other(tagged):
+    """A policy may look at the tags of the instance itself."""
+    pairs = tagged.launch(*(f"web-{n}" for n in range(8)))
+    tagged.sync(*pairs)
+    tagged.user_tags({"team": "search"})
+    refusing = pairs[3]
+    denial = tagged.world.cloud.deny_about(
+        "TagResources", refusing[0].status.provider_id, resources="ResourceId"
+    )
+    tagged.world.clock.forward(1)
+    left = list(pairs)
+    for _ in range(20):
+        left = [pair for pair in left if not is_synced(tagged, pair)]
+        tagged.world.clock.forward(1)
+
+    assert left == [refusing]
+    assert [pair for pair in pairs if tagged.tags(pair).get("team") != "search"] == [refusing]
+    with pytest.raises(AuthError):
+        tagged.tagging.sync(*refusing)
+    denial.end()
+    tagged.world.clock.forward(61)
+    tagged.sync(refusing)
+    assert tagged.tags(refusing)["team"] == "search"
+
+
+def is_synced(tagged, pair):
+    try:
+        tagged.tagging.sync(*pair)
+    except (AuthError, ThrottledError):
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""Works out which tags of an instance to set and to take away. Pure functions of values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from karpenter_provider_alibabacloud.labels import MAX_TAGS
+from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.provider.recent_launches import ClaimRef
+
+__all__ = ["TagChange", "TagWish", "tag_change"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagWish:
+    """What the tags of an instance are to be."""
+
+    added: Mapping[str, str]
+    """Added where the key is missing; the first are the most important."""
+    set: Mapping[str, str]
+    """Set, whatever is there: the tags of the NodeClass."""
+    obsolete: frozenset[tuple[str, str]] = frozenset()
+    """Keys and values that the NodeClass once had, and has no more."""
+    claim: ClaimRef | None = None
+    """Whose the instance is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagChange:
+    """What is to be done to the tags of an instance."""
+
+    put: tuple[tuple[str, str], ...] = ()
+    removed: tuple[str, ...] = ()
+    claim: tuple[tuple[str, str], ...] = ()
+    """Tags with the instance's own claim alone, in place of those of its launch; set before all else."""
+    left_out: tuple[str, ...] = field(default=(), compare=False)
+    """Keys for which the instance has no room."""
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.removed)
+
+    def applied(self, tags: Mapping[str, str]) -> dict[str, str]:
+        """Return tags as they are afterwards."""
+        changed = {**tags, **dict(self.claim), **dict(self.put)}
+        return {k: v for k, v in changed.items() if k not in self.removed}
+
+
+def tag_change(
+    tags: Mapping[str, str], wish: TagWish, *, is_settled: Callable[[ClaimRef], bool] | None = None
+) -> TagChange:
+    """Return what makes tags what they are to be, as far as an instance has room for them.
+
+    `is_settled` tells of the claims of its launch whether their instances are known without its tags; when
+    all are, and there is no room, their tags give way.
+    """
+    change = _tag_change(tags, wish)
+    if not change.left_out or wish.claim is None or is_settled is None:
+        return change
+    if not all(is_settled(claim) for claim in CLAIM_TAGS.claims_of(tags)):
+        return change
+    own = CLAIM_TAGS.written(
+        [wish.claim], other_tags=0, node_pool=tags.get(CLAIM_TAGS.pool_key, "")
+    )
+    given_up = tuple(key for key in tags if CLAIM_TAGS.is_key(key) and key not in own)
+    if not given_up:
+        return change
+    kept = {key: value for key, value in tags.items() if key not in given_up}
+    freed = _tag_change({**kept, **own}, wish)
+    return replace(
+        freed,
+        removed=tuple(sorted({*freed.removed, *given_up})),
+        claim=tuple(sorted((k, v) for k, v in own.items() if tags.get(k) != v)),
+    )
+
+
+def _tag_change(tags: Mapping[str, str], wish: TagWish) -> TagChange:
+    wanted = {**wish.added, **wish.set}
+    removed = {key for key, value in wish.obsolete if tags.get(key) == value and key not in wanted}
+    put: dict[str, str] = {}
+    left_out: list[str] = []
+    for key, value in wanted.items():
+        is_there = key in tags
+        if is_there and (tags[key] == value or key not in wish.set):
+            continue
+        if not is_there and len((tags.keys() | put.keys()) - removed) >= MAX_TAGS:
+            left_out.append(key)
+            continue
+        put[key] = value
+    return TagChange(
+        put=tuple(sorted(put.items())),
+        removed=tuple(sorted(removed)),
+        left_out=tuple(sorted(left_out)),
+    )
