@@ -81,6 +81,8 @@ class ExhaustedScope(StrEnum):
     """How far a stock-out reaches; decides what the core masks."""
 
     OFFERING = "offering"
+    NODE_CLASS = "node-class"
+    """The offerings cannot be had from the claim's NodeClass, whose subnets are full, say."""
     FAMILY_QUOTA = "family-quota"
     ZONE = "zone"
     REGION = "region"
@@ -99,7 +101,7 @@ class InsufficientCapacityError(CloudProviderError):
     """No requested offering has capacity right now.
 
     `offerings` are the ones that were tried and found empty; the core masks them and schedules the
-    pods again. For a zone or a region it masks everything there of their capacity types; what
+    pods again, for pools of all NodeClasses unless the scope is one. For a zone or a region it masks everything there of their capacity types; what
     shares a family's quota only the provider knows, who names it all. Without `offerings` it masks
     whatever the claim could have become.
     """

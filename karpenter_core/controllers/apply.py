@@ -124,7 +124,12 @@ class Hands:
             self.feed.fold(event)
         if step.exhausted:
             self.feed.fold(
-                OfferingsExhausted(offerings=step.exhausted, provider=provider, at=self.feed.now)
+                OfferingsExhausted(
+                    offerings=step.exhausted,
+                    provider=provider,
+                    node_class=step.exhausted_for,
+                    at=self.feed.now,
+                )
             )
 
     def count(self, facts: Iterable[Fact]) -> None:

@@ -171,6 +171,8 @@ class Step:
     """To be folded into the state."""
     exhausted: tuple[OfferingKey, ...] = ()
     """Offerings that turned out to be out of stock."""
+    exhausted_for: str = ""
+    """The NodeClass from which alone `exhausted` cannot be had; empty for all."""
     delete: str = ""
     requeue_after: timedelta | None = None
     error: Exception | None = None
@@ -185,6 +187,7 @@ def followed_by(first: Step, later: Step) -> Step:
         facts=(*first.facts, *later.facts),
         events=(*first.events, *later.events),
         exhausted=(*first.exhausted, *later.exhausted),
+        exhausted_for=first.exhausted_for or later.exhausted_for,
         delete=first.delete or later.delete,
         requeue_after=soonest(first.requeue_after, later.requeue_after),
         error=first.error or later.error,

@@ -196,6 +196,11 @@ def launch_failed(
                 exhausted=exhausted_offerings(
                     error, instance_types, Requirements.from_specs(claim.spec.requirements)
                 ),
+                exhausted_for=(
+                    claim.spec.node_class_ref.name
+                    if error.scope is ExhaustedScope.NODE_CLASS
+                    else ""
+                ),
                 delete=INSUFFICIENT_CAPACITY,
             )
         case NodeClassNotReadyError():

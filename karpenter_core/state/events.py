@@ -171,6 +171,8 @@ class OfferingsExhausted:
     offerings: tuple[OfferingKey, ...]
     provider: str
     at: datetime
+    node_class: str = ""
+    """From which alone they cannot be had; empty for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,10 +86,11 @@ class Droppable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MaskKey:
-    """An offering of one provider."""
+    """An offering of one provider, for one NodeClass alone where that is named."""
 
     provider: str
     offering: OfferingKey
+    node_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +486,7 @@ class Ledger:
 
     def _exhaust(self, event: OfferingsExhausted) -> bool:
         for offering in event.offerings:
-            key = MaskKey(event.provider, offering)
+            key = MaskKey(event.provider, offering, event.node_class)
             old = self._exhausted.get(key)
             if old is None or event.at >= old.forget_at:
                 ttl = EXHAUSTION_TTL

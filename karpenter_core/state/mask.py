@@ -36,11 +36,21 @@ for as long as the node lives. One launch that fails every three minutes costs l
 class Catalogues:
     """What was published for each pool, and the same with the mask applied."""
 
-    __slots__ = ("_changes_at", "_masked", "_providers", "_published", "_refs", "_stale")
+    __slots__ = (
+        "_changes_at",
+        "_classes",
+        "_masked",
+        "_providers",
+        "_published",
+        "_refs",
+        "_stale",
+    )
 
     def __init__(self, providers: Mapping[tuple[str, str], str]) -> None:
         self._providers = providers
         self._refs: dict[str, tuple[str, str]] = {}
+        self._classes: dict[str, str] = {}
+        """Names of the pools' NodeClasses."""
         self._published: dict[str, Catalogue] = {}
         self._masked: Table[str, Catalogue] = Table()
         self._stale: set[str] = set()
@@ -50,11 +60,14 @@ class Catalogues:
         """Follow which provider a pool belongs to; a pool that is gone has no catalogue."""
         if new is not None:
             ref = new.spec.template.spec.node_class_ref
-            if self._refs.get(new.name) != (ref.group, ref.kind):
+            known = (*self._refs.get(new.name, ()), self._classes.get(new.name))
+            if known != (ref.group, ref.kind, ref.name):
                 self._refs[new.name] = (ref.group, ref.kind)
+                self._classes[new.name] = ref.name
                 self._stale.add(new.name)
         elif old is not None:
             self._refs.pop(old.name, None)
+            self._classes.pop(old.name, None)
             self.publish(old.name, None)
 
     def publish(self, pool: str, catalogue: Catalogue | None) -> None:
@@ -100,11 +113,11 @@ class Catalogues:
                 self._masked.drop(pool)
                 continue
             provider = self._providers.get(self._refs.get(pool, ("", "")), "")
-            ends = {
-                key.offering: _mask_end(key.offering, entry)
-                for key, entry in ledger.exhausted.items()
-                if key.provider == provider
-            }
+            ends: dict[OfferingKey, datetime] = {}
+            for key, entry in ledger.exhausted.items():
+                if key.provider == provider and key.node_class in {"", self._classes.get(pool, "")}:
+                    end = _mask_end(key.offering, entry)
+                    ends[key.offering] = max(ends.get(key.offering, end), end)
             out = {offering: end for offering, end in ends.items() if now < end}
             if out:
                 self._changes_at[pool] = min(out.values())

@@ -153,6 +153,7 @@ def test_no_capacity_deletes_the_claim_and_names_the_offerings():
     ("scope", "count"),
     [
         (ExhaustedScope.OFFERING, 1),
+        (ExhaustedScope.NODE_CLASS, 1),
         (ExhaustedScope.FAMILY_QUOTA, 1),
         (ExhaustedScope.ZONE, 2),
         (ExhaustedScope.REGION, 6),
@@ -164,6 +165,8 @@ def test_a_wider_stock_out_reaches_further(scope, count):
     step = launch_failed(node_claim(), error, now=LATER, instance_types=types)
     assert len(step.exhausted) == count
     assert {key.capacity_type for key in step.exhausted} == {"spot"}
+    for_one = step.claim.spec.node_class_ref.name if scope is ExhaustedScope.NODE_CLASS else ""
+    assert step.exhausted_for == for_one
 
 
 def test_a_stock_out_that_names_nothing_is_about_all_the_claim_could_become():

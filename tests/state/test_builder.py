@@ -457,6 +457,20 @@ class TestMask:
         )
         assert builder.snapshot().catalogues["default"] is before
 
+    def test_a_shortage_of_one_node_class_is_that_of_its_pools(self):
+        """Its subnets are full, say; another NodeClass has others in the same zone."""
+        builder = self.builder()
+        whole = self.available(builder)
+        name = builder.snapshot().node_pools["default"].spec.template.spec.node_class_ref.name
+        other, own = (
+            OfferingsExhausted(offerings=(self.OUT,), provider="kwok", node_class=each, at=EPOCH)
+            for each in ("another", name)
+        )
+        builder.fold(other)
+        assert self.available(builder) == whole
+        builder.fold(own)
+        assert self.available(builder) == whole - 1
+
     def test_a_refreshed_catalogue_keeps_its_mask(self):
         builder = self.builder()
         builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))

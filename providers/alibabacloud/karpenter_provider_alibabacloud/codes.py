@@ -252,6 +252,8 @@ def exhausted_scope(error_class: ErrorClass) -> ExhaustedScope:
     """Return how far a shortage of this class reaches."""
     if error_class is ErrorClass.QUOTA:
         return ExhaustedScope.FAMILY_QUOTA
+    if error_class is ErrorClass.ADDRESSES:
+        return ExhaustedScope.NODE_CLASS
     return ExhaustedScope.OFFERING
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import SPOT
-from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError
 from karpenter_core.provider.launch_candidates import offering_keys
 from karpenter_core.provider.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.api.options import CAPACITY_OPTIMIZED
@@ -214,6 +214,7 @@ class CallMaker:
             "nothing of what was planned can be had now; free addresses in the vSwitches of "
             f"spec.vSwitchSelectorTerms: {said}",
             offerings=offering_keys(plan.candidates),
+            scope=ExhaustedScope.NODE_CLASS,
         )
 
     def free_addresses(self, node_class: ECSNodeClass) -> dict[str, int]:

@@ -54,7 +54,11 @@ __all__ = [
 ]
 
 _VSWITCH: Final = re.compile(r"\bvsw-[0-9a-z]+")
-_WIDEST_FIRST: Final = (ExhaustedScope.FAMILY_QUOTA, ExhaustedScope.OFFERING)
+_WIDEST_FIRST: Final = (
+    ExhaustedScope.FAMILY_QUOTA,
+    ExhaustedScope.OFFERING,
+    ExhaustedScope.NODE_CLASS,
+)
 _CATEGORY: Final = re.compile(r"\bcloud(?:_[a-z]+)*\b")
 """A kind of disk, as messages name it."""
 _VCPUS: Final = re.compile(r"\bv?cpus?\b", re.IGNORECASE)
@@ -271,6 +275,9 @@ def why_unserved(answers: Sequence[Answer], tried: Sequence[Pair]) -> CloudProvi
     said = _said(answers)
     mistakes = [failure for failure in failures if not failure.is_shortage]
     if not mistakes:
+        if any(failure.error_class is not ErrorClass.ADDRESSES for failure in failures):
+            # Full vSwitches are of this NodeClass alone, and the next launch from it finds them marked.
+            failures = [f for f in failures if f.error_class is not ErrorClass.ADDRESSES]
         scopes = {exhausted_scope(failure.error_class) for failure in failures}
         scope = next(scope for scope in _WIDEST_FIRST if scope in scopes)
         about = {id(pair) for failure in failures for pair in failure.pairs}

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import NODE_POOL, RESERVED, WELL_KNOWN
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, OfferingKey
+from karpenter_core.errors import (
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    OfferingKey,
+)
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.launch_candidates import candidates_of, compatible_types
 from karpenter_core.provider.recent_launches import ClaimRef
@@ -56,6 +61,11 @@ class Ground:
     """How many machines are left of a private pool, by its id."""
     disks: Callable[[Sequence[str]], Mapping[str, DisksByZone | None]]
     """What system disks types boot from (`SystemDisks.of`)."""
+
+    def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
+        """Whether an offering cannot be had from any NodeClass, whatever vSwitches have room."""
+        mark = OfferingMark(it.name, offering.zone, offering.capacity_type)
+        return self.shortages.is_unavailable(mark)
 
     def is_open(self, it: InstanceType, offering: Offering) -> bool:
         """Whether nothing has come to be known against an offering since it was listed."""
@@ -219,9 +229,16 @@ class _Wishes:
             )
         candidates = candidates_of(compatible, amounts)
         if not candidates:
+            closed = self._closed(instance_types, requirements)
+            sold_out = tuple(key for key, is_sold_out in closed.items() if is_sold_out)
             raise InsufficientCapacityError(
                 "all requested instance types were unavailable during launch",
-                offerings=self._closed(instance_types, requirements),
+                offerings=sold_out or tuple(closed),
+                scope=(
+                    ExhaustedScope.NODE_CLASS
+                    if closed and not sold_out
+                    else ExhaustedScope.OFFERING
+                ),
             )
         kept = filtered(
             candidates,
@@ -235,22 +252,23 @@ class _Wishes:
 
     def _closed(
         self, instance_types: Sequence[InstanceType], requirements: Requirements
-    ) -> tuple[OfferingKey, ...]:
-        """Return what was listed as available, and is known here not to be."""
+    ) -> dict[OfferingKey, bool]:
+        """Return what was listed as available, and is known here not to be; whether for everybody."""
         listed = compatible_types(
             instance_types, requirements, is_open=_always, well_known=_WELL_KNOWN
         )
-        return tuple(
+        return {
             OfferingKey(
                 instance_type=compatible.instance_type.name,
                 zone=offering.zone,
                 capacity_type=offering.capacity_type,
-            )
+            ): self._ground.is_sold_out(compatible.instance_type, offering)
+            or offering.capacity_type == RESERVED
             for compatible in listed
             for machine in compatible.machines
             for offering in machine.offerings
             if not self._ground.is_open(compatible.instance_type, offering)
-        )
+        }
 
 
 def _always(_type: InstanceType, _offering: Offering) -> bool:

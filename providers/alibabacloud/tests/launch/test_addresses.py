@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError
 from karpenter_core.provider.contract import LaunchedInstance
 from providers.alibabacloud.tests.launch.processes import (
+    GROUP,
     LARGE,
     ON_DEMAND,
     ONLY_LARGE,
@@ -123,14 +124,29 @@ def test_a_full_vswitch_of_one_node_class_leaves_the_zone_open_for_another(short
         short.cloud, status={"vSwitches": [{"id": other, "zoneID": ZONE_B}]}, generation=2
     )
 
-    refused = short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), full_class)
+    wish = (ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B))
+    planned_before = short.requests(claim_of("c", *wish), node_class=full_class)
+    refused = short.launch_one(claim_of("a", *wish), full_class)
 
-    assert isinstance(refused, InsufficientCapacityError)
+    (again,) = short.launching.launch(planned_before)
+    for each in (refused, again):
+        assert isinstance(each, InsufficientCapacityError)
+        assert each.scope is ExhaustedScope.NODE_CLASS, "the core masks nothing for the other"
     assert ZONE_B not in zones_of(short, full_class)
     assert ZONE_B in zones_of(short, roomy_class)
     outcome = short.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), roomy_class)
     assert isinstance(outcome, LaunchedInstance)
     assert short.launched(outcome).vswitch_id == other
+
+
+def test_a_vswitch_that_ecs_calls_full_is_a_shortage_of_its_node_class(process, node_class):
+    with process.cloud.fail(
+        GROUP, code="InvalidVSwitchId.IpNotEnough", message="full", status=403, times=None
+    ):
+        outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert outcome.scope is ExhaustedScope.NODE_CLASS
 
 
 def test_a_vswitch_too_full_for_one_type_is_open_for_a_type_with_fewer_pods(short, node_class):
