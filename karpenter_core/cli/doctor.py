@@ -126,6 +126,7 @@ async def _checked(providers: Providers) -> list[_Told]:
 async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
     from karpenter_core.cli.doctor_cluster import (
         check_definitions,
+        check_fact_permissions,
         check_objects,
         check_permissions,
         needed_permissions,
@@ -168,6 +169,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
             )
             keeper = Apis(KubeApi(transports[-1], clock=clock))
             found += [_Told("permissions", f) for f in await check_permissions(keeper, of_lease)]
+        found += [_Told("permissions", f) for f in await check_fact_permissions(apis)]
         return found + [_Told("permissions", f) for f in await check_permissions(apis, needed)]
     except KarpenterError as error:
         remedy = "see --kubeconfig and --context, and whether the API server answers"

@@ -19,6 +19,7 @@ from karpenter_core.kube.resources import (
     LEASES,
     NODES,
     PODS,
+    SERVICES,
     ResourceKind,
     custom,
 )
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from karpenter_core.kube.api import Apis
 
 __all__ = [
+    "FACT_PERMISSIONS",
     "Permission",
     "check_definitions",
+    "check_fact_permissions",
     "check_objects",
     "check_permissions",
     "needed_permissions",
@@ -61,13 +64,27 @@ class Permission(NamedTuple):
     kind: ResourceKind
     subresource: str = ""
     namespace: str = ""
+    name: str = ""
+    """The one object that it is about; empty for all."""
 
     @property
     def what(self) -> str:
         """The resource, as `kubectl auth can-i` takes it."""
         name = self.kind.plural + (f".{self.kind.group}" if self.kind.group else "")
+        name += f"/{self.name}" if self.name else ""
         where = f" in the namespace {self.namespace}" if self.namespace else ""
         return f"{name}{'/' if self.subresource else ''}{self.subresource}{where}"
+
+
+FACT_PERMISSIONS: Final = (
+    Permission("get", SERVICES, namespace="kube-system", name="kube-dns"),
+    Permission(
+        "get",
+        ResourceKind("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", namespaced=False),
+        name="kubernetes",
+    ),
+)
+"""What `karpenter run` reads to tell instances of the cluster's network."""
 
 
 def needed_permissions(
@@ -136,6 +153,27 @@ async def check_permissions(apis: Apis, needed: Sequence[Permission]) -> list[Fi
     ]
 
 
+async def check_fact_permissions(apis: Apis) -> list[Finding]:
+    """Ask whether facts of the cluster's network may be read; not every provider needs them.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    try:
+        refused = [one for one in FACT_PERMISSIONS if not await _is_allowed(apis, one)]
+    except NotFoundError:  # said of the other permissions
+        return []
+    return [
+        Finding(
+            severity=Severity.WARNING,
+            message=f"not permitted: {one.verb} {one.what}",
+            remedy="grant it to karpenter's service account: a provider that needs the DNS address "
+            "or the IP family of the cluster launches nothing without it",
+        )
+        for one in refused
+    ]
+
+
 async def _is_allowed(apis: Apis, permission: Permission) -> bool:
     kind = permission.kind
     attributes = {
@@ -144,6 +182,7 @@ async def _is_allowed(apis: Apis, permission: Permission) -> bool:
         "resource": kind.plural,
         "subresource": permission.subresource,
         "namespace": permission.namespace,
+        "name": permission.name,
     }
     review = {
         "apiVersion": _ACCESS_REVIEWS.api_version,

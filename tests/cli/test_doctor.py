@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.cli.catalogues import open_providers
 from karpenter_core.cli.doctor_cluster import (
+    Permission,
     check_definitions,
+    check_fact_permissions,
     check_objects,
     check_permissions,
     needed_permissions,
@@ -20,8 +22,9 @@ from karpenter_core.cli.doctor_cluster import (
 from karpenter_core.cli.main import build_app
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.api import Apis, KubeApi
-from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.kube.resources import EVENTS, NODES, PODS
 from karpenter_core.kube.transport import Response
+from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.operator.settings import load_settings
 from karpenter_core.provider.contract import Finding, Severity
@@ -139,6 +142,28 @@ def test_missing_permissions_are_told_together_by_kind():
         (Severity.ERROR, "not permitted: patch kwoknodeclasses.karpenter.kwok.sh"),
         (Severity.ERROR, "not permitted: patch kwoknodeclasses.karpenter.kwok.sh/status"),
     ]
+
+
+def test_facts_of_the_network_that_may_not_be_read_are_warnings():
+    """Providers that bootstrap their instances wait for them; others do not need them."""
+    assert ask(check_fact_permissions, Server()) == []
+    server = Server(forbidden=[("get", "services"), ("get", "servicecidrs")])
+    assert ask(check_fact_permissions, server) == [
+        (Severity.WARNING, "not permitted: get services/kube-dns in the namespace kube-system"),
+        (Severity.WARNING, "not permitted: get servicecidrs.networking.k8s.io/kubernetes"),
+    ]
+
+
+async def test_events_are_asked_about_in_both_clusters():
+    """They go to the cluster of their object."""
+    clock = SystemClock()
+    of_pods = Server(forbidden=[("create", "events")])
+    needed = [Permission("create", EVENTS), Permission("patch", NODE_POOLS)]
+    apis = Apis(KubeApi(Server(), clock=clock), KubeApi(of_pods, clock=clock))
+    found = await check_permissions(apis, needed)
+    assert [each.message for each in found] == ["not permitted: create events"]
+    found = await check_permissions(Apis(apis.workload, apis.objects), needed)
+    assert [each.message for each in found] == ["not permitted: create events"]
 
 
 def test_the_lease_is_asked_about_in_its_namespace():

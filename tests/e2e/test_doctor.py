@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.cli.doctor_cluster import Permission, needed_permissions
+from karpenter_core.cli.doctor_cluster import FACT_PERMISSIONS, Permission, needed_permissions
 from karpenter_core.kube.resources import NODES, ResourceKind
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.testing.runner import World
@@ -41,6 +41,7 @@ def permissions():
     """Return what the controller needs, and what kwok needs to make Nodes."""
     kinds = Codecs([KWOKNodeClass], with_selectors=False).kinds
     needed = needed_permissions(kinds, [KWOKNodeClass], lease_namespace="kube-system")
+    needed += FACT_PERMISSIONS
     return (*needed, Permission("create", NODES), Permission("patch", NODES, "status"))
 
 

@@ -1,0 +1,75 @@
+"""Which CustomResourceDefinitions the process waits for before it works."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import EntryPoint
+
+import pytest
+from structlog.testing import capture_logs
+
+from karpenter_core.controllers.planner import InlinePlanner
+from karpenter_core.kube.transport import Response
+from karpenter_core.operator.clock import random_id
+from karpenter_core.operator.ports import Ports
+from karpenter_core.operator.process import Process
+from karpenter_core.operator.settings import load_settings, selected_plugins
+from karpenter_core.provider.executor import InlineExecutor
+from karpenter_core.provider.manager import load_plugins
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+
+INSTALLED = [
+    EntryPoint("kwok", "karpenter_provider_kwok.plugin:KwokProvider", "karpenter"),
+    EntryPoint("aws", "karpenter_provider_aws.plugin:AwsProvider", "karpenter"),
+]
+
+
+class WithoutDefinitions:
+    """An API server on which nothing of Karpenter is installed."""
+
+    async def request(self, request):
+        await asyncio.sleep(0)
+        return Response(status=404, body=b"404 page not found")
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("kwok", {"kwoknodeclasses.karpenter.kwok.sh"}),
+        ("", {"kwoknodeclasses.karpenter.kwok.sh", "ec2nodeclasses.karpenter.k8s.aws"}),
+    ],
+)
+def test_the_definitions_of_loaded_providers_alone_are_waited_for(tmp_path, chosen, expected):
+    """One image holds all clouds, and a cluster the kinds of one."""
+
+    async def story():
+        environment = {"PROVIDERS": chosen} if chosen else {}
+        selected = selected_plugins((), environment)
+        plugins = load_plugins(selected=selected, entry_points=INSTALLED)
+        specs = [spec for specs in plugins.settings().values() for spec in specs]
+        server = WithoutDefinitions()
+        ports = Ports(
+            clock=LoopClock(),
+            new_id=random_id,
+            executor=InlineExecutor(),
+            planner=InlinePlanner(),
+            background=InlinePlanner(),
+            objects=server,
+            lease=server,
+            identity="test",
+            cache_folder=tmp_path,
+            serves_http=False,
+        )
+        process = Process(load_settings((), environment, plugin_options=specs), plugins, ports)
+        with capture_logs() as lines:
+            waiting = asyncio.ensure_future(process._crds.run())
+            await asyncio.sleep(30)
+            waiting.cancel()
+        [line] = [line for line in lines if line["log_level"] == "warning"]
+        names = line["event"].partition("not installed: ")[2].partition(";")[0].split(", ")
+        assert set(names) == {"nodepools.karpenter.sh", "nodeclaims.karpenter.sh", *expected}
+
+    run_virtual(story())
