@@ -21,7 +21,12 @@ from karpenter_provider_aws.labels import (
     NODE_POOL_TAG,
     TENANCY_DEFAULT,
 )
-from karpenter_provider_aws.launch.tags import from_tag_list
+from karpenter_provider_aws.launch.tags import (
+    CLAIM_TAGS,
+    INDEX_TAG,
+    from_tag_list,
+    index_pattern,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -193,14 +198,16 @@ class MachineReader:
 
         Terminated ones are among them, and so are the instances of others in these fleets.
         """
+        wanted = frozenset(uids)
         found: dict[str, DescribedInstance] = {}
-        for chunk in _chunks(sorted(set(uids))):
+        for chunk in _chunks(sorted({index_pattern(uid) for uid in wanted})):
             filters: list[FilterTypeDef] = [
                 {"Name": f"tag:{EKS_CLUSTER_NAME_TAG}", "Values": [self._cluster]},
-                {"Name": "tag-value", "Values": [f"*:{_escaped(uid)}*" for uid in chunk]},
+                {"Name": f"tag:{INDEX_TAG}", "Values": chunk},
             ]
             for instance in self._describe(filters):
-                found[instance.id] = instance
+                if any(claim.uid in wanted for claim in CLAIM_TAGS.claims_of(instance.tags)):
+                    found[instance.id] = instance
         return tuple(found[key] for key in sorted(found))
 
     def of_cluster(self) -> Listing:
@@ -254,11 +261,6 @@ def _capacity_type(item: InstanceTypeDef, *, uses_reservations: bool) -> str:
         or wanted.get("CapacityReservationPreference", "") == _RESERVED_ONLY
     )
     return RESERVED if is_reserved else ON_DEMAND
-
-
-def _escaped(text: str) -> str:
-    """Return a text that a filter takes literally."""
-    return re.sub(r"([*?\\])", r"\\\1", text)
 
 
 def _chunks(values: Iterable[str]) -> Iterator[list[str]]:

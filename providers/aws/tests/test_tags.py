@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,11 @@ from karpenter_core.provider.claim_tags import ClaimsTooManyError
 from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_provider_aws.launch.tags import (
     CLAIM_TAGS,
+    INDEX_TAG,
+    claim_batches,
+    claim_tags,
     from_tag_list,
+    index_pattern,
     owned_tags,
     restricted_tags,
     to_tag_list,
@@ -39,7 +45,12 @@ def refs(count: int, name: str = "web-") -> list[ClaimRef]:
 
 def test_ours_win_over_the_users_tags():
     tags = owned_tags(
-        {"Name": "mine", "karpenter.sh/nodepool": "theirs", "karpenter.k8s.aws/nodeclaims-3": "x"},
+        {
+            "Name": "mine",
+            "karpenter.sh/nodepool": "theirs",
+            "karpenter.k8s.aws/nodeclaims-3": "x",
+            INDEX_TAG: "x",
+        },
         cluster="test",
         node_class="default",
         node_pool="web",
@@ -102,6 +113,27 @@ def test_more_claims_than_tags_hold_are_refused():
 
 def test_fifty_claims_with_ordinary_names_fit_into_one_fleet():
     assert [len(batch) for batch in CLAIM_TAGS.batches(refs(120), other_tags=5)] == [50, 50, 20]
+
+
+@pytest.mark.parametrize("count", [1, 51])
+def test_one_tag_finds_the_instances_of_any_claim_of_a_fleet(count):
+    """A filter on a tag needs its key, and claims are spread over up to ten."""
+    found = [ClaimRef(name=f"w{i}", uid=f"uid-{i}") for i in range(count)]
+
+    value = claim_tags(found, other_tags=4)[INDEX_TAG]
+
+    assert len(value) <= 256
+    assert all(fnmatchcase(value, index_pattern(claim.uid)) for claim in found)
+    assert not fnmatchcase(value, index_pattern("another"))
+
+
+def test_a_fleet_is_for_as_many_claims_as_its_index_holds():
+    short = [ClaimRef(name="w", uid=f"u{i}") for i in range(120)]
+
+    batches = claim_batches(short, other_tags=4)
+
+    assert [len(batch) for batch in batches] == [51, 51, 18]
+    assert all(len(claim_tags(batch, other_tags=4)[INDEX_TAG]) <= 256 for batch in batches)
 
 
 def test_a_users_many_tags_make_fleets_smaller():

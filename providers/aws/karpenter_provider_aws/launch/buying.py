@@ -42,7 +42,7 @@ from karpenter_provider_aws.launch.outcome import (
     why_unserved,
 )
 from karpenter_provider_aws.launch.plans import claim_ref
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, owned_tags
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, claim_tags, owned_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -283,7 +283,7 @@ class Buyer:
     ) -> dict[str, LaunchOutcome]:
         """Give each claim its instance, as everybody will who looks at the tags."""
         tags = {
-            **CLAIM_TAGS.written(call.claims, other_tags=len(self.tags(call.plan))),
+            **claim_tags(call.claims, other_tags=len(self.tags(call.plan))),
             FLEET_ID_TAG: fleet_id,
             EKS_CLUSTER_NAME_TAG: self._cluster,
         }

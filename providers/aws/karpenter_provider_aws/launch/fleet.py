@@ -19,7 +19,7 @@ from karpenter_provider_aws.labels import (
     TENANCY_DEFAULT,
 )
 from karpenter_provider_aws.launch.filters import Candidate, reservation_kind
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS, to_tag_list
+from karpenter_provider_aws.launch.tags import claim_tags, to_tag_list
 from karpenter_provider_aws.launch.template_data import CAPACITY_BLOCK
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def fleet_request(
     Raises:
         ClaimsTooManyError: the claims do not fit into the tags of a fleet.
     """
-    owners = {**tags, **CLAIM_TAGS.written(claims, other_tags=len(tags))}
+    owners = {**tags, **claim_tags(claims, other_tags=len(tags))}
     request: CreateFleetRequestTypeDef = {
         "Type": "instant",
         "LaunchTemplateConfigs": _configs(targets),

@@ -23,7 +23,7 @@ from karpenter_core.errors import (
 from karpenter_provider_aws.launch.launched import Facts, launched_instance
 from karpenter_provider_aws.launch.plans import Ground, claim_ref, plan_launches
 from karpenter_provider_aws.launch.preconditions import refusal
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS, claim_batches
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
 from karpenter_provider_aws.zonal_shift import no_shifts
 
@@ -217,7 +217,7 @@ class Launching:
     def _parts(self, plan: Plan) -> list[list[LaunchRequest]]:
         """Cut a plan into fleets: as many claims as the tags of one can name."""
         by_uid = {request.token: request for request in plan.requests}
-        batches = CLAIM_TAGS.batches(
+        batches = claim_batches(
             (claim_ref(request) for request in plan.requests),
             other_tags=len(self._buyer.tags(plan)),
         )

@@ -6,6 +6,8 @@ Nothing about instances is kept in the process, so tags at creation are the memo
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.provider.claim_tags import ClaimTags
@@ -22,14 +24,18 @@ from karpenter_provider_aws.labels import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from types_boto3_ec2.type_defs import TagTypeDef
 
 __all__ = [
     "CLAIM_TAGS",
     "FLEET_ID_TAG",
+    "INDEX_TAG",
+    "claim_batches",
+    "claim_tags",
     "from_tag_list",
+    "index_pattern",
     "owned_tags",
     "restricted_tags",
     "to_tag_list",
@@ -37,6 +43,14 @@ __all__ = [
 
 FLEET_ID_TAG: Final = "aws:ec2:fleet-id"
 """Put on instances by EC2."""
+
+INDEX_TAG: Final = f"{GROUP}/nodeclaim-index"
+"""Short codes of all claims of a fleet, in one value: EC2 finds instances by the value of a named tag, and
+the claims themselves are spread over up to ten tags."""
+_CODE_BYTES: Final = 3
+"""Of the digest of a UID: four characters. What has the same code by chance is told apart by its claims."""
+_MOST_CLAIMS: Final = 51
+"""Codes that one value has room for."""
 
 _CLUSTER_TAG: Final = re.compile(r"kubernetes\.io/cluster/[0-9A-Za-z][A-Za-z0-9\-_]*")
 
@@ -66,6 +80,33 @@ CLAIM_TAGS: Final = ClaimTags(
 """Of the instances of a fleet."""
 
 
+def claim_tags(claims: Collection[ClaimRef], *, other_tags: int) -> dict[str, str]:
+    """Return the tags that tell whose the instances of a fleet for these claims are.
+
+    Raises:
+        ClaimsTooManyError: they do not fit; those of a batch of `claim_batches` do.
+    """
+    index = "".join(f":{_code(uid)}" for uid in sorted(claim.uid for claim in claims))
+    return {**CLAIM_TAGS.written(claims, other_tags=other_tags + 1), INDEX_TAG: f"{index}:"}
+
+
+def claim_batches(
+    claims: Iterable[ClaimRef], *, other_tags: int
+) -> tuple[tuple[ClaimRef, ...], ...]:
+    """Cut claims into as few fleets as their tags have room for."""
+    return CLAIM_TAGS.batches(claims, other_tags=other_tags + 1, max_claims=_MOST_CLAIMS)
+
+
+def index_pattern(uid: str) -> str:
+    """Return the value by which a filter on `INDEX_TAG` finds the instances of a claim's fleets."""
+    return f"*:{_code(uid)}:*"
+
+
+def _code(uid: str) -> str:
+    """Return four characters for a UID, none of which means anything to a filter."""
+    return urlsafe_b64encode(sha256(uid.encode()).digest()[:_CODE_BYTES]).decode()
+
+
 def restricted_tags(user_tags: Iterable[str]) -> tuple[str, ...]:
     """Return the keys that users may not set, sorted: those by which resources are known as ours."""
     return tuple(
@@ -87,7 +128,9 @@ def owned_tags(
     }
     if node_pool:
         ours[NODE_POOL_TAG] = node_pool
-    theirs = {key: user_tags[key] for key in user_tags if not CLAIM_TAGS.is_key(key)}
+    theirs = {
+        key: user_tags[key] for key in user_tags if not (CLAIM_TAGS.is_key(key) or key == INDEX_TAG)
+    }
     tags = {**theirs, **ours}
     return {key: tags[key] for key in sorted(tags)}
 

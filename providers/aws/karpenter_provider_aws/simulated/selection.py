@@ -114,8 +114,6 @@ def _passes(
         has: Sequence[str] | None = () if value is None else (value,)
     elif name == "tag-key":
         has = tuple(tags(item))
-    elif name == "tag-value":
-        has = tuple(tags(item).values())
     else:
         has = values(item, name)
     if has is None:

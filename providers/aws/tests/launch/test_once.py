@@ -116,6 +116,35 @@ def test_a_lost_reply_launches_nothing_twice(
     assert sorted(owners(after).values()) == sorted(claim.uid for claim in claims)
 
 
+def test_what_there_is_for_two_hundred_claims_is_found_by_one_call(
+    aws, process, make_process, node_class
+):
+    """By filters that are documented; a single claim takes one call as well."""
+    claims = wave(200)
+    outcomes = process.launch(*claims, node_class=node_class)
+    restarted = make_process()
+    aws.calls.clear()
+
+    assert ids(restarted.launch(*claims, node_class=node_class)) == ids(outcomes)
+    assert aws.calls.count("DescribeInstances") == 1
+    (call,) = aws.calls.of("DescribeInstances")
+    assert {one["Name"] for one in call.parameters["Filters"]} == {
+        "tag:eks:eks-cluster-name",
+        "tag:karpenter.k8s.aws/nodeclaim-index",
+    }
+    assert aws.calls.count("CreateFleet") == 0
+
+
+def test_claims_with_the_same_code_are_told_apart(aws, process, node_class, monkeypatch):
+    monkeypatch.setattr("karpenter_provider_aws.launch.tags._code", lambda _: "same")
+    first = process.launch_one(claim_of("one", ON_DEMAND), node_class)
+
+    second = process.launch_one(claim_of("two", ON_DEMAND), node_class)
+
+    assert len({first.provider_id, second.provider_id}) == 2
+    assert set(owners(process).values()) == {"uid-of-one", "uid-of-two"}
+
+
 def test_a_lost_reply_of_what_ec2_does_not_show_yet_is_asked_for_again(aws, process, node_class):
     """Claims come back one by one, and the fleet was for all of them."""
     aws.behaviour.invisible_seconds = 60

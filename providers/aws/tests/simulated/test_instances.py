@@ -83,7 +83,7 @@ def test_instances_are_listed_in_pages(launch, clients):
     [
         ("tag:team", "we*", 1),
         ("tag:team", "none", 0),
-        ("tag-value", "*ebsit*", 1),
+        ("tag:team", "*ebsit*", 1),
         ("instance-state-name", "running", 2),
         ("instance-state-name", "terminated", 0),
         ("instance-type", "c5.*", 1),
@@ -97,9 +97,10 @@ def test_filters_take_wildcards(launch, clients, name, value, found):
     assert sum(len(each["Instances"]) for each in answer["Reservations"]) == found
 
 
-def test_an_unknown_filter_is_refused(launch, clients, code):
+@pytest.mark.parametrize("name", ["colour", "tag-value"])
+def test_a_filter_that_is_not_documented_is_refused(launch, clients, code, name):
     launch.fleet("m5.large")
-    refused = code(clients.ec2.describe_instances, Filters=[{"Name": "colour", "Values": ["red"]}])
+    refused = code(clients.ec2.describe_instances, Filters=[{"Name": name, "Values": ["red"]}])
 
     assert refused == "InvalidParameterValue"
 
