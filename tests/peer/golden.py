@@ -3,8 +3,17 @@
     .venv/bin/python tests/peer/golden.py --clusters 150 --seed 100000
 
 Writes `data/clusters.jsonl`, one JSON object in each line: `cluster`, `types`, and the names of the
-pods that every run of the reference leaves (`unschedulable`). Kept are clusters on which chance has
-no say and that are not larger than they need to be.
+pods that every run of the reference leaves (`unschedulable`). Where we leave other pods, for a reason
+that `explained.py` knows, the line also has the `difference`, and what we leave (`ours`).
+
+How clusters are chosen: seeds are gone through one after the other, and a cluster is dropped when
+
+- its line would be longer than 7,500 characters, or every pod of it is left;
+- runs of the reference do not agree with each other (ties are broken by chance there);
+- the reference fails.
+
+Nothing is dropped because we differ: a difference that nothing explains ends the program with the
+seed. At the end it says how many clusters were dropped, and for which of these reasons.
 """
 
 from __future__ import annotations
@@ -12,11 +21,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.peer.compare import difference
 from tests.peer.draw import random_cluster
+from tests.peer.explained import THEY_LEAVE, WE_LEAVE, explanation
 from tests.peer.ours import plan
 from tests.peer.reference import Reference
 
@@ -24,6 +36,7 @@ FILE = Path(__file__).parent / "data" / "clusters.jsonl"
 RUNS = 12
 LARGEST = 7_500
 """Characters of one line."""
+COMPACT = (",", ":")
 
 
 def main():
@@ -31,32 +44,75 @@ def main():
     parser.add_argument("--clusters", type=int, default=150, help="how many (default 150)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     arguments = parser.parse_args()
-    lines = []
+    lines, dropped = [], Counter()
     seed = arguments.seed
     with Reference() as reference:
         while len(lines) < arguments.clusters:
-            line = _line(reference, *random_cluster(seed))
-            if line:
-                lines.append(line)
+            try:
+                lines.append(kept(reference, *random_cluster(seed)))
+            except DroppedError as error:
+                dropped[str(error)] += 1
+            except UnexplainedError as error:
+                sys.stderr.write(f"seed {seed}: {error}\n")
+                return 1
             seed += 1
     FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text("".join(f"{line}\n" for line in lines))
-    sys.stdout.write(f"{len(lines)} clusters of {seed - arguments.seed}: {FILE.stat().st_size} B\n")
+    FILE.write_text("".join(f"{json.dumps(line, separators=COMPACT)}\n" for line in lines))
+    size = FILE.stat().st_size
+    different = sum("difference" in line for line in lines)
+    sys.stdout.write(f"{len(lines)} clusters ({different} with a difference): {size} B\n")
+    sys.stdout.write(f"dropped: {dict(dropped)}\n")
     return 0
 
 
-def _line(reference, cluster, types):
-    """Return the line of a cluster; empty when it is not one to keep."""
+class DroppedError(Exception):
+    """A cluster is not kept, whatever we make of it."""
+
+
+class UnexplainedError(Exception):
+    """We leave other pods than the reference, and nothing that is known explains it."""
+
+
+def kept(reference, cluster, types):
+    """Return what the file has of a cluster.
+
+    Raises:
+        DroppedError: it is not one to keep.
+        UnexplainedError: we differ from the reference.
+    """
     cluster = _lean(cluster)
-    shown = {"cluster": cluster, "types": types}
-    if len(json.dumps(shown, separators=(",", ":"))) > LARGEST:
-        return ""
+    line = {"cluster": cluster, "types": types}
+    if len(json.dumps(line, separators=COMPACT)) > LARGEST:
+        raise DroppedError("too large")
     runs = reference.ask(cluster, types, runs=RUNS)
     verdicts = {frozenset(run["unschedulable"] or ()) for run in runs if "error" not in run}
+    if any("error" in run for run in runs):
+        raise DroppedError("the reference fails")
+    if len(verdicts) > 1:
+        raise DroppedError("chance has a say")
+    (theirs,) = verdicts
+    if len(theirs) == len(cluster["pods"]):
+        raise DroppedError("every pod is left")
+    line["unschedulable"] = sorted(theirs)
     ours = frozenset(plan(cluster, types, "first-fit")["unschedulable"])
-    if verdicts != {ours} or len(ours) == len(cluster["pods"]):
-        return ""
-    return json.dumps({**shown, "unschedulable": sorted(ours)}, separators=(",", ":"))
+    if ours != theirs:
+        line |= {"difference": _difference(reference, cluster, types), "ours": sorted(ours)}
+    return line
+
+
+def _difference(reference, cluster, types):
+    """Say why we leave other pods than the reference."""
+    kind, plans = difference(reference, cluster, types)
+    if not kind:
+        return "pods of one size: it does not matter which one waits"
+    why = ""
+    if kind in {WE_LEAVE, THEY_LEAVE}:
+        why = explanation(
+            cluster, types, plans, kind, lambda *changed: difference(reference, *changed)
+        )
+    if not why:
+        raise UnexplainedError(kind)
+    return why
 
 
 def _lean(cluster):
