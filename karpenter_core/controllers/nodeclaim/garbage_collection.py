@@ -12,6 +12,7 @@ import structlog
 
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import Loop
@@ -21,11 +22,15 @@ from karpenter_core.lifecycle.garbage_collection import (
     ORPHAN_GRACE,
     PERIOD,
     orphaned_instances,
+    surplus_instances,
+    surplus_notice,
     vanished_claims,
     without_claimed,
 )
+from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["GarbageCollection"]
 
 PARALLEL: Final = 20  # upstream default
+REMEMBERED_CLAIMS: Final = 50_000
+"""How many UIDs of claims are remembered, to know surplus of our own launches by."""
 
 
 class ClaimReader(Protocol):
@@ -74,6 +81,9 @@ class GarbageCollection:
         self._feed = hands.feed
         self._providers = providers
         self._runtime = runtime
+        self._changed = Inbox(hands.feed, Kind.NODE_CLAIM)
+        self._uids: dict[str, None] = {}
+        """UIDs of claims that this process has seen, the oldest first."""
         self._missing: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._loop = Loop(self.name, self.step, runtime=runtime)
@@ -86,7 +96,22 @@ class GarbageCollection:
     async def run(self) -> None:
         """Work until cancelled."""
         await self._feed.wait_synced()
-        await self._loop.run()
+        self._remember(self._feed.snapshot().node_claims)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._loop.run())
+            group.create_task(self._remember_changed())
+
+    async def _remember_changed(self) -> None:
+        """Remember the UIDs of claims: those that fail are gone before the next look."""
+        while True:
+            changes = await self._changed.take()
+            self._remember(changes.get(Kind.NODE_CLAIM, ()))
+
+    def _remember(self, names: Iterable[str]) -> None:
+        claims = self._feed.snapshot().node_claims
+        self._uids.update((claims[name].uid, None) for name in names if name in claims)
+        for uid in list(self._uids)[: max(0, len(self._uids) - REMEMBERED_CLAIMS)]:
+            del self._uids[uid]
 
     async def step(self) -> float:
         """Compare every provider's listing with the claims once."""
@@ -153,8 +178,9 @@ class GarbageCollection:
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:
+        snapshot = self._feed.snapshot()
         report = orphaned_instances(
-            self._feed.snapshot(),
+            snapshot,
             listing.instances,
             complete=listing.complete,
             now=self._runtime.clock.now(),
@@ -168,15 +194,31 @@ class GarbageCollection:
                 provider=provider,
                 count=report.held_back,
             )
+        surplus: tuple[str, ...] = ()
+        if report.held_back:
+            surplus = surplus_instances(
+                snapshot,
+                listing.instances,
+                known_uids=self._uids,
+                now=self._runtime.clock.now(),
+                missing_since=report.missing_since,
+            )
         condemned = await self._drained(
-            provider, await self._confirmed(provider, report.terminate, listing)
+            provider, await self._confirmed(provider, report.terminate or surplus, listing)
         )
         outcomes = await asyncio.gather(
             *(self._providers.terminate_leaked(provider, item) for item in condemned)
         )
         for provider_id, outcome in zip(condemned, outcomes, strict=True):
+            notice = surplus_notice(provider_id, listing.instances, snapshot)
+            if surplus or notice is not None:
+                self._runtime.metrics.garbage_collection_surplus.labels(provider=provider).inc()
+            if notice is not None:
+                self._hands.publish(notice)
             self._log.info(
-                "terminating instance without a nodeclaim",
+                "terminating surplus instance of a launch"
+                if surplus or notice is not None
+                else "terminating instance without a nodeclaim",
                 provider=provider,
                 outcome=str(outcome),
                 **{"provider-id": provider_id},
