@@ -514,7 +514,7 @@ def load_settings(
     """Read the options from flags and environment.
 
     Raises:
-        SettingsError: an unknown or malformed flag, or a value that is no choice.
+        SettingsError: an unknown flag, or values that cannot be used; all of them are named.
     """
     specs = tuple(plugin_options)
     core = {option.flag: option for option in OPTIONS}
@@ -525,20 +525,15 @@ def load_settings(
     values: dict[str, object] = {}
     for flag, option in (core | extra).items():
         given = _given(option, flags.get(flag), environment.get(option.env))
-        shared = len(_defaults(flag, specs)) > 1
+        is_shared = len(_defaults(flag, specs)) > 1
+        default_text = "" if is_shared else option.default_text
+        value: Value | None = None
         try:
-            value = (
-                None
-                if given is None
-                else read_option(
-                    option, given, warnings.append, default="" if shared else option.default_text
-                )
-            )
-            if value is None and shared:
-                continue
-            values[flag] = _shaped(
-                option, option.default if value is None else value, given, warnings
-            )
+            if given is not None:
+                value = read_option(option, given, warnings.append, default=default_text)
+            if value is not None or not is_shared:
+                value = option.default if value is None else value
+                values[flag] = _shaped(option, value, given, warnings)
         except SettingsError as error:
             problems.append(str(error))
     if problems:
