@@ -133,8 +133,7 @@ async def test_a_plugin_that_hangs_is_killed_and_the_old_credentials_are_used_on
                     assert (await asyncio.wait_for(transport.request(GET), 60)).status == 200
                     assert not gone(tmp_path)
                     clock.advance(60)
-                    await until(lambda: gone(tmp_path))
-                    await asyncio.sleep(0)
+                    await until(lambda: gone(tmp_path) and transport._login._renewal.done())
     assert seen == ["Bearer token-1"] * 4
     assert [line["error"] for line in lines if line["log_level"] == "warning"] == [
         "no answer within 60 s"
