@@ -355,3 +355,22 @@ def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp
         assert scene.events("Evicted")
 
     play(tmp_path, story)
+
+
+def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validated(tmp_path):
+    """It was planned on a state that was fresh; the wait before the second look made it old."""
+    fault = TROUBLES["list and watch of pods are forbidden"]
+
+    async def story(scene):
+        running = await two_nodes(scene, node_pool(disruption=disruption("82s")))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        await scene.cluster.clock.sleep(200)
+
+        given_up = [each.rejection for each in running.process.runtime.journal.latest()]
+        assert "stale" in given_up
+        assert len(scene.nodes()) == 2
+        assert not [each for each in scene.claims() if "deletionTimestamp" in each["metadata"]]
+
+    play(tmp_path, story)
