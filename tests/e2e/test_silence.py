@@ -24,6 +24,7 @@ from tests.e2e.kwok import KwokCloud
 from tests.e2e.silent_proxy import SilentProxy, Trouble
 
 if TYPE_CHECKING:
+    from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.testing.beds import RealBed
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +77,7 @@ EMPTIED: Final = Expectation(within=timedelta(seconds=60), pods=Pods(running=Cou
 GONE: Final = Expectation(within=timedelta(seconds=120 + EMPTY_SECONDS), nothing_left=True)
 
 
-def uids(world: World, kind) -> set[str]:
+def uids(world: World, kind: ResourceKind) -> set[str]:
     return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
 
 
