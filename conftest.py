@@ -1,8 +1,9 @@
 """What all tests of the repository have in common.
 
-Properties (hypothesis) are tried on examples that are drawn anew in every run. The seed of a run is
-its first and last word about them; `pytest --hypothesis-seed=<seed>` draws the same examples again,
-of single tests too, and `--hypothesis-profile=shrunk` makes them smaller. `KARPENTER_PROPERTY_EXAMPLES` sets on how many each property is tried.
+Properties (hypothesis) are tried on examples that are drawn anew in every run. Each run ends with its
+seed: `pytest --hypothesis-seed=<seed>` draws the same examples again, of single tests too, and
+`--hypothesis-profile=shrunk` makes the one that fails smaller. `KARPENTER_PROPERTY_EXAMPLES` sets on
+how many each property is tried.
 """
 
 from __future__ import annotations
