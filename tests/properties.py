@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 EXAMPLES = os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "")
+LEAST_SECONDS = 300
+"""On a busy machine; a failure that is cut off by a time limit tells nothing."""
 
 
 def examples(usual: int) -> int:
@@ -14,6 +17,12 @@ def examples(usual: int) -> int:
     return int(EXAMPLES or usual)
 
 
-def tried(usual: int) -> settings:
-    """Decorate a property that is tried on so many examples."""
-    return settings(max_examples=examples(usual), suppress_health_check=list(HealthCheck))
+def tried(usual: int):
+    """Decorate a property that is tried on so many examples, with the time that they take."""
+    count = examples(usual)
+
+    def decorate(test):
+        limited = pytest.mark.timeout(max(LEAST_SECONDS, count))(test)
+        return settings(max_examples=count, suppress_health_check=list(HealthCheck))(limited)
+
+    return decorate

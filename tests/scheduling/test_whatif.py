@@ -433,6 +433,7 @@ def refused_in_vain(seed):
                 yield names, below, "by the default packing"
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("batch", range(6))
 def test_first_fit_is_refused_exactly_when_it_does_not_keep_the_limits(batch):
     """However early the refusal is found; what it fits without claims the default packing fits too.
