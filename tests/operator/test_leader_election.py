@@ -27,10 +27,10 @@ def test_labels_are_read_from_flag_and_variable():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("team", 'leader-election-labels: "team" is not key=value'),
-        ("a b=c", 'leader-election-labels: key "a b": name must consist of'),
-        ("=c", 'leader-election-labels: key "": name must consist of'),
-        ("team=a b", 'leader-election-labels: value "a b" of "team": must consist of'),
+        ("team", 'LEADER_ELECTION_LABELS: "team" is not key=value'),
+        ("a b=c", 'LEADER_ELECTION_LABELS: key "a b": name must consist of'),
+        ("=c", 'LEADER_ELECTION_LABELS: key "": name must consist of'),
+        ("team=a b", 'LEADER_ELECTION_LABELS: value "a b" of "team": must consist of'),
     ],
 )
 def test_what_is_no_label_stops_the_start(text, message):

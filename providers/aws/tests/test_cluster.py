@@ -31,7 +31,7 @@ def source(clients, clock):
     """Make what knows the cluster, with changes to the core's facts."""
 
     def make(settings=SETTINGS, *, cidrs=(), **facts):
-        network = ServiceNetwork(clients, cluster="test", known=cidrs)
+        network = ServiceNetwork(clients, cluster="test", known=lambda: cidrs)
         return ClusterSource(clients, clock, settings, replace(FACTS, **facts), network)
 
     return make
