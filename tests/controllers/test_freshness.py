@@ -374,3 +374,28 @@ def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validate
         assert not [each for each in scene.claims() if "deletionTimestamp" in each["metadata"]]
 
     play(tmp_path, story)
+
+
+def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
+    """Its claim was removed by force in the meantime."""
+    fault = TROUBLES["list and watch of pods are forbidden"]
+    waiting = 'karpenter_core_waiting_for_freshness{consumer="garbage-collection"}'
+
+    async def story(scene):
+        running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        await scene.cluster.clock.sleep(100)
+        name = scene.claims()[0]["metadata"]["name"]
+        scene.cluster.delete(NODE_CLAIMS, name)
+        scene.cluster.patch(NODE_CLAIMS, name, {"metadata": {"finalizers": []}})
+        await scene.cluster.clock.sleep(600)
+        assert len(cloud(scene, tmp_path)["instances"]) == 2
+        assert running.metric(waiting) == 1
+
+        scene.cluster.front.faults.clear()
+        await scene.settle(lambda: len(cloud(scene, tmp_path)["instances"]) == 1, seconds=400)
+        assert running.metric(waiting) == 0
+
+    play(tmp_path, story)
