@@ -49,7 +49,7 @@ class FailedJudgement:
         return Notice(
             regarding=self.regarding,
             type="Warning",
-            reason=JUDGEMENT_FAILED,
+            reason="JudgementFailed",
             message=self.message,
             dedupe=(self.regarding.uid or self.regarding.name, self.step),
         )
