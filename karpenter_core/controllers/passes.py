@@ -1,8 +1,8 @@
 """Counts the passes of each controller that fail in a row; many of them make the process unready.
 
 A pass that fails is tried again, so one failure says little. What fails five times in a row stands
-still: `/readyz` names it, a metric counts, and an Event on every NodePool tells users. All of it is
-taken back by the first pass that succeeds.
+still: `/readyz` names it, a metric counts, and a condition and an Event of every NodePool tell users. All of
+it is taken back by the first pass that succeeds.
 """
 
 from __future__ import annotations
@@ -76,6 +76,14 @@ class PassHealth:
         """Tell the listeners of a streak."""
         for listener in self._listeners:
             listener(streak)
+
+    @property
+    def failing(self) -> str:
+        """The controllers that stand still, and why; empty while none does.
+
+        Unlike `problem` it has no count, so it stays the same while the same error comes again.
+        """
+        return "; ".join(f"{each.name}: {each.error}" for each in self._streaks if each.problem)
 
     @property
     def problem(self) -> str | None:

@@ -13,6 +13,7 @@ from karpenter_core.controllers.passes import FAILING_PASSES, PassHealth, gauge_
 from karpenter_core.controllers.reconciler import Loop, Runtime
 from karpenter_core.errors import FencedError, NodeClassNotReadyError, ThrottledError
 from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.lifecycle.nodepools.failing_passes import PASSES_SUCCEED
 from karpenter_core.scheduling.whatif_walk import Walk
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
@@ -90,6 +91,11 @@ def test_loops_of_one_name_are_counted_apart():
     assert health.problem is not None
 
 
+def condition(pool):
+    conditions = pool["status"].get("conditions", ())
+    return next((each for each in conditions if each["type"] == PASSES_SUCCEED), None)
+
+
 def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_path, monkeypatch):
     """And all is well when it succeeds again."""
     broken = []
@@ -110,10 +116,14 @@ def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_pat
         told = scene.events("PassFailing")
         assert {event["involvedObject"]["kind"] for event in told} == {"NodePool"}
         assert running.metric('karpenter_pass_failures{controller="disruption"}') >= FAILING_PASSES
+        said = condition(scene.pool("general"))
+        assert (said["status"], said["reason"]) == ("False", "PassFailing")
+        assert "disruption: ValueError: min() arg is an empty sequence" in said["message"]
 
         broken.clear()
         await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
         assert running.metric('karpenter_pass_failures{controller="disruption"}') == 0
+        await scene.settle(lambda: condition(scene.pool("general")) is None, seconds=10)
 
     monkeypatch.setattr(controller, "stale_marks", failing)
     play(tmp_path, story)

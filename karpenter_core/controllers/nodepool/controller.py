@@ -17,6 +17,7 @@ from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepools.counter import with_usage
 from karpenter_core.lifecycle.nodepools.exchange_rates import with_exchange_rates
+from karpenter_core.lifecycle.nodepools.failing_passes import with_failing_passes
 from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, with_current_hash, with_hash
 from karpenter_core.lifecycle.nodepools.held_back import with_held_back
 from karpenter_core.lifecycle.nodepools.listing import with_listing
@@ -75,12 +76,14 @@ class NodePoolController:
         self._rated = frozenset({solve.currency, *solve.exchange_rates})
         self._counted: dict[str, float] = {}
         self._warned: dict[str, tuple[str, ...]] = {}
+        self._failing = ""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name, self.reconcile, runtime=runtime, log_field="NodePool"
         )
         self._inbox = Inbox(hands.feed, Kind.NODE_CLASS, Kind.NODE, Kind.NODE_CLAIM, Kind.CATALOGUE)
         hands.feed.subscribe(Kind.NODE_POOL, self._reconciler.wake)
+        runtime.passes.subscribe(lambda _streak: self._note_passes())
 
     @property
     def name(self) -> str:
@@ -155,6 +158,7 @@ class NodePoolController:
         wanted = with_listing(wanted, self._catalogue_problem(pool), now=now)
         unrated = self._currencies(pool) - self._rated
         wanted = with_exchange_rates(wanted, unrated, currency=self._currency, now=now)
+        wanted = with_failing_passes(wanted, self._runtime.passes.failing, now=now)
         self._warn(pool)
         settled = wanted is pool
         wanted = with_usage(wanted, snapshot)
@@ -169,6 +173,14 @@ class NodePoolController:
         )
         self._counted[pool.name] = self._runtime.clock.monotonic()
         return DONE
+
+    def _note_passes(self) -> None:
+        """Wake all pools when another controller stands still, or none does any more."""
+        failing = self._runtime.passes.failing
+        if failing != self._failing:
+            self._failing = failing
+            for name in self._feed.snapshot().node_pools:
+                self._reconciler.wake(name)
 
     def _warn(self, pool: NodePool) -> None:
         """Log what is doubtful about a pool, once for each wording."""

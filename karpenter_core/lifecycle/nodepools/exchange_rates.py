@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import FALSE
-from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -42,8 +42,4 @@ def with_exchange_rates(
             "--currency (CURRENCY) to what is paid in",
             now=now,
         )
-    kept = tuple(c for c in pool.status.conditions if c.type != PRICES_COMPARABLE)
-    if len(kept) == len(pool.status.conditions):
-        return pool
-    status = pool.status.model_copy(update={"conditions": kept})
-    return pool.model_copy(update={"status": status})
+    return without_condition(pool, PRICES_COMPARABLE)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE
 from karpenter_core.api.nodepool import REGISTRATION_FAILED
-from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,8 +32,4 @@ def with_held_back(pool: NodePool, pause: LaunchPause | None, *, now: datetime) 
             f"{pause.until:%Y-%m-%dT%H:%M:%SZ}, then one node is tried",
             now=now,
         )
-    kept = tuple(c for c in pool.status.conditions if c.type != LAUNCHES_HELD_BACK)
-    if len(kept) == len(pool.status.conditions):
-        return pool
-    status = pool.status.model_copy(update={"conditions": kept})
-    return pool.model_copy(update={"status": status})
+    return without_condition(pool, LAUNCHES_HELD_BACK)

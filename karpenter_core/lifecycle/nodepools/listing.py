@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import FALSE
 from karpenter_core.lifecycle.claim_status import cut
-from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,8 +31,4 @@ def with_listing(pool: NodePool, problem: str, *, now: datetime) -> NodePool:
             message=cut(problem),
             now=now,
         )
-    kept = tuple(c for c in pool.status.conditions if c.type != INSTANCE_TYPES_LISTED)
-    if len(kept) == len(pool.status.conditions):
-        return pool
-    status = pool.status.model_copy(update={"conditions": kept})
-    return pool.model_copy(update={"status": status})
+    return without_condition(pool, INSTANCE_TYPES_LISTED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE
 from karpenter_core.api.notices import Notice
-from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,11 +45,7 @@ def with_replicas_ignored(pool: NodePool, *, now: datetime) -> NodePool:
             message=MESSAGE,
             now=now,
         )
-    kept = tuple(c for c in pool.status.conditions if c.type != REPLICAS_IGNORED)
-    if len(kept) == len(pool.status.conditions):
-        return pool
-    status = pool.status.model_copy(update={"conditions": kept})
-    return pool.model_copy(update={"status": status})
+    return without_condition(pool, REPLICAS_IGNORED)
 
 
 def static_notices(pool: NodePool) -> tuple[Notice, ...]:

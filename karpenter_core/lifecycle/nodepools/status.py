@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["node_pool_status_patch", "with_condition"]
+__all__ = ["node_pool_status_patch", "with_condition", "without_condition"]
 
 
 def with_condition(
@@ -44,6 +44,12 @@ def with_condition(
         deleting=pool.is_deleting,
     )
     return _with_conditions(pool, conditions)
+
+
+def without_condition(pool: NodePool, type: str) -> NodePool:  # noqa: A002 - the field's name in the API
+    """Return the pool without one condition; the same object when it has none of the type."""
+    kept = tuple(each for each in pool.status.conditions if each.type != type)
+    return pool if len(kept) == len(pool.status.conditions) else _with_conditions(pool, kept)
 
 
 def _with_conditions(pool: NodePool, conditions: tuple[Condition, ...]) -> NodePool:

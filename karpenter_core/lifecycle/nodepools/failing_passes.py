@@ -1,0 +1,36 @@
+"""The condition that says on a NodePool that a controller fails again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import FALSE
+from karpenter_core.lifecycle.claim_status import cut
+from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from karpenter_core.api.nodepool import NodePool
+
+__all__ = ["PASSES_SUCCEED", "with_failing_passes"]
+
+PASSES_SUCCEED: Final = "PassesSucceed"
+"""Condition beside Ready: False while passes of a controller fail in a row; absent otherwise."""
+
+
+def with_failing_passes(pool: NodePool, problem: str, *, now: datetime) -> NodePool:
+    """Return the pool with the condition while there is a problem, and without it otherwise.
+
+    The passes of a controller are about all pools, so each of them says it.
+    """
+    if not problem:
+        return without_condition(pool, PASSES_SUCCEED)
+    return with_condition(
+        pool,
+        type=PASSES_SUCCEED,
+        status=FALSE,
+        reason="PassFailing",
+        message=cut(problem),
+        now=now,
+    )
