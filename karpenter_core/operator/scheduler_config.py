@@ -78,7 +78,7 @@ def _document(text: str) -> object:
 
     try:
         return yaml.load(text, Loader=Strict)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
         message = f"{_SOURCE}: cannot be read as YAML: {' '.join(str(error).split())}"
         raise SettingsError(message) from error
 

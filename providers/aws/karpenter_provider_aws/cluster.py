@@ -157,6 +157,7 @@ class ClusterSource:
         try:
             found = self._describe().ip_family
         except CloudProviderError as error:
+            facts.check_known("ip_family", remedy=f"EKS does not tell it either: {error}")
             failure = failure_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise

@@ -41,12 +41,12 @@ def test_launches_wait_while_nobody_says_whether_the_cluster_is_ipv4_or_ipv6(aws
 def test_eks_answers_where_the_api_server_does_not(aws, clients):
     facts = ClusterFacts(unknown={"ip_family": WHY})
 
-    assert source(aws, clients, facts).details().service_cidr == "10.100.0.0/16"
+    assert source(aws, clients, facts).details().ip_family == "IPv4"
     assert aws.calls.count("DescribeCluster") == 1
 
 
 def test_ranges_that_become_known_are_used_without_asking_eks(aws, clients):
-    facts = ClusterFacts(unknown={"service_cidrs": WHY})
+    facts = ClusterFacts(ip_family="IPv6", unknown={"service_cidrs": WHY})
     cluster = source(aws, clients, facts)
     assert cluster.details().service_cidr == ""
 
