@@ -446,7 +446,9 @@ def test_first_fit_is_refused_exactly_when_it_does_not_keep_the_limits(batch):
             assert list(refused_in_vain(seed)) == [], seed
 
 
-@pytest.mark.xfail(reason="claims are foreseen for pods that nodes take", raises=AssertionError)
+@pytest.mark.xfail(
+    reason="claims are foreseen for pods that nodes take", raises=AssertionError, strict=True
+)
 def test_no_claim_is_foreseen_that_nobody_needs():
     assert list(refused_in_vain(MISJUDGED)) == []
 
