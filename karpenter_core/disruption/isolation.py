@@ -66,7 +66,8 @@ def _sound_steps(
             break
         try:
             yield from method.plan_steps(look, (candidate,), budgets)
-            yield from look.simulation.prepare_steps(peaceful=False)
+            # As the method left it: for thousands of candidates, a change for each takes too long.
+            yield from look.simulation.prepare_steps(peaceful=None)
             look.simulation.evaluate((candidate,))
         except Exception as error:
             _set_aside(look, candidate, method, error)

@@ -63,17 +63,18 @@ class Simulation:
         self._failed: Final = FailedJudgements() if failed is None else failed
         self._odd: Final = dict[str, str]()
 
-    def prepare_steps(self, *, peaceful: bool) -> Generator[int, None, None]:
+    def prepare_steps(self, *, peaceful: bool | None) -> Generator[int, None, None]:
         """Compile in small steps, if that has not happened; yields units of work.
 
         A `peaceful` simulation puts no pods on machines that are still inside their pool's
-        `consolidateAfter`; what came to rest there would be disturbed in vain.
+        `consolidateAfter`; what came to rest there would be disturbed in vain. None leaves that as
+        it is: a change of it reads every machine and places every pending pod anew.
         """
         if self._whatif is None:
             problem, movable = self._problem()
             yield 5
             self._whatif, self._peaceful = self._made(problem, movable, self._cache), False
-        if peaceful != self._peaceful:
+        if peaceful is not None and peaceful != self._peaceful:
             self._whatif.bar(_unsettled(self._snapshot) if peaceful else ())
             self._peaceful = peaceful
         try:

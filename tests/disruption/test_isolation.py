@@ -85,6 +85,30 @@ def test_consolidation_goes_on_without_the_machine_whose_pod_is_odd(fails, metho
     assert all("min() arg is an empty sequence" in item.message for item in outcome.set_aside)
 
 
+def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_larger_one(
+    fails, monkeypatch
+):
+    """Otherwise one odd pod would cost the square of the number of machines."""
+    genuine, reads = simulation._unsettled, []
+
+    def reading(snapshot):
+        reads.append(snapshot)
+        return genuine(snapshot)
+
+    monkeypatch.setattr(simulation, "_unsettled", reading)
+    counts = []
+    for size in (3, 12):
+        reads.clear()
+        boxes = [box(f"node-{number}") for number in range(size)]
+        pods = [runs(f"pod-{number}", f"node-{number}", cpu="3") for number in range(1, size)]
+        odd = runs("odd", "node-0", labels={"app": "odd"})
+        outcome = found(cluster(*boxes, odd, *pods), SingleNode())
+        assert ("Node", "node-0") in set_aside(outcome)
+        counts.append(len(reads))
+
+    assert counts[0] == counts[1]
+
+
 def test_drift_goes_on_without_the_machine_whose_pod_is_odd(fails):
     """It drifted first, and others are replaced all the same."""
     outcome = found(odd_cluster(drifted), Drift())
