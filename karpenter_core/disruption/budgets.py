@@ -144,7 +144,7 @@ def pool_budgets(
     """
     failed = failed or FailedJudgements()
     counted: dict[str, list[StateNode]] = {}
-    for machine in snapshot.state_nodes:
+    for machine in snapshot.counted_nodes:
         if _is_counted(machine):
             counted.setdefault(machine.pool, []).append(machine)
     budgets: dict[str, PoolBudget] = {}

@@ -174,6 +174,7 @@ class StateBuilder:
             claims_by_provider_id=nodes.claims_by_provider_id,
             managed_kinds=self._kinds,
             set_aside=nodes.set_aside,
+            outlined=nodes.outlined,
             **tables,
         )
 

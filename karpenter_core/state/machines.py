@@ -40,6 +40,7 @@ __all__ = [
     "join",
     "machine_key",
     "machine_ref",
+    "outline",
     "total_requests",
 ]
 
@@ -75,14 +76,11 @@ def join(
     ledger: LedgerView,
 ) -> StateNode | None:
     """Build the view of one machine; None when neither half may be looked at yet."""
-    if node is not None and claim is not None and not _is_described(node):
+    if not _is_shown(node, claim):
         node, pods = None, ()
     if node is None and claim is None:
         return None
-    registered = claim is None or (node is not None and node.labels.get(REGISTERED) == _TRUE)
-    initialized = claim is None or (
-        registered and node is not None and node.labels.get(INITIALIZED) == _TRUE
-    )
+    registered, initialized = _progress(node, claim)
     from_node = node if registered or claim is None else None
     labels = _labels(from_node, claim)
     capacity, allocatable = _amounts(node, claim, initialized=initialized)
@@ -106,6 +104,39 @@ def join(
         initialized=initialized,
         marked_for_deletion=_is_leaving(node, claim, names, ledger),
         nominated_until=_nominated_until(names, ledger),
+    )
+
+
+def outline(node: NodeView | None, claim: NodeClaim | None, ledger: LedgerView) -> StateNode:
+    """Build what counts of a machine that cannot be joined: pool, amounts, whether it leaves.
+
+    It has neither pods nor taints nor room: it is for sums, nothing may be placed on it.
+    """
+    if not _is_shown(node, claim):
+        node = None
+    registered, initialized = _progress(node, claim)
+    labels = _labels(node if registered or claim is None else None, claim)
+    capacity, _ = _amounts(node, claim, initialized=initialized)
+    names = [obj.name for obj in (node, claim) if obj is not None]
+    return StateNode(
+        name=names[0],
+        provider_id=_provider_id(node, claim),
+        node=node,
+        claim=claim,
+        labels=labels,
+        annotations={},
+        taints=(),
+        capacity={**capacity, NODES: 1},
+        allocatable={},
+        pods=(),
+        requests={},
+        daemon_requests={},
+        pool=labels.get(NODE_POOL, ""),
+        managed=claim is not None,
+        registered=registered,
+        initialized=initialized,
+        marked_for_deletion=_is_leaving(node, claim, names, ledger),
+        nominated_until=None,
     )
 
 
@@ -140,9 +171,22 @@ def has_lost_node(machine: StateNode) -> bool:
     )
 
 
-def _is_described(node: NodeView) -> bool:
-    """Tell whether a node of ours says enough of itself to be placed on."""
-    return node.labels.get(INITIALIZED) == _TRUE or INSTANCE_TYPE in node.labels
+def _progress(node: NodeView | None, claim: NodeClaim | None) -> tuple[bool, bool]:
+    """Tell whether a machine is registered, and whether it is initialised."""
+    if claim is None:
+        return True, True
+    registered = node is not None and node.labels.get(REGISTERED) == _TRUE
+    return registered, registered and node is not None and node.labels.get(INITIALIZED) == _TRUE
+
+
+def _is_shown(node: NodeView | None, claim: NodeClaim | None) -> bool:
+    """Tell whether a node, if it is ours, says enough of itself to be placed on."""
+    return (
+        node is None
+        or claim is None
+        or node.labels.get(INITIALIZED) == _TRUE
+        or INSTANCE_TYPE in node.labels
+    )
 
 
 def _provider_id(node: NodeView | None, claim: NodeClaim | None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.judgements import FailedJudgement, describe_failure
 from karpenter_core.api.notices import ObjectRef
-from karpenter_core.state.machines import join, machine_key
+from karpenter_core.state.machines import join, machine_key, outline
 from karpenter_core.state.tables import Table
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class NodeTables:
     claims_by_provider_id: Mapping[str, tuple[str, ...]]
     set_aside: tuple[FailedJudgement, ...] = ()
     """Machines that are not in the tables, since joining them failed."""
+    outlined: tuple[StateNode, ...] = ()
+    """What counts of them against limits and budgets."""
 
 
 @dataclass(slots=True)
@@ -69,7 +72,8 @@ class NodeIndex:
 
     __slots__ = (
         "_by_claim", "_by_node", "_claims_by_id", "_failed", "_joined", "_key_of_claim", "_key_of_node",
-        "_machines", "_managed_kinds", "_nodes_by_id", "_order", "_ordered", "_sorted", "_stale",
+        "_machines", "_managed_kinds", "_nodes_by_id", "_order", "_ordered", "_outlined", "_sorted",
+        "_stale",
     )  # fmt: skip
 
     def __init__(self, managed_kinds: frozenset[tuple[str, str]]) -> None:
@@ -80,6 +84,7 @@ class NodeIndex:
         self._stale: set[str] = set()
         self._joined: dict[str, StateNode] = {}
         self._failed: dict[str, FailedJudgement] = {}
+        self._outlined: dict[str, StateNode] = {}
         self._by_node: Table[str, StateNode] = Table()
         self._by_claim: Table[str, StateNode] = Table()
         self._nodes_by_id: Table[str, tuple[str, ...]] = Table()
@@ -154,6 +159,7 @@ class NodeIndex:
             nodes_by_provider_id=self._nodes_by_id.freeze(),
             claims_by_provider_id=self._claims_by_id.freeze(),
             set_aside=tuple(self._failed[key] for key in sorted(self._failed)),
+            outlined=tuple(self._outlined[key] for key in sorted(self._outlined)),
         )
 
     def _joined_or_aside(
@@ -161,13 +167,17 @@ class NodeIndex:
     ) -> StateNode | None:
         """Join one machine; one that cannot be is left out, so that all others are still known."""
         self._failed.pop(key, None)
+        self._outlined.pop(key, None)
         try:
             return self._join(key, pods_by_node, ledger)
         except Exception as error:
             self._failed[key] = FailedJudgement(
                 regarding=self._ref(key), step="state", error=describe_failure(error)
             )
-            return None
+        machine = self._machines[key]
+        with suppress(Exception):  # told above already
+            self._outlined[key] = outline(machine.node(), machine.claim(), ledger)
+        return None
 
     def _ref(self, key: str) -> ObjectRef:
         machine = self._machines[key]

@@ -121,7 +121,9 @@ class Snapshot:
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
     """By `kind/namespace/name`: what controls pods."""
     set_aside: tuple[FailedJudgement, ...] = ()
-    """Machines that are not in it, since joining Node and NodeClaim failed."""
+    """Machines that are not in `state_nodes`, since joining Node and NodeClaim failed."""
+    outlined: tuple[StateNode, ...] = ()
+    """What is known of those all the same: they count against limits and budgets of their pools."""
     catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
     """By pool name, with the mask of exhausted offerings applied."""
     daemon_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
@@ -138,6 +140,11 @@ class Snapshot:
     )
     managed_kinds: frozenset[tuple[str, str]] = frozenset()
     """Group and kind of every NodeClass that some loaded provider serves."""
+
+    @property
+    def counted_nodes(self) -> tuple[StateNode, ...]:
+        """Return every machine that counts for its pool, those that were set aside too."""
+        return (*self.state_nodes, *self.outlined)
 
     def nodes_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
         """Return every Node that shows the claim's provider id; one without an id has none."""

@@ -54,7 +54,7 @@ def pool_usage(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     """
     by_pool: dict[str, list[Mapping[str, int]]] = {}
     largest: dict[tuple[str, tuple[RequirementSpec, ...]], dict[str, int]] = {}
-    for machine in snapshot.state_nodes:
+    for machine in snapshot.counted_nodes:
         claim = machine.claim
         if not machine.pool or machine.marked_for_deletion:
             continue
@@ -73,7 +73,7 @@ def pool_status_resources(snapshot: Snapshot, pool: str) -> dict[str, int]:
     """Return `status.resources` of a pool: what is launched, with zeros for the usual names."""
     held = merge(
         machine.capacity
-        for machine in snapshot.state_nodes
+        for machine in snapshot.counted_nodes
         if machine.pool == pool
         and machine.managed
         and is_launched(machine)

@@ -21,7 +21,7 @@ from karpenter_core.scheduling import whatif
 from karpenter_core.scheduling.whatif_engine import run
 from karpenter_core.scheduling.whatif_walk import Walk
 from karpenter_core.state import leaving, machines
-from karpenter_core.state.events import Observed
+from karpenter_core.state.events import DeletionMarked, Observed
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.machines import with_claim_conditions
 from tests.disruption.scene import EPOCH, box, cluster, found, gone, look, only, pool, runs
@@ -269,6 +269,26 @@ def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
     snapshot = builder.snapshot()
     assert [machine.name for machine in snapshot.state_nodes] == ["a", "b"]
     assert snapshot.set_aside == ()
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_machine_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypatch, marked):
+    """In the total, and as disrupted when it is on its way out."""
+    genuine = machines.effective_taints
+
+    def failing(its_node, claim, **named):
+        if claim.name == "b":
+            raise ValueError("odd taint")
+        return genuine(its_node, claim, **named)
+
+    monkeypatch.setattr(machines, "effective_taints", failing)
+    builder = cluster(box("a"), box("b"))
+    if marked:
+        builder.fold(DeletionMarked(names=("b",), cause="x"))
+
+    budget = look(builder).budgets(DisruptionReason.EMPTY)["default"]
+    assert (budget.total, budget.consuming) == (2, int(marked))
+    assert gone(found(builder, Emptiness())) == ["a"]
 
 
 def test_a_node_whose_pods_cannot_be_judged_is_not_asked_about(monkeypatch):

@@ -19,6 +19,7 @@ from karpenter_core.api.records import (
 from karpenter_core.lifecycle.claims import build_node_claim
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state import machines
 from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided, Removed
 from karpenter_core.state.problem import Framing, scheduling_problem, usable_pools
 from karpenter_core.state.usage import exceeded_limits, pool_status_resources, pool_usage
@@ -67,6 +68,10 @@ def daemon_set(name="ds", *, shape=None, **options):
 
 def listing(*type_names: str):
     return requirement_spec("node.kubernetes.io/instance-type", "In", *type_names)
+
+
+def fail(*_, **__):
+    raise ValueError("odd taint")
 
 
 class TestPods:
@@ -220,6 +225,50 @@ class TestPools:
             0,
         )
         assert set(pool_status_resources(builder.snapshot(), "other").values()) == {0}
+
+    @pytest.mark.parametrize("stage", ["", "Launched", "Registered", "Initialized"])
+    def test_a_machine_that_cannot_be_joined_counts_all_the_same(self, monkeypatch, stage):
+        """Otherwise its pool would buy beyond its limits."""
+        claim = node_claim("a", stage=stage, requirements=[listing("c-2x", "r-4x")])
+        booted = (
+            [node("a", claim=claim, stage=stage)] if stage in ("Registered", "Initialized") else []
+        )
+        objects = (
+            POOL,
+            claim,
+            *booted,
+            node("bare", labels={NODE_POOL: "default"}, provider_id="x://bare"),
+        )
+        joined = state(*objects).snapshot()
+        expected = pool_usage(joined), pool_status_resources(joined, "default")
+        assert expected[0]["default"]["nodes"] >= 1
+
+        monkeypatch.setattr(machines, "effective_taints", fail)
+        aside = state(*objects).snapshot()
+        assert aside.set_aside
+        assert not aside.state_nodes
+        assert (pool_usage(aside), pool_status_resources(aside, "default")) == expected
+
+    def test_a_machine_that_cannot_be_joined_counts_no_more_once_it_leaves(self, monkeypatch):
+        """Like any other; nor when it is gone."""
+        monkeypatch.setattr(machines, "effective_taints", fail)
+        builder = state(POOL, *machine("a"), *machine("b"))
+        builder.fold(DeletionMarked(names=("a",), cause="x"))
+        assert pool_usage(builder.snapshot())["default"]["nodes"] == 1
+
+        for gone in machine("b"):
+            builder.fold(Removed(gone))
+        assert pool_usage(builder.snapshot()) == {}
+        assert len(builder.snapshot().set_aside) == 1
+
+    def test_nothing_is_bought_beyond_limits_beside_a_machine_that_cannot_be_joined(
+        self, monkeypatch
+    ):
+        """The pool allows one node, and there is one."""
+        monkeypatch.setattr(machines, "effective_taints", fail)
+        limited = ready(node_pool("default", limits={"nodes": "1"}))
+        plan = solve(ask(state(limited, *machine("a"), pod("waits"))).problem, SolveOptions())
+        assert plan.claims == ()
 
     def test_exceeded_limits_are_named(self):
         assert exceeded_limits({"cpu": 1000, "nodes": 2}, {"cpu": 1001, "nodes": 2}) == ("cpu",)
