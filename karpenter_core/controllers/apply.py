@@ -59,7 +59,7 @@ class Hands:
         self.feed = feed
         self.publish = publish
         self.metrics = metrics
-        self._set_aside: dict[str, frozenset[tuple[ObjectRef, str]]] = {}
+        self._set_aside: dict[tuple[str, str], frozenset[tuple[ObjectRef, str]]] = {}
 
     async def write_claim(self, old: NodeClaim, new: NodeClaim) -> NodeClaim:
         """Send what changed of a claim: metadata, then status; return it as stored.
@@ -143,14 +143,19 @@ class Hands:
             elif isinstance(metric, Gauge):
                 (metric.labels(**fact.labels) if fact.labels else metric).set(fact.value)
 
-    def set_aside(self, failed: Iterable[FailedJudgement], *, controller: str) -> None:
+    def set_aside(
+        self, failed: Iterable[FailedJudgement], *, controller: str, phase: str = ""
+    ) -> None:
         """Tell of objects that were set aside because judging them failed: Event, metric, log.
 
-        What was set aside in the pass before as well is not logged again.
+        What the same phase of the pass before set aside as well is not logged again; a controller
+        that judges more than once in a pass names the phase.
         """
         failed = tuple(failed)
-        logged = self._set_aside.get(controller, frozenset())
-        self._set_aside[controller] = frozenset((item.regarding, item.step) for item in failed)
+        logged = self._set_aside.get((controller, phase), frozenset())
+        self._set_aside[controller, phase] = frozenset(
+            (item.regarding, item.step) for item in failed
+        )
         log: FilteringBoundLogger = structlog.get_logger(controller)
         for item in failed:
             about = item.regarding

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
+from dataclasses import replace
 
+import pytest
+import structlog
+
+from karpenter_core.api.judgements import FailedJudgement
+from karpenter_core.api.notices import ObjectRef
+from karpenter_core.controllers.disruption import controller
+from karpenter_core.disruption.validation import Rejection, Verdict
 from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
@@ -249,4 +257,39 @@ def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
         }
         assert sum(after.values()) <= 4 * 2 * 2, after
 
+    staged(tmp_path, story)
+
+
+def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
+    """In the first look, in those after a command was given up, and in the second look."""
+    genuine = controller.plan_steps
+
+    def odd(name):
+        about = ObjectRef(api_version="v1", kind="Node", name=name, uid=f"uid-{name}")
+        return FailedJudgement(regarding=about, step="disruption", error="odd")
+
+    def planning(look, *, methods):
+        plan = yield from genuine(look, methods=methods)
+        return replace(plan, set_aside=(odd(f"first-{methods[0].name}"),))
+
+    def validating(method, command, look):
+        yield 0
+        look.failed.add(odd("second"))
+        return Verdict(rejection=Rejection.CHURN, failed=len(command.candidates))
+
+    async def story(stage):
+        with structlog.testing.capture_logs() as lines:
+            await stage.begin(2, cores=["4", "8"], small="800m")
+            await stage.clock.sleep(300)
+        told = Counter(
+            line["Node"]["name"] for line in lines if line["event"].startswith("set aside")
+        )
+        validations = [line for line in lines if line["event"].endswith("no longer holds")]
+        assert len(validations) > 2
+        assert told["second"] == 1
+        assert len(told) > 2
+        assert set(told.values()) == {1}, told
+
+    monkeypatch.setattr(controller, "plan_steps", planning)
+    monkeypatch.setattr(controller, "validation_steps", validating)
     staged(tmp_path, story)

@@ -141,7 +141,8 @@ class DisruptionController:
         found = await self._compute(plan_steps(look, methods=methods), look.effort)
         self._measure(found, seconds=self._runtime.clock.monotonic() - started)
         self._hands.tell(found.notices)
-        self._hands.set_aside(found.set_aside, controller=self.name)
+        # After a command was given up only the methods behind it are asked: another phase.
+        self._hands.set_aside(found.set_aside, controller=self.name, phase=methods[0].name)
         for report in found.reports:
             name = report.method.name
             self._unseen[name] = report.unseen
@@ -224,8 +225,7 @@ class DisruptionController:
             if is_consolidation:
                 self._hands.tell(rejection_notices(command, reason))
             await self._records.given_up(command, found, rejection=verdict.rejection)
-        if look.failed.found:
-            self._hands.set_aside(look.failed.found, controller=self.name)
+        self._hands.set_aside(look.failed.found, controller=self.name, phase="validation")
         return kept
 
     async def _without_vetoed(
