@@ -39,7 +39,6 @@ __all__ = [
     "expiring_notice",
     "finished_step",
     "instance_terminating_step",
-    "is_instance_terminating",
     "termination_refused_notices",
     "with_deadline",
     "with_instance",
@@ -106,11 +105,6 @@ def instance_terminating_step(claim: NodeClaim, *, now: datetime) -> Step:
     return Step(
         claim=with_condition(claim, INSTANCE_TERMINATING, now=now), requeue_after=INSTANCE_POLL
     )
-
-
-def is_instance_terminating(claim: NodeClaim | None) -> bool:
-    """Tell whether the provider has begun already."""
-    return claim is not None and is_true(claim.status.conditions, INSTANCE_TERMINATING)
 
 
 def finished_step(claim: NodeClaim, *, now: datetime) -> Step:

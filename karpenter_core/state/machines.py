@@ -145,9 +145,9 @@ def total_requests(pods: Iterable[PodView]) -> dict[str, int]:
     return merge(pod.shape.requests for pod in pods)
 
 
-def is_instance_terminating(claim: NodeClaim) -> bool:
-    """Tell whether the claim's instance has been told to go."""
-    return is_true(claim.status.conditions, INSTANCE_TERMINATING)
+def is_instance_terminating(claim: NodeClaim | None) -> bool:
+    """Tell whether the claim's instance has been told to go; not so without a claim."""
+    return claim is not None and is_true(claim.status.conditions, INSTANCE_TERMINATING)
 
 
 def is_only_held(claim: NodeClaim) -> bool:

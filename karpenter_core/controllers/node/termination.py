@@ -25,11 +25,9 @@ from karpenter_core.lifecycle.node_termination import (
     node_ref,
     node_termination,
 )
-from karpenter_core.lifecycle.termination import (
-    is_instance_terminating,
-    termination_refused_notices,
-)
+from karpenter_core.lifecycle.termination import termination_refused_notices
 from karpenter_core.provider.contract import Termination
+from karpenter_core.state.machines import is_instance_terminating
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:

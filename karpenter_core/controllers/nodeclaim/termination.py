@@ -16,11 +16,11 @@ from karpenter_core.lifecycle.termination import (
     claim_termination,
     finished_step,
     instance_terminating_step,
-    is_instance_terminating,
     termination_refused_notices,
     with_instance,
 )
 from karpenter_core.provider.contract import Termination
+from karpenter_core.state.machines import is_instance_terminating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
