@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from karpenter_core.api.labels import SPOT
 from karpenter_core.errors import OfferingKey
@@ -39,6 +39,7 @@ class Catalogues:
     __slots__ = (
         "_changes_at",
         "_classes",
+        "_made",
         "_masked",
         "_providers",
         "_published",
@@ -53,6 +54,8 @@ class Catalogues:
         """Names of the pools' NodeClasses."""
         self._published: dict[str, Catalogue] = {}
         self._masked: Table[str, Catalogue] = Table()
+        self._made: dict[str, _Masking] = {}
+        """What the catalogues in `_masked` were made of."""
         self._stale: set[str] = set()
         self._changes_at: dict[str, datetime] = {}
 
@@ -105,25 +108,75 @@ class Catalogues:
         return pools
 
     def freeze(self, ledger: LedgerView, now: datetime) -> Mapping[str, Catalogue]:
-        """Return every pool's catalogue as it is now."""
-        for pool in self._stale:
-            catalogue = self._published.get(pool)
-            self._changes_at.pop(pool, None)
-            if catalogue is None:
-                self._masked.drop(pool)
-                continue
-            provider = self._providers.get(self._refs.get(pool, ("", "")), "")
-            ends: dict[OfferingKey, datetime] = {}
-            for key, entry in ledger.exhausted.items():
-                if key.provider == provider and key.node_class in {"", self._classes.get(pool, "")}:
-                    end = _mask_end(key.offering, entry)
-                    ends[key.offering] = max(ends.get(key.offering, end), end)
-            out = {offering: end for offering, end in ends.items() if now < end}
-            if out:
-                self._changes_at[pool] = min(out.values())
-            self._masked.put(pool, masked(catalogue, frozenset(out)))
-        self._stale.clear()
+        """Return every pool's catalogue as it is now.
+
+        A catalogue is masked anew only when it or its mask is another one, and once for all pools
+        that share both: the shortage of a quota names thousands of offerings, and each claim that
+        fails tells it again.
+        """
+        if self._stale:
+            shared = {(id(each.published), each.out): each for each in self._made.values()}
+            masks: dict[tuple[str, str], _Mask] = {}
+            for pool in self._stale:
+                self._renew(pool, ledger, now, masks, shared)
+            self._stale.clear()
         return self._masked.freeze()
+
+    def _renew(
+        self,
+        pool: str,
+        ledger: LedgerView,
+        now: datetime,
+        masks: dict[tuple[str, str], _Mask],
+        shared: dict[tuple[int, frozenset[OfferingKey]], _Masking],
+    ) -> None:
+        """Mask one pool's catalogue; `masks` and `shared` are what is made already."""
+        self._changes_at.pop(pool, None)
+        catalogue = self._published.get(pool)
+        if catalogue is None:
+            self._made.pop(pool, None)
+            self._masked.drop(pool)
+            return
+        provider = self._providers.get(self._refs.get(pool, ("", "")), "")
+        source = provider, self._classes.get(pool, "")
+        mask = masks.get(source)
+        if mask is None:
+            mask = masks[source] = _mask_of(ledger, *source, now=now)
+        if mask.changes_at is not None:
+            self._changes_at[pool] = mask.changes_at
+        key = id(catalogue), mask.out
+        made = shared.get(key)
+        if made is None:
+            made = shared[key] = _Masking(catalogue, mask.out, masked(catalogue, mask.out))
+        self._made[pool] = made
+        if self._masked.get(pool) is not made.result:
+            self._masked.put(pool, made.result)
+
+
+class _Mask(NamedTuple):
+    """The offerings of a provider that are masked for pools of a NodeClass."""
+
+    out: frozenset[OfferingKey]
+    changes_at: datetime | None
+    """When the first of them is tried again; None without any."""
+
+
+class _Masking(NamedTuple):
+    """A published catalogue, its mask and the two as one."""
+
+    published: Catalogue
+    out: frozenset[OfferingKey]
+    result: Catalogue
+
+
+def _mask_of(ledger: LedgerView, provider: str, node_class: str, *, now: datetime) -> _Mask:
+    ends: dict[OfferingKey, datetime] = {}
+    for key, entry in ledger.exhausted.items():
+        if key.provider == provider and key.node_class in {"", node_class}:
+            end = _mask_end(key.offering, entry)
+            ends[key.offering] = max(ends.get(key.offering, end), end)
+    out = {offering: end for offering, end in ends.items() if now < end}
+    return _Mask(frozenset(out), min(out.values(), default=None))
 
 
 def _mask_end(offering: OfferingKey, entry: Exhaustion) -> datetime:

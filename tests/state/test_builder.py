@@ -449,6 +449,46 @@ class TestMask:
             versions.add(builder.snapshot().catalogues["default"].version)
         assert len(versions) == 1
 
+    def test_a_shortage_that_is_told_again_keeps_the_masked_catalogue(self):
+        """A quota's shortage names thousands of offerings, and each claim that fails tells it."""
+        builder = self.builder()
+        whole = self.available(builder)
+        out = replace(self.OUT, capacity_type="on-demand")
+        builder.fold(OfferingsExhausted(offerings=(out,), provider="kwok", at=EPOCH))
+        before = builder.snapshot().catalogues["default"]
+        later = at(minutes=2)
+        builder.fold(Tick(later))
+        builder.fold(OfferingsExhausted(offerings=(out,), provider="kwok", at=later))
+        assert builder.snapshot().catalogues["default"] is before
+        builder.fold(Tick(at(minutes=4)))
+        assert builder.snapshot().catalogues["default"] is before, "the later end holds"
+        builder.fold(Tick(at(minutes=5)))
+        assert self.available(builder) == whole
+
+    def test_pools_with_one_catalogue_and_one_mask_share_the_result(self):
+        types = catalogue(instance_type("small"), instance_type("large"))
+        pools = [node_pool(name) for name in ("first", "second")]
+        builder = state(*pools, catalogues={"first": types, "second": types})
+        builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+        masked = builder.snapshot().catalogues
+        assert masked["first"] is not types
+        assert masked["first"] is masked["second"]
+        later = node_pool("third")
+        builder.fold(Observed(later))
+        builder.fold(CataloguePublished("third", types))
+        assert builder.snapshot().catalogues["third"] is masked["first"]
+
+    def test_another_mask_or_catalogue_gives_another_result(self):
+        builder = self.builder()
+        builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+        one = self.available(builder)
+        more = replace(self.OUT, zone="zone-b")
+        builder.fold(OfferingsExhausted(offerings=(more,), provider="kwok", at=EPOCH))
+        assert self.available(builder) == one - 1
+        fresh = catalogue(instance_type("small"), version="2")
+        builder.fold(CataloguePublished("default", fresh))
+        assert len(builder.snapshot().catalogues["default"].instance_types) == 1
+
     def test_other_providers_are_not_touched(self):
         builder = self.builder()
         before = builder.snapshot().catalogues["default"]
