@@ -164,6 +164,7 @@ def to_instance(instance: DescribedInstance, owner: ClaimRef | None) -> Instance
         provider_id=provider_id(instance.zone, instance.id),
         node_claim="" if owner is None else owner.name,
         token="" if owner is None else owner.uid,
+        launched_for=tuple(claim.uid for claim in CLAIM_TAGS.claims_of(instance.tags) if claim.uid),
         instance_type=instance.instance_type,
         zone=instance.zone,
         capacity_type=instance.capacity_type,

@@ -242,6 +242,20 @@ def test_a_second_instance_of_a_claim_is_nobodys(process, make_process, node_cla
     assert owners(restarted) == {ids(outcomes)[0]: first.uid, ids(outcomes)[1]: ""}
 
 
+def test_surplus_tells_the_claims_that_it_was_launched_for(process, make_process, node_class):
+    """It is nobody's, and is known as surplus of our own launch."""
+    first, _ = claims = sorted(wave(2), key=lambda claim: claim.uid)
+    used, surplus = process.launch(*claims, node_class=node_class)
+    restarted = make_process()
+    for claim in claims:
+        restarted.write_down(claim, used.provider_id if claim is first else "aws:///a/i-0")
+
+    listed = {each.provider_id: each for each in restarted.instances.list().instances}
+
+    assert listed[surplus.provider_id].token == ""
+    assert set(listed[surplus.provider_id].launched_for) == {claim.uid for claim in claims}
+
+
 def test_what_was_refused_for_good_is_asked_anew(aws, process, node_class):
     """PC-086: the token of the first call would bring its answer again."""
     claim = claim_of("later", ON_DEMAND)
