@@ -5,7 +5,7 @@ KarpenterError
 │   ├── NodeClaimNotFoundError      the instance is gone; finalizers may go too
 │   ├── InsufficientCapacityError   try other offerings; not an alarm
 │   ├── NodeClassNotReadyError      wait for the NodeClass
-│   ├── ThrottledError              wait `retry_after`; nothing was done
+│   ├── ThrottledError              wait `retry_after`, if said; nothing was done
 │   ├── AuthError                   credentials or permission; names the action
 │   ├── LaunchFailedError           carries condition reason and message
 │   ├── TerminationRefusedError     this instance may not be terminated; the others of its batch may
@@ -123,9 +123,12 @@ class NodeClassNotReadyError(CloudProviderError):
 
 
 class ThrottledError(CloudProviderError):
-    """The cloud asked to be left alone for a while; nothing was done."""
+    """The cloud asked to be left alone for a while; nothing was done.
 
-    def __init__(self, message: str, *, retry_after: timedelta = timedelta(seconds=1)) -> None:
+    `retry_after` is how long, None where it did not say: the core's wait then grows from time to time.
+    """
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
         self.retry_after: Final = retry_after
 

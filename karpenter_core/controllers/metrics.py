@@ -411,7 +411,8 @@ class Metrics:
         )
         self.pass_failures = self._declare.gauge(
             "pass_failures",
-            "How many passes of a controller have failed in a row.",
+            "How many passes of a controller have failed in a row, or were throttled twenty times or "
+            "more.",
             ("controller",),
         )
         self.decisions = self._declare.counter(

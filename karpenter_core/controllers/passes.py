@@ -1,7 +1,7 @@
 """Counts the passes of each controller that fail in a row; many of them make the process unready.
 
 A pass that fails is tried again, so one failure says little. What fails five times in a row stands
-still: `/readyz` names it, a metric counts, and a condition and an Event of every NodePool tell users. All of
+still, and so does what is throttled twenty times in a row: `/readyz` names it, a metric counts, and a condition and an Event of every NodePool tell users. All of
 it is taken back by the first pass that succeeds.
 """
 
@@ -18,10 +18,22 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.metrics import Metrics
 
-__all__ = ["FAILING_PASSES", "PassHealth", "PassStreak", "gauge_setter", "pool_teller"]
+__all__ = [
+    "FAILING_PASSES",
+    "THROTTLED_PASSES",
+    "PassHealth",
+    "PassStreak",
+    "gauge_setter",
+    "pool_teller",
+]
 
 FAILING_PASSES: Final = 5
 """So many failures in a row are no accident."""
+THROTTLED_PASSES: Final = 20
+"""So many throttled passes without a success in between are no passing shortage of calls.
+
+At half a minute each where the cloud names no time, that is about ten minutes without work done.
+"""
 
 
 @final
@@ -33,6 +45,7 @@ class PassStreak:
         self._health: Final = health
         self.failures = 0
         self.error = ""
+        self._throttled = 0
 
     @property
     def problem(self) -> str:
@@ -43,13 +56,25 @@ class PassStreak:
 
     def succeeded(self) -> None:
         """Note that a pass succeeded."""
+        self._throttled = 0
         if self.failures:
             self.failures, self.error = 0, ""
             self._health.changed(self)
 
     def failed(self, error: Exception) -> None:
         """Note that a pass failed."""
-        self.failures += 1
+        self._add(1, error)
+
+    def throttled(self, error: Exception) -> None:
+        """Note that a pass was throttled: no failure, until there are so many that nothing gets done."""
+        self._throttled += 1
+        if self._throttled == THROTTLED_PASSES:
+            self._add(THROTTLED_PASSES, error)
+        elif self._throttled > THROTTLED_PASSES:
+            self._add(1, error)
+
+    def _add(self, failures: int, error: Exception) -> None:
+        self.failures += failures
         self.error = describe_failure(error) or type(error).__name__
         self._health.changed(self)
 

@@ -16,6 +16,7 @@ import structlog
 
 from karpenter_core.controllers.journal import Journal
 from karpenter_core.controllers.passes import PassHealth
+from karpenter_core.controllers.throttling import ThrottleWaits
 from karpenter_core.controllers.workqueue import Backoff, WorkQueue
 from karpenter_core.errors import (
     ApiError,
@@ -25,7 +26,6 @@ from karpenter_core.errors import (
     NodeClassNotReadyError,
     NotFoundError,
     ThrottledError,
-    TooManyRequestsError,
 )
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ K = TypeVar("K", bound="Hashable")
 
 DEFAULT_CONCURRENCY: Final = 64
 CONFLICT_RETRY_SECONDS: Final = 0.05
-LEAST_THROTTLE_SECONDS: Final = 0.2
-"""For who asks to be left alone and does not say how long."""
-MOST_SPREAD_SECONDS: Final = 30.0
 
 
 class IdSource(Protocol):
@@ -123,6 +120,7 @@ class Reconciler(Generic[K]):
         self._reconcile = reconcile
         self._runtime = runtime
         self._queue: WorkQueue[K] = WorkQueue(runtime.clock, backoff=backoff)
+        self._throttles: ThrottleWaits[K] = ThrottleWaits(runtime.jitter)
         self._concurrency = concurrency
         self._log_field = log_field
         self._log: FilteringBoundLogger = structlog.get_logger(name)
@@ -183,6 +181,7 @@ class Reconciler(Generic[K]):
                 self._queue.add_failed(key)
                 return
             self._queue.forget(key)
+            self._throttles.forget(key)
             if outcome.requeue_after is not None:
                 self._queue.add_after(key, outcome.requeue_after)
         finally:
@@ -190,7 +189,7 @@ class Reconciler(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         self._runtime.metrics.reconcile_errors.labels(controller=self._name).inc()
-        wait = throttle_seconds(error, self._runtime.jitter)
+        wait = self._throttles.seconds(key, error)
         if wait is None:
             wait = self._queue.add_failed(key)
         else:
@@ -235,6 +234,7 @@ class Loop:
     async def run(self) -> None:
         """Run the function until cancelled."""
         failures = 0
+        throttles: ThrottleWaits[str] = ThrottleWaits(self._runtime.jitter)
         while True:
             self._woken.clear()
             structlog.contextvars.bind_contextvars(
@@ -244,13 +244,14 @@ class Loop:
             try:
                 wait = await self._step()
                 failures = 0
+                throttles.forget(self._name)
                 self._streak.succeeded()
             except FencedError:
                 failures += 1
                 wait = self._backoff.seconds(failures)
                 self._log.info("work held back, this process does not lead")
             except Exception as error:
-                throttled = throttle_seconds(error, self._runtime.jitter)
+                throttled = throttles.seconds(self._name, error)
                 if throttled is None:
                     failures += 1
                     wait = self._backoff.seconds(failures)
@@ -258,6 +259,7 @@ class Loop:
                         self._streak.failed(error)
                 else:
                     wait = throttled
+                    self._streak.throttled(error)
                 self._runtime.metrics.reconcile_errors.labels(controller=self._name).inc()
                 report(self._log, error, retry_seconds=wait)
             # A step that asks to run again at once still lets everybody else have a turn.
@@ -282,28 +284,6 @@ async def wait_or_woken(clock: Clock, seconds: float, woken: asyncio.Event) -> b
 
 async def _sleep(clock: Clock, seconds: float) -> None:
     await clock.sleep(seconds)
-
-
-def throttle_seconds(error: Exception, jitter: Callable[[], float]) -> float | None:
-    """Return when to try again what was throttled; None for any other error.
-
-    As long as the other side asked for, and up to as long again (30 s at most): what was throttled
-    together would else come back together. It never grows, since nothing failed.
-    """
-    asked = retry_after_seconds(error)
-    if asked <= 0 and not isinstance(error, ThrottledError):
-        return None
-    asked = max(asked, LEAST_THROTTLE_SECONDS)
-    return asked + jitter() * min(asked, MOST_SPREAD_SECONDS)
-
-
-def retry_after_seconds(error: Exception) -> float:
-    """Return how long the other side asked to be left alone; 0 when it did not."""
-    if isinstance(error, ThrottledError):
-        return error.retry_after.total_seconds()
-    if isinstance(error, TooManyRequestsError) and error.retry_after is not None:
-        return error.retry_after.total_seconds()
-    return 0.0
 
 
 def report(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float) -> None:

@@ -178,8 +178,8 @@ def karpenter_launch_instances(requests: Sequence[LaunchRequest]) -> Sequence[La
         InsufficientCapacityError: none of the offerings can be had now, with the scope that is
             exhausted. The core masks it and schedules the pods again.
         NodeClassNotReadyError: the NodeClass stopped being usable meanwhile.
-        ThrottledError: nothing was launched; tried again after `retry_after` and a random share of
-            it, as often as it takes.
+        ThrottledError: nothing was launched; tried again after `retry_after` (a wait that
+            doubles where it is None) and a random share of it, as often as it takes.
         AuthError: nothing was launched; tried again later, with a growing back-off.
         LaunchFailedError: anything else that will not heal by waiting; `reason` is CamelCase and
             ends up in the `Launched` condition.

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from itertools import count
 
 import pytest
 
 from karpenter_core.controllers.disruption import controller
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.passes import FAILING_PASSES, PassHealth, gauge_setter
+from karpenter_core.controllers.passes import (
+    FAILING_PASSES,
+    THROTTLED_PASSES,
+    PassHealth,
+    gauge_setter,
+)
 from karpenter_core.controllers.reconciler import Loop, Runtime
 from karpenter_core.errors import FencedError, NodeClassNotReadyError, ThrottledError
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepools.failing_passes import PASSES_SUCCEED
+from karpenter_core.provider.facade import Providers
 from karpenter_core.scheduling.whatif_walk import Walk
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
+
+
+def throttled(seconds):
+    return ThrottledError("slowly", retry_after=timedelta(seconds=seconds))
 
 
 def looped(steps, **options):
@@ -70,9 +81,29 @@ def test_a_success_in_between_begins_the_count_anew():
 @pytest.mark.parametrize(
     "error", [ThrottledError("slowly"), NodeClassNotReadyError("no subnets"), FencedError("lost")]
 )
-def test_what_only_has_to_be_waited_for_is_no_problem(error):
-    """However often."""
+def test_what_only_has_to_be_waited_for_is_no_problem_for_a_while(error):
+    """Unlike failures."""
     assert set(looped([error] * (FAILING_PASSES + 2))) == {None}
+
+
+@pytest.mark.parametrize("error", [ThrottledError("slowly"), throttled(seconds=3)])
+def test_passes_that_only_get_throttled_are_a_problem_in_the_end(error):
+    """Nothing is collected meanwhile, say; one success takes it back, and a few are no problem."""
+    seen = looped([*[error] * (THROTTLED_PASSES + 1), None, *[error] * (THROTTLED_PASSES - 1)])
+
+    assert set(seen[: THROTTLED_PASSES - 1]) == {None}
+    assert seen[THROTTLED_PASSES - 1] == "example has failed 20 times in a row: slowly"
+    assert seen[THROTTLED_PASSES] == "example has failed 21 times in a row: slowly"
+    assert set(seen[THROTTLED_PASSES + 1 :]) == {None}
+
+
+def test_failures_in_between_count_beside_throttled_passes():
+    """Two failures and twenty throttled passes, in whatever order."""
+    slowly, odd = ThrottledError("slowly"), ValueError("odd")
+    seen = looped([odd, *[slowly] * (THROTTLED_PASSES - 1), odd, slowly])
+
+    assert set(seen[:-1]) == {None}
+    assert seen[-1] == "example has failed 22 times in a row: slowly"
 
 
 def test_work_that_is_not_vital_is_no_problem_of_the_process():
@@ -126,6 +157,34 @@ def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_pat
         await scene.settle(lambda: condition(scene.pool("general")) is None, seconds=10)
 
     monkeypatch.setattr(controller, "stale_marks", failing)
+    play(tmp_path, story)
+
+
+def test_garbage_collection_that_only_gets_throttled_is_told_to_readiness(tmp_path, monkeypatch):
+    """Instances that nobody owns cost money meanwhile."""
+    listing = Providers.list_instances
+    busy = []
+
+    async def throttled_at_times(self, provider):
+        if busy:
+            raise ThrottledError("DescribeInstances: RequestLimitExceeded")
+        return await listing(self, provider)
+
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        busy.append(True)
+        await scene.cluster.clock.sleep(300)
+        assert not running.process.servers.failures()
+        await scene.settle(running.process.servers.failures, seconds=1800)
+        told = running.process.servers.failures()["passes"]
+        assert "nodeclaim.garbagecollection has failed 20 times in a row: Describe" in told
+
+        busy.clear()
+        await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
+
+    monkeypatch.setattr(Providers, "list_instances", throttled_at_times)
     play(tmp_path, story)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.nodeclaim.launching import Launcher
-from karpenter_core.controllers.reconciler import DONE, Loop, Reconciler, Runtime
+from karpenter_core.controllers.reconciler import DONE, Loop, Outcome, Reconciler, Runtime
 from karpenter_core.controllers.workqueue import Backoff
 from karpenter_core.errors import CloudProviderError, ThrottledError, TooManyRequestsError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
@@ -88,6 +88,55 @@ def test_a_cloud_that_names_no_time_is_not_asked_without_a_pause():
     assert waits == [0.0, 0.2, 0.4]
 
 
+def unsaid():
+    return ThrottledError("slow down")
+
+
+def test_a_key_doubles_its_wait_while_nobody_says_how_long():
+    """From one second to half a minute."""
+    tried = rises(lambda _: unsaid(), jitter=lambda: 0.0, tries=8)
+    waits = [after - before for before, after in pairwise(tried)]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_a_wait_that_nobody_named_is_spread_too():
+    assert rises(lambda _: unsaid(), jitter=lambda: 0.5, tries=4) == [0.0, 1.5, 4.5, 10.5]
+
+
+def test_throttling_without_a_time_counts_no_failure():
+    """The failure after three throttlings waits as a first one, and ends their row."""
+
+    def error_of(attempt):
+        return CloudProviderError("broken") if attempt == 4 else unsaid()
+
+    tried = rises(error_of, jitter=lambda: 0.0, tries=6)
+    assert tried == [0.0, 1.0, 3.0, 7.0, 8.0, 9.0]
+
+
+def test_a_success_ends_the_row_of_throttlings_of_its_key_alone():
+    tried = {"web": [], "db": []}
+
+    async def story():
+        clock = LoopClock()
+
+        async def reconcile(key):
+            tried[key].append(clock.monotonic())
+            if key == "web" and len(tried[key]) == 3:
+                return Outcome(requeue_after=10.0)
+            raise unsaid()
+
+        reconciler = Reconciler("test", reconcile, runtime=runtime(clock, lambda: 0.0))
+        task = asyncio.create_task(reconciler.run())
+        for key in tried:
+            reconciler.wake(key)
+        await clock.sleep(60)
+        task.cancel()
+
+    run_virtual(story())
+    assert tried["web"][:6] == [0.0, 1.0, 3.0, 13.0, 14.0, 16.0]
+    assert tried["db"][:6] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0]
+
+
 def test_the_api_server_s_throttling_is_no_failure_either():
     def error(_):
         return TooManyRequestsError("busy", status=429, retry_after=SECOND)
@@ -95,7 +144,8 @@ def test_the_api_server_s_throttling_is_no_failure_either():
     assert rises(error, jitter=lambda: 0.0, tries=4) == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_a_throttled_loop_waits_as_long_as_asked_every_time():
+def steps(errors, jitter):
+    """Return when a loop makes its steps, which end in these errors (None succeeds, for 5 s)."""
     seen = []
 
     async def story():
@@ -103,14 +153,28 @@ def test_a_throttled_loop_waits_as_long_as_asked_every_time():
 
         async def step():
             seen.append(clock.monotonic())
-            raise throttled(1)
+            error = errors[len(seen) - 1] if len(seen) <= len(errors) else None
+            if error is not None:
+                raise error
+            return 5.0
 
-        task = asyncio.create_task(Loop("test", step, runtime=runtime(clock, lambda: 0.5)).run())
-        await clock.sleep(5)
+        task = asyncio.create_task(Loop("test", step, runtime=runtime(clock, jitter)).run())
+        await clock.sleep(300)
         task.cancel()
 
     run_virtual(story())
-    assert seen == [0.0, 1.5, 3.0, 4.5]
+    return seen[: len(errors) + 1]
+
+
+def test_a_throttled_loop_waits_as_long_as_asked_every_time():
+    assert steps([throttled(1)] * 3, lambda: 0.5) == [0.0, 1.5, 3.0, 4.5]
+
+
+def test_a_loop_doubles_its_wait_while_nobody_says_how_long():
+    """A success ends the row."""
+    seen = steps([*[unsaid()] * 7, None, unsaid()], lambda: 0.0)
+    waits = [after - before for before, after in pairwise(seen)]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 5.0, 1.0]
 
 
 def test_ninety_throttled_launches_are_done_when_the_cloud_lets_them():
@@ -158,8 +222,9 @@ class Clock:
         return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
 
 
-async def test_a_throttled_launch_is_no_failed_launch():
-    """Its wait is the one asked for, spread, however often it was throttled before."""
+@pytest.fixture
+def launching():
+    """A launcher whose launches fail as told, a claim, and how long that one waits."""
     clock = Clock()
     snapshot = SimpleNamespace(node_classes={}, node_claims={})
     launcher = Launcher(
@@ -178,15 +243,30 @@ async def test_a_throttled_launch_is_no_failed_launch():
         }
     )
 
-    async def left():
+    async def left_after(error):
+        launcher._failed(claim, error, ())
         return (await launcher.launch(claim)).requeue_after.total_seconds()
 
+    return SimpleNamespace(left_after=left_after, forget=lambda: launcher.forget(claim.uid))
+
+
+async def test_a_throttled_launch_is_no_failed_launch(launching):
+    """Its wait is the one asked for, spread, however often it was throttled before."""
     for _ in range(6):
-        launcher._failed(claim, throttled(1), ())
-        assert await left() == pytest.approx(1.25)
-    launcher._failed(claim, CloudProviderError("broken"), ())
-    assert await left() == pytest.approx(1.0)
-    launcher._failed(claim, CloudProviderError("broken"), ())
-    launcher._failed(claim, throttled(1), ())
-    launcher._failed(claim, CloudProviderError("broken"), ())
-    assert await left() == pytest.approx(4.0)
+        assert await launching.left_after(throttled(1)) == pytest.approx(1.25)
+    assert await launching.left_after(CloudProviderError("broken")) == pytest.approx(1.0)
+    await launching.left_after(CloudProviderError("broken"))
+    await launching.left_after(throttled(1))
+    assert await launching.left_after(CloudProviderError("broken")) == pytest.approx(4.0)
+
+
+async def test_a_launch_doubles_its_wait_while_nobody_says_how_long(launching):
+    """A quarter is jitter; failures before and after are counted without it."""
+    assert await launching.left_after(CloudProviderError("broken")) == pytest.approx(1.0)
+    waits = [await launching.left_after(unsaid()) for _ in range(7)]
+    assert waits == pytest.approx([1.25, 2.5, 5.0, 10.0, 20.0, 37.5, 37.5])
+    assert await launching.left_after(CloudProviderError("broken")) == pytest.approx(2.0)
+    assert await launching.left_after(unsaid()) == pytest.approx(1.25)
+    await launching.left_after(unsaid())
+    launching.forget()
+    assert await launching.left_after(unsaid()) == pytest.approx(1.25)

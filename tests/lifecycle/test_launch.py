@@ -218,6 +218,8 @@ def test_any_other_error_is_cut_to_what_fits():
 def test_throttling_says_when_to_come_back():
     error = ThrottledError("slow down", retry_after=timedelta(seconds=9))
     assert launch_failed(node_claim(), error, now=LATER).requeue_after == timedelta(seconds=9)
+    unsaid = launch_failed(node_claim(), ThrottledError("slow down"), now=LATER)
+    assert (unsaid.requeue_after, condition(unsaid).status) == (None, "Unknown")
 
 
 def test_a_pending_call_changes_nothing():

@@ -21,7 +21,8 @@ from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.nodeclass.content import content_of
-from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler, retry_after_seconds
+from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
+from karpenter_core.controllers.throttling import retry_after_seconds
 from karpenter_core.errors import ApiError, ConflictError, NodeClaimNotFoundError, NotFoundError
 from karpenter_core.lifecycle.drift import DriftRules, is_type_check_due, local_drift, with_drift
 from karpenter_core.provider.contract import DriftFinding

@@ -19,7 +19,7 @@ from karpenter_core.api.nodepool import (
 )
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
-from karpenter_core.controllers.reconciler import throttle_seconds
+from karpenter_core.controllers.throttling import ThrottleWaits
 from karpenter_core.controllers.workqueue import EARLY_SECONDS, Backoff
 from karpenter_core.errors import (
     AuthError,
@@ -93,6 +93,8 @@ class Launcher:
         self._well_known = WELL_KNOWN | well_known
         self._orders: dict[tuple[str, tuple[RequirementSpec, ...]], tuple[InstanceType, ...]] = {}
         self._setbacks: dict[str, _Setback] = {}
+        self._throttles: ThrottleWaits[str] = ThrottleWaits(runtime.jitter)
+        """By UID of the claim."""
         self._barren: set[str] = set()
         """UIDs of claims whose launches are all known to have brought nothing."""
         self._unanswered: set[str] = set()
@@ -195,6 +197,7 @@ class Launcher:
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a claim that is launched or gone."""
         self._setbacks.pop(uid, None)
+        self._throttles.forget(uid)
         self._barren.discard(uid)
         self._unanswered.discard(uid)
 
@@ -214,7 +217,7 @@ class Launcher:
             self._barren.add(claim.uid)
         before = self._setbacks.get(claim.uid)
         failures = 0 if before is None else before.failures
-        wait = throttle_seconds(error, self._runtime.jitter)
+        wait = self._throttles.seconds(claim.uid, error)
         if wait is None:  # what is throttled was not tried, so it is no failure
             failures += 1
             wait = BACKOFF.seconds(failures)

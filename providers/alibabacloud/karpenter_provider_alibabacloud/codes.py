@@ -291,8 +291,6 @@ def core_error(error: ApiError) -> CloudProviderError:
     """
     match error.error_class:
         case ErrorClass.THROTTLED:
-            if error.retry_after is None:
-                return ThrottledError(str(error))
             return ThrottledError(str(error), retry_after=error.retry_after)
         case ErrorClass.AUTH:
             return AuthError(str(error), action=error.action)

@@ -99,6 +99,9 @@ def test_errors_become_those_of_the_core():
     answer = core_error(throttled)
     assert isinstance(answer, ThrottledError)
     assert answer.retry_after == timedelta(seconds=3)
+    hasty = core_error(ApiError("Throttling", "slow", "R-1", 400, action="ecs:X"))
+    assert isinstance(hasty, ThrottledError)
+    assert hasty.retry_after is None, "no time was named"
     refused = core_error(denied)
     assert isinstance(refused, AuthError)
     assert refused.action == "ecs:RunInstances"

@@ -115,7 +115,8 @@ def _refusal(action: str, error: urllib.error.HTTPError) -> CloudProviderError:
         case ((401 | 403), _):
             return AuthError(message, action=action)
         case 429, _:
-            wait = timedelta(seconds=float(error.headers.get("Retry-After", "1")))
+            said = error.headers.get("Retry-After")
+            wait = None if said is None else timedelta(seconds=float(said))
             return ThrottledError(message, retry_after=wait)
         case 409, "token-used":
             return LaunchFailedError(message, reason="InstanceGone")
