@@ -19,19 +19,23 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
+from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.notices import Notice
 from karpenter_core.lifecycle.disrupted import disrupted_facts
+from karpenter_core.lifecycle.drain import waiting_pods
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.lifecycle.changes import Fact
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
+    "DRAIN_LIMIT",
     "GARBAGE_COLLECTED",
     "ORPHAN_FLOOR",
     "ORPHAN_GRACE",
@@ -42,10 +46,12 @@ __all__ = [
     "CloudInstance",
     "OrphanReport",
     "VanishedClaim",
+    "keeping_pods",
     "orphaned_instances",
     "surplus_instances",
     "surplus_notice",
     "vanished_claims",
+    "was_let_in",
     "without_claimed",
 ]
 
@@ -58,6 +64,8 @@ ORPHAN_SHARE: Final = 0.5
 """Of all instances listed, the share that may be orphans before it is taken for a mistake."""
 ORPHAN_FLOOR: Final = 10
 """So many orphans are never taken for a mistake."""
+DRAIN_LIMIT: Final = timedelta(hours=1)
+"""How long pods may keep an instance without a claim: there is no grace period of a claim to end it."""
 SURPLUS_GRACE: Final = timedelta(minutes=15)
 """How long surplus of our own launches must have been without a claim, where many are."""
 SURPLUS_AT_ONCE: Final = 5
@@ -231,6 +239,22 @@ def surplus_notice(
         ),
         dedupe=(claim.uid, provider_id),
     )
+
+
+def was_let_in(node: NodeView) -> bool:
+    """Whether a Node was ever registered, so that pods may have been placed on it.
+
+    On others there are only pods that tolerate the taint of an unregistered Node. Nobody drains them.
+    """
+    return TERMINATION_FINALIZER in node.finalizers or node.labels.get(REGISTERED_LABEL) == "true"
+
+
+def keeping_pods(pods: Iterable[PodView], now: datetime) -> tuple[PodView, ...]:
+    """Return the pods that have to leave before an instance without a claim ends.
+
+    Those are what a drain waits for but for daemons, which serve the others and end with the machine.
+    """
+    return tuple(pod for pod in waiting_pods(pods, now) if not pod.is_daemon)
 
 
 def _claims_of(item: CloudInstance) -> frozenset[str]:

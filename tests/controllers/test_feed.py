@@ -20,31 +20,9 @@ from karpenter_core.state.events import (
 from karpenter_core.state.placements import standing_place
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.machines import machine, ready, state, with_claim_conditions
+from tests.controllers.clocks import TwoClocks
 
 OUT = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="spot")
-
-
-class TwoClocks:
-    """A wall clock that tests set, beside a monotonic one that goes on."""
-
-    def __init__(self):
-        self.seconds, self.wall = 1000.0, EPOCH
-
-    def now(self):
-        return self.wall
-
-    def monotonic(self):
-        return self.seconds
-
-    async def sleep(self, seconds):
-        self.passes(seconds)
-
-    def passes(self, seconds):
-        self.seconds += seconds
-        self.wall += timedelta(seconds=seconds)
-
-    def is_set(self, **by):
-        self.wall += timedelta(**by)
 
 
 @pytest.fixture

@@ -12,19 +12,22 @@ import structlog
 
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
-from karpenter_core.lifecycle.drain import waiting_pods
 from karpenter_core.lifecycle.garbage_collection import (
+    DRAIN_LIMIT,
     ORPHAN_GRACE,
     PERIOD,
+    keeping_pods,
     orphaned_instances,
     surplus_instances,
     surplus_notice,
     vanished_claims,
+    was_let_in,
     without_claimed,
 )
 from karpenter_core.state.objects import Kind
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.live import LiveReader
@@ -84,7 +88,11 @@ class GarbageCollection:
         self._changed = Inbox(hands.feed, Kind.NODE_CLAIM)
         self._uids: dict[str, None] = {}
         """UIDs of claims that this process has seen, the oldest first."""
+        self._steady = SteadyClock(runtime.clock)
         self._missing: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
+        """Since when instances have had no claim, by provider and instance."""
+        self._kept_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
+        """Since when pods keep an instance that would end otherwise, by provider and instance."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._loop = Loop(self.name, self.step, runtime=runtime)
 
@@ -178,15 +186,18 @@ class GarbageCollection:
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:
-        snapshot = self._feed.snapshot()
+        snapshot, now = self._feed.snapshot(), self._steady.now()
         report = orphaned_instances(
             snapshot,
             listing.instances,
             complete=listing.complete,
-            now=self._runtime.clock.now(),
+            now=now,
             missing_since=self._missing[provider],
         )
         self._missing[provider] = dict(report.missing_since)
+        kept = self._kept_since[provider]
+        for provider_id in kept.keys() - report.missing_since.keys():
+            del kept[provider_id]
         if report.held_back:
             self._runtime.metrics.garbage_collection_held_back.labels(kind="instances").inc()
             self._log.error(
@@ -200,7 +211,7 @@ class GarbageCollection:
                 snapshot,
                 listing.instances,
                 known_uids=self._uids,
-                now=self._runtime.clock.now(),
+                now=now,
                 missing_since=report.missing_since,
             )
         condemned = await self._drained(
@@ -225,34 +236,49 @@ class GarbageCollection:
             )
 
     async def _drained(self, provider: str, condemned: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the instances that no pod has to leave; the Nodes of the others are deleted.
+        """Return the instances that no pod keeps any more; the Nodes of the others are deleted.
 
-        Such a Node is drained like any other, and its instance goes at a later look.
+        Such a Node is drained like any other, and its instance goes at a later look: when the pods
+        have left, or when they have kept it for as long as they may.
         """
         by_id = self._feed.snapshot().nodes_by_provider_id
-        empty: list[str] = []
+        kept_since, now = self._kept_since[provider], self._steady.now()
+        ending: list[str] = []
         for provider_id in condemned:
-            busy = [name for name in by_id.get(provider_id, ()) if await self._has_pods(name)]
+            busy = await self._busy(by_id.get(provider_id, ()))
             if not busy:
-                empty.append(provider_id)
+                ending.append(provider_id)
                 continue
+            overdue = now - kept_since.setdefault(provider_id, now) >= DRAIN_LIMIT
             self._log.warning(
-                "instance without a nodeclaim has a node with pods, which is drained first",
+                _kept_message(busy, overdue=overdue),
                 provider=provider,
-                Node={"name": busy[0]},
+                Node={"name": busy[0].name},
                 **{"provider-id": provider_id},
             )
-            for name in busy:
-                node = self._feed.snapshot().nodes.get(name)
-                if node is not None and TERMINATION_FINALIZER in node.finalizers:
+            if overdue:
+                ending.append(provider_id)
+                continue
+            for node in busy:
+                if TERMINATION_FINALIZER in node.finalizers:
                     await self._hands.delete_node(node)
-        return tuple(empty)
+        return tuple(ending)
 
-    async def _has_pods(self, name: str) -> bool:
-        """Ask the API server itself whether pods have to leave a node."""
-        _, unreadable = await self._pods.read_now(f"spec.nodeName={name}")
-        pods = self._feed.snapshot().pods_by_node.get(name, ())
-        return bool(unreadable or waiting_pods(pods, self._runtime.clock.now()))
+    async def _busy(self, names: Iterable[str]) -> tuple[NodeView, ...]:
+        """Return those of an instance's Nodes that were let in and have pods that have to leave.
+
+        The API server itself is asked for the pods.
+        """
+        busy: list[NodeView] = []
+        for name in names:
+            node = self._feed.snapshot().nodes.get(name)
+            if node is None or not was_let_in(node):
+                continue
+            _, unreadable = await self._pods.read_now(f"spec.nodeName={name}")
+            pods = self._feed.snapshot().pods_by_node.get(name, ())
+            if unreadable or keeping_pods(pods, self._runtime.clock.now()):
+                busy.append(node)
+        return tuple(busy)
 
     async def _confirmed(
         self, provider: str, condemned: tuple[str, ...], listing: InstanceListing
@@ -274,3 +300,12 @@ class GarbageCollection:
                 count=len(condemned) - len(confirmed),
             )
         return confirmed
+
+
+def _kept_message(busy: tuple[NodeView, ...], *, overdue: bool) -> str:
+    """Say what becomes of an instance whose Nodes have pods."""
+    if overdue:
+        return "instance without a nodeclaim ends although pods are left, their time is over"
+    if any(TERMINATION_FINALIZER in node.finalizers for node in busy):
+        return "instance without a nodeclaim has a node with pods, which is drained first"
+    return "instance without a nodeclaim has a node with pods, it waits until they have left"

@@ -1,0 +1,227 @@
+"""When garbage collection looks, drains and ends: by which clock, on which state, for how long."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import structlog
+
+from karpenter_core.api.labels import REGISTERED, TERMINATION_FINALIZER
+from karpenter_core.api.records import Toleration
+from karpenter_core.controllers.apply import Hands
+from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.freshness import Freshness
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
+from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.lifecycle.garbage_collection import (
+    DRAIN_LIMIT,
+    ORPHAN_GRACE,
+    SURPLUS_AT_ONCE,
+    SURPLUS_GRACE,
+)
+from karpenter_core.provider.contract import Instance, InstanceListing, Termination
+from karpenter_core.testing.builders import pod
+from karpenter_core.testing.harness import CountedIds
+from karpenter_core.testing.machines import KWOK, node, node_claim, state
+from tests.controllers.clocks import TwoClocks
+from tests.controllers.contacts import Contacts
+
+ORPHAN = "kwok://orphan"
+ONE = (Instance(provider_id=ORPHAN),)
+
+
+class Cloud:
+    """One provider of the instances that a test puts there."""
+
+    names = ("kwok",)
+
+    def __init__(self, *there):
+        self.there = {each.provider_id: each for each in there}
+        self.ended = []
+        self.while_listing = lambda: None
+
+    def infos(self):
+        resource = SimpleNamespace(group=KWOK.group, kind=KWOK.kind)
+        return {"kwok": SimpleNamespace(node_classes=[SimpleNamespace(resource=resource)])}
+
+    async def list_instances(self, _provider):
+        self.while_listing()
+        return InstanceListing(instances=tuple(self.there.values()))
+
+    async def terminate_leaked(self, _provider, provider_id):
+        self.ended.append(provider_id)
+        del self.there[provider_id]
+        return Termination.GONE
+
+
+class Server:
+    """Answers what is asked past the watches as the state has it; remembers what is deleted."""
+
+    def __init__(self, feed):
+        self._feed = feed
+        self.deleted = []
+
+    async def read_all(self):
+        return list(self._feed.snapshot().node_claims.values()), []
+
+    async def read_now(self, _selector):
+        return [], []
+
+    async def delete(self, kind, name, *, uid):
+        assert uid
+        self.deleted.append((kind.kind, name))
+
+
+class Scene:
+    """The controller over a state of these objects and a cloud of these instances."""
+
+    def __init__(self, *objects, instances=ONE):
+        self.clock, self.contacts, metrics = TwoClocks(), Contacts(), Metrics()
+        self.feed = Feed(state(*objects), self.clock)
+        self.cloud, self.server = Cloud(*instances), Server(self.feed)
+        self.controller = GarbageCollection(
+            hands=Hands(
+                writer=self.server, feed=self.feed, publish=lambda _: None, metrics=metrics
+            ),
+            providers=self.cloud,
+            runtime=Runtime(clock=self.clock, new_id=CountedIds("id"), metrics=metrics),
+            freshness=Freshness(self.contacts, metrics=metrics, node_class_groups=frozenset()),
+            claims=self.server,
+            pods=self.server,
+        )
+
+    async def look(self, *, after=timedelta()):
+        self.clock.passes(after.total_seconds())
+        return await self.controller.step()
+
+
+def orphan(*, labels=None, finalizers=()):
+    """A Node of an instance that no claim stands for."""
+    return node("orphan", provider_id=ORPHAN, labels=labels, finalizers=finalizers)
+
+
+def on_it(name="web", **options):
+    return pod(name, node_name="orphan", phase="Running", **options)
+
+
+STAYING = Toleration(operator="Exists", effect="NoExecute")
+LET_IN = {
+    "by its label and finalizer": {
+        "labels": {REGISTERED: "true"},
+        "finalizers": (TERMINATION_FINALIZER,),
+    },
+    "by its finalizer": {"finalizers": (TERMINATION_FINALIZER,)},
+    "by its label": {"labels": {REGISTERED: "true"}},
+}
+
+
+class TestPodsOfAnInstanceWithoutAClaim:
+    @pytest.mark.parametrize("owner", ["DaemonSet", "ReplicaSet"])
+    async def test_those_of_a_node_that_was_never_let_in_keep_nothing(self, owner):
+        """They tolerate the taint of a Node that has not registered, and nobody drains it."""
+        scene = Scene(orphan(), on_it(tolerations=[STAYING], owner_kind=owner))
+        await scene.look()
+        await scene.look(after=ORPHAN_GRACE)
+        assert scene.cloud.ended == [ORPHAN]
+        assert scene.server.deleted == []
+
+    @pytest.mark.parametrize("let_in", LET_IN.values(), ids=LET_IN)
+    async def test_daemons_do_not_keep_the_instance(self, let_in):
+        scene = Scene(orphan(**let_in), on_it(owner_kind="DaemonSet"))
+        await scene.look()
+        await scene.look(after=ORPHAN_GRACE)
+        assert scene.cloud.ended == [ORPHAN]
+
+    @pytest.mark.parametrize("let_in", LET_IN.values(), ids=LET_IN)
+    @pytest.mark.parametrize("hours", [0, 6, -6])
+    async def test_others_keep_it_for_an_hour_at_most(self, let_in, hours):
+        """A budget or an annotation may hold them for ever; the wall clock shortens nothing."""
+        scene = Scene(orphan(**let_in), on_it())
+        await scene.look()
+        await scene.look(after=ORPHAN_GRACE)
+        scene.clock.is_set(hours=hours)
+        await scene.look(after=DRAIN_LIMIT - timedelta(seconds=1))
+        assert scene.cloud.ended == []
+
+        with structlog.testing.capture_logs() as logs:
+            await scene.look(after=timedelta(seconds=1))
+
+        assert scene.cloud.ended == [ORPHAN]
+        (told,) = [line for line in logs if line["log_level"] == "warning"]
+        assert told["Node"] == {"name": "orphan"}
+        assert told["provider-id"] == ORPHAN
+        assert "ends although pods" in told["event"]
+
+    async def test_the_node_is_deleted_to_be_drained(self):
+        scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
+        await scene.look()
+        await scene.look(after=ORPHAN_GRACE)
+        assert scene.server.deleted == [("Node", "orphan")]
+
+    async def test_a_node_that_nobody_would_drain_is_not_said_to_be_drained(self):
+        """Without the finalizer it would be gone at once, and its pods cut off."""
+        scene = Scene(orphan(labels={REGISTERED: "true"}), on_it())
+        await scene.look()
+        with structlog.testing.capture_logs() as logs:
+            await scene.look(after=ORPHAN_GRACE)
+        assert scene.server.deleted == []
+        assert not [line for line in logs if "drained" in line["event"]]
+
+    async def test_the_hour_begins_with_the_drain(self):
+        """Not while many instances are held back, which may take days."""
+        others = [Instance(provider_id=f"kwok://other-{n:02}") for n in range(20)]
+        scene = Scene(
+            orphan(finalizers=(TERMINATION_FINALIZER,)),
+            on_it(),
+            instances=[Instance(provider_id=ORPHAN), *others],
+        )
+        await scene.look()
+        await scene.look(after=timedelta(days=1))
+        assert scene.server.deleted == []
+        for each in others:
+            del scene.cloud.there[each.provider_id]
+
+        await scene.look(after=ORPHAN_GRACE)
+
+        assert scene.server.deleted == [("Node", "orphan")]
+        assert scene.cloud.ended == []
+
+    async def test_the_hour_begins_anew_for_one_that_had_a_claim_meanwhile(self):
+        scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
+        await scene.look()
+        await scene.look(after=ORPHAN_GRACE)
+        found = scene.cloud.there.pop(ORPHAN)
+        await scene.look(after=ORPHAN_GRACE)
+        scene.cloud.there[ORPHAN] = found
+        await scene.look(after=DRAIN_LIMIT)
+        await scene.look(after=ORPHAN_GRACE)
+        assert scene.cloud.ended == []
+
+
+class TestClocks:
+    @pytest.mark.parametrize("hours", [6, -6])
+    async def test_an_orphan_goes_after_its_grace_though_the_wall_clock_jumps(self, hours):
+        scene = Scene()
+        await scene.look()
+        scene.clock.is_set(hours=hours)
+        await scene.look(after=ORPHAN_GRACE - timedelta(seconds=1))
+        assert scene.cloud.ended == []
+        await scene.look(after=timedelta(seconds=1))
+        assert scene.cloud.ended == [ORPHAN]
+
+    @pytest.mark.parametrize("hours", [6, -6])
+    async def test_surplus_goes_after_its_grace_though_the_wall_clock_jumps(self, hours):
+        claim = node_claim("web", stage="Launched")
+        many = [
+            Instance(provider_id=f"kwok://{n:02}", launched_for=(claim.uid,)) for n in range(20)
+        ]
+        scene = Scene(claim, instances=many)
+        await scene.look()
+        scene.clock.is_set(hours=hours)
+        await scene.look(after=SURPLUS_GRACE - timedelta(seconds=1))
+        assert scene.cloud.ended == []
+        await scene.look(after=timedelta(seconds=1))
+        assert len(scene.cloud.ended) == SURPLUS_AT_ONCE
