@@ -16,6 +16,7 @@ from karpenter_core.controllers.freshness import Freshness
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
 from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.garbage_collection import (
     DRAIN_LIMIT,
     ORPHAN_GRACE,
@@ -25,7 +26,7 @@ from karpenter_core.lifecycle.garbage_collection import (
 from karpenter_core.provider.contract import Instance, InstanceListing, Termination
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.harness import CountedIds
-from karpenter_core.testing.machines import KWOK, node, node_claim, state
+from karpenter_core.testing.machines import KWOK, machine, node, node_claim, state
 from tests.controllers.clocks import TwoClocks
 from tests.controllers.contacts import Contacts
 
@@ -225,3 +226,30 @@ class TestClocks:
         assert scene.cloud.ended == []
         await scene.look(after=timedelta(seconds=1))
         assert len(scene.cloud.ended) == SURPLUS_AT_ONCE
+
+
+class TestFreshness:
+    async def test_nothing_is_collected_on_a_state_that_grew_old_during_the_listing(self):
+        """A listing may take minutes; what was asked before it says nothing of the time after."""
+        silent = machine("web", ready="False")
+        scene = Scene(*silent)
+        await scene.look()
+        scene.server.deleted.clear()
+        scene.cloud.while_listing = lambda: scene.contacts.lose(PODS)
+
+        await scene.look(after=ORPHAN_GRACE)
+
+        assert (scene.server.deleted, scene.cloud.ended) == ([], [])
+        scene.cloud.while_listing = lambda: None
+        scene.contacts.regain(PODS)
+        await scene.look()
+        assert scene.server.deleted == [("NodeClaim", "web")]
+        assert scene.cloud.ended == [ORPHAN]
+
+    async def test_it_looks_again_as_soon_as_everything_is_fresh(self, monkeypatch):
+        scene, woken = Scene(), []
+        monkeypatch.setattr(scene.controller._loop, "wake", lambda: woken.append("again"))
+        scene.cloud.while_listing = lambda: scene.contacts.lose(PODS)
+        await scene.look()
+        scene.contacts.regain(PODS)
+        assert woken == ["again"]

@@ -123,7 +123,7 @@ class GarbageCollection:
 
     async def step(self) -> float:
         """Compare every provider's listing with the claims once."""
-        if self._freshness.hold(Consumer.GARBAGE_COLLECTION, self.name, self._loop.wake):
+        if self._is_held():
             return PERIOD.total_seconds()
         failure: KarpenterError | None = None
         for provider in self._providers.names:
@@ -136,6 +136,10 @@ class GarbageCollection:
         suspected = any(self._missing.values())
         return (ORPHAN_GRACE if suspected else PERIOD).total_seconds()
 
+    def _is_held(self) -> bool:
+        """Whether the state is too old to end anything; the next look is when it is fresh again."""
+        return bool(self._freshness.hold(Consumer.GARBAGE_COLLECTION, self.name, self._loop.wake))
+
     async def _compare(self, provider: str) -> None:
         listing = await self._providers.list_instances(provider)
         if not listing.complete:
@@ -145,6 +149,8 @@ class GarbageCollection:
                 problem=listing.problem,
             )
             return
+        if self._is_held():
+            return  # the listing may have taken minutes
         await self._collect_claims(provider, listing)
         await self._collect_instances(provider, listing)
 
