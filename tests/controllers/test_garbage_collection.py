@@ -14,6 +14,7 @@ from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.feed import Feed
 from karpenter_core.controllers.freshness import Freshness
 from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.nodeclaim import garbage_collection
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.kube.resources import PODS
@@ -24,6 +25,7 @@ from karpenter_core.lifecycle.garbage_collection import (
     SURPLUS_GRACE,
 )
 from karpenter_core.provider.contract import Instance, InstanceListing, Termination
+from karpenter_core.state.events import Observed
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.harness import CountedIds
 from karpenter_core.testing.machines import KWOK, machine, node, node_claim, state
@@ -253,3 +255,38 @@ class TestFreshness:
         await scene.look()
         scene.contacts.regain(PODS)
         assert woken == ["again"]
+
+
+class CountingUids(dict):
+    """UIDs that count how many of them are looked through."""
+
+    read = 0
+
+    def __iter__(self):
+        for key in super().__iter__():
+            self.read += 1
+            yield key
+
+
+class TestRememberedClaims:
+    def remembering(self, monkeypatch, number, limit):
+        monkeypatch.setattr(garbage_collection, "REMEMBERED_CLAIMS", limit)
+        scene = Scene(*(node_claim(f"web-{n}") for n in range(number)))
+        scene.controller._uids = uids = CountingUids()
+        scene.controller._remember([f"web-{n}" for n in range(number)])
+        return scene, uids
+
+    def test_the_oldest_are_forgotten(self, monkeypatch):
+        scene, uids = self.remembering(monkeypatch, 10, 4)
+        assert set(uids) == {
+            scene.feed.snapshot().node_claims[f"web-{n}"].uid for n in range(6, 10)
+        }
+
+    def test_a_change_is_remembered_without_looking_through_all(self, monkeypatch):
+        scene, uids = self.remembering(monkeypatch, 100, 100)
+        uids.read = 0
+        scene.controller._remember(["web-7"])
+        assert uids.read == 0
+        scene.feed.fold(Observed(node_claim("more")))
+        scene.controller._remember(["more"])
+        assert uids.read == 1

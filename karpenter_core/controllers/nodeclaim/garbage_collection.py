@@ -6,6 +6,7 @@ The rules that make this safe are pure (`lifecycle.garbage_collection`); here is
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 import structlog
@@ -118,7 +119,8 @@ class GarbageCollection:
     def _remember(self, names: Iterable[str]) -> None:
         claims = self._feed.snapshot().node_claims
         self._uids.update((claims[name].uid, None) for name in names if name in claims)
-        for uid in list(self._uids)[: max(0, len(self._uids) - REMEMBERED_CLAIMS)]:
+        excess = max(0, len(self._uids) - REMEMBERED_CLAIMS)
+        for uid in tuple(islice(self._uids, excess)):
             del self._uids[uid]
 
     async def step(self) -> float:
