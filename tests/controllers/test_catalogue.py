@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from karpenter_core.errors import BadInputError
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.controllers.catalogue.controller import STALE_AFTER, CatalogueController
+from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.provider.markers import hookimpl
+from karpenter_core.testing import builders
 from karpenter_core.testing.builders import instance_type, offering
+from karpenter_core.testing.harness import CountedIds
+from karpenter_core.testing.machines import KWOK, ready, state
+from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.controllers.clocks import TwoClocks
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 from tests.provider.fakes import FakeProvider
 
@@ -118,3 +129,40 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
             assert comparable(scene, "general") is None
 
     play(tmp_path, story, plugins={"web": Selling(euro)})
+
+
+class Fleeting:
+    """A provider whose listing a test makes fail."""
+
+    fails = False
+
+    async def list_instance_types(self, _pool, _node_class):
+        if self.fails:
+            raise CloudProviderError("nobody answers")
+        return (priced(1.0),)
+
+
+@pytest.mark.parametrize("hours", [6, 0, -6])
+async def test_the_last_listing_stands_for_a_while_though_the_wall_clock_jumps(hours):
+    """Neither dropped at the first failure, nor kept for hours."""
+    clock, providers, metrics = TwoClocks(), Fleeting(), Metrics()
+    node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
+    pool = ready(builders.node_pool("general", node_class_ref=KWOK))
+    feed = Feed(state(pool, node_class, catalogues={}), clock)
+    runtime = Runtime(clock=clock, new_id=CountedIds("id"), metrics=metrics)
+    controller = CatalogueController(feed=feed, providers=providers, runtime=runtime)
+    key = (KWOK.group, KWOK.kind, KWOK.name)
+    await controller.reconcile(key)
+    assert "general" in feed.snapshot().catalogues
+    providers.fails = True
+    clock.is_set(hours=hours)
+
+    async def fails_after(wait):
+        clock.passes(wait.total_seconds())
+        with pytest.raises(CloudProviderError):
+            await controller.reconcile(key)
+
+    await fails_after(STALE_AFTER - timedelta(seconds=1))
+    assert "general" in feed.snapshot().catalogues
+    await fails_after(timedelta(seconds=1))
+    assert "general" not in feed.snapshot().catalogues

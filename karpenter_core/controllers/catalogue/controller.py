@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
 
+from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.nodeclass.content import content_of
 from karpenter_core.controllers.reconciler import Backoff, Outcome, Reconciler
 from karpenter_core.errors import KarpenterError
@@ -54,6 +55,7 @@ class _Listing:
     currencies: frozenset[str] = frozenset()
     """What its offerings are priced in."""
     refreshed: datetime | None = None
+    """When it was made, by the steady clock."""
     problem: str = ""
 
 
@@ -65,6 +67,7 @@ class CatalogueController:
         self._feed = feed
         self._providers = providers
         self._runtime = runtime
+        self._steady = SteadyClock(runtime.clock)
         self._listings: dict[ClassKey, _Listing] = {}
         self._published: dict[str, Catalogue] = {}
         self._classes: dict[str, ClassKey] = {}
@@ -146,7 +149,7 @@ class CatalogueController:
         return Outcome(requeue_after=REFRESH_PERIOD.total_seconds())
 
     def _take_over(self, listing: _Listing, types: tuple[InstanceType, ...]) -> None:
-        listing.refreshed = self._runtime.clock.now()
+        listing.refreshed = self._steady.now()
         known = listing.catalogue
         if known is not None and _are_same(known.instance_types, types):
             return
@@ -166,7 +169,7 @@ class CatalogueController:
         self._announce(listing, pools, str(error))
         for pool in pools:
             self._runtime.metrics.catalogue_refresh_errors.labels(nodepool=pool.name).inc()
-        now = self._runtime.clock.now()
+        now = self._steady.now()
         if listing.refreshed is not None and now - listing.refreshed >= STALE_AFTER:
             listing.catalogue = None
         self._publish(pools, listing.catalogue)
