@@ -65,6 +65,9 @@ __all__ = ["PluginTask", "Providers"]
 
 T = TypeVar("T")
 
+TOLD_PROBLEMS: Final = 1000
+"""How many places in statuses are remembered, to log each once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginTask:
@@ -102,8 +105,8 @@ class Providers:
         """Plug-ins that could not start and are done without, and why."""
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
-        self._told: Final[set[tuple[str, str, str]]] = set()
-        """Plug-in, kind and what is wrong with a status; each is logged once."""
+        self._told: Final[dict[tuple[str, str, str], None]] = {}
+        """Plug-in, kind and place of what is wrong with a status, the oldest first; logged once."""
         self._instances: Final = {
             name: InstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
@@ -295,15 +298,23 @@ class Providers:
         resolution = _expect(answer, NodeClassResolution, hook, name)
         kind = type(node_class).resource.kind
         for problem in status_problems(node_class, resolution.status):
-            if (name, kind, problem) not in self._told:
-                self._told.add((name, kind, problem))
+            if self._is_new(name, kind, problem.path):
                 _log().error(
                     "plug-in sets a status that its NodeClass does not have",
                     plugin=name,
                     kind=kind,
-                    problem=problem,
+                    problem=problem.message,
                 )
         return resolution
+
+    def _is_new(self, plugin: str, kind: str, path: str) -> bool:
+        """Whether nothing was said of this place in a status yet; it is from now on."""
+        if (plugin, kind, path) in self._told:
+            return False
+        self._told[plugin, kind, path] = None
+        if len(self._told) > TOLD_PROBLEMS:
+            del self._told[next(iter(self._told))]
+        return True
 
     async def hash_node_class(self, node_class: NodeClass) -> NodeClassHash | None:
         """Return the digest for static drift; None when the provider has none."""

@@ -7,6 +7,7 @@ the wire, and a plug-in that answers `imageIds` would wait for ever for what it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
@@ -18,10 +19,23 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclass import NodeClass
 
-__all__ = ["status_problems"]
+__all__ = ["StatusProblem", "status_problems"]
 
 
-def status_problems(node_class: NodeClass, status: Mapping[str, object]) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusProblem:
+    """What is wrong in one place of a status.
+
+    `path` is the place alone; `message` may hold a value, which can be another one each time.
+    """
+
+    path: str
+    message: str
+
+
+def status_problems(
+    node_class: NodeClass, status: Mapping[str, object]
+) -> tuple[StatusProblem, ...]:
     """Say which keys of a status are unknown, or which value cannot be read."""
     if not status:
         return ()
@@ -38,15 +52,16 @@ def status_problems(node_class: NodeClass, status: Mapping[str, object]) -> tupl
     return tuple(_unknown(status, {**taken, **removed}, "status", aliases))
 
 
-def _described(error: ValidationError) -> str:
+def _described(error: ValidationError) -> StatusProblem:
     first = error.errors()[0]
-    where = ".".join(map(str, ("status", *first["loc"])))
-    return f"{where} cannot be read: {first['msg']}, not {first['input']!r}"
+    path = ".".join(map(str, ("status", *first["loc"])))
+    message = f"{path} cannot be read: {first['msg']}, not {first['input']!r}"
+    return StatusProblem(path=path, message=message)
 
 
 def _unknown(
     given: object, taken: object, where: str, aliases: set[str] | None = None
-) -> Iterator[str]:
+) -> Iterator[StatusProblem]:
     """Compare what was given with what the model made of it, down to the leaves."""
     if isinstance(given, Mapping) and isinstance(taken, Mapping):
         read = cast("Mapping[str, object]", taken)
@@ -55,7 +70,8 @@ def _unknown(
                 yield from _unknown(value, read[key], f"{where}.{key}")
             else:
                 meant = did_you_mean(key, aliases if aliases is not None else read)
-                yield f'{where} has no field "{key}"{meant}'
+                message = f'{where} has no field "{key}"{meant}'
+                yield StatusProblem(path=f"{where}.{key}", message=message)
     elif isinstance(given, Sequence) and isinstance(taken, Sequence) and not isinstance(given, str):
         items = zip(cast("Sequence[object]", given), cast("Sequence[object]", taken), strict=False)
         for number, (item, other) in enumerate(items):

@@ -56,9 +56,14 @@ class Resolving(FakeProvider):
 
 def logged(status, folder, *, times=1):
     """Return what is logged of a status: plug-in, kind and problem."""
+    return logged_of([status] * times, folder)
+
+
+def logged_of(statuses, folder, *, limit=None):
+    """Return what is logged of several answers in a row; at most `limit` places are remembered."""
 
     async def scenario():
-        plugin = Resolving(status)
+        plugin = Resolving({})
         async with ProviderWorld(
             plugins={"shop": plugin},
             cache_folder=folder,
@@ -66,8 +71,10 @@ def logged(status, folder, *, times=1):
             executor=InlineExecutor(),
         ) as world:
             node_class = ShopNodeClass(metadata=ObjectMeta(name="default", uid="1"))
-            for _ in range(times):
+            for status in statuses:
+                plugin.status = status
                 await world.providers.resolve_node_class(node_class)
+                assert len(world.providers._told) <= (limit or len(statuses))
 
     with structlog.testing.capture_logs() as logs:
         run_virtual(scenario())
@@ -100,6 +107,25 @@ def test_an_unknown_status_key_is_logged_with_plug_in_kind_and_key(tmp_path, sta
 
 def test_it_is_logged_once_however_often_the_class_is_resolved(tmp_path):
     assert len(logged({"imageIds": ["a"]}, tmp_path, times=5)) == 1
+
+
+def test_a_value_that_is_another_one_each_time_is_logged_once(tmp_path):
+    """A time or a request id in the place of a number would fill log and memory."""
+    statuses = [{"diskGib": f"at {number}"} for number in range(5)]
+    ((_, _, told),) = logged_of(statuses, tmp_path, limit=1)
+    assert "'at 0'" in told
+
+
+def test_two_fields_of_a_status_are_logged_each(tmp_path):
+    statuses = [{"diskGib": "many"}, {"images": [{}]}, {"diskGib": "many"}]
+    assert len(logged_of(statuses, tmp_path)) == 2
+
+
+def test_so_many_fields_are_remembered_and_not_more(tmp_path, monkeypatch):
+    """Names of fields may be made up as well; the oldest are forgotten."""
+    monkeypatch.setattr("karpenter_core.provider.facade.TOLD_PROBLEMS", 3)
+    statuses = [{f"field{number}": "a"} for number in (0, 1, 2, 3, 3, 0)]
+    assert len(logged_of(statuses, tmp_path, limit=3)) == 5
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_pc_017_a_resolution_sets_known_status_fields(subject: Subject, tmp_path
         resolution = await world.providers.resolve_node_class(subject.node_class)
         problems = status_problems(subject.node_class, resolution.status)
         assert not problems, (
-            f"{'; '.join(problems)}: the API server drops what the definition does not have"
+            f"{'; '.join(problem.message for problem in problems)}: the API server drops what the definition does not have"
         )
 
     stage.run(subject, tmp_path, scenario)
