@@ -217,6 +217,8 @@ def exhausted_scope(code: str) -> ExhaustedScope:
             return ExhaustedScope.REGION
         case "VcpuLimitExceeded" | "MaxSpotInstanceCountExceeded":
             return ExhaustedScope.FAMILY_QUOTA
+        case "InsufficientFreeAddressesInSubnet":
+            return ExhaustedScope.NODE_CLASS
         case _:
             return ExhaustedScope.OFFERING
 

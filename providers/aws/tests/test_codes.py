@@ -98,6 +98,10 @@ def test_quotas_reach_further_than_one_offering():
     assert codes.exhausted_scope("InsufficientInstanceCapacity") is ExhaustedScope.OFFERING
 
 
+def test_a_full_subnet_is_a_shortage_of_its_node_class():
+    assert codes.exhausted_scope(codes.INSUFFICIENT_ADDRESSES) is ExhaustedScope.NODE_CLASS
+
+
 def test_a_missing_queue_is_not_found_under_both_of_its_codes():
     assert codes.is_not_found("QueueDoesNotExist")
     assert codes.is_not_found("AWS.SimpleQueueService.NonExistentQueue")

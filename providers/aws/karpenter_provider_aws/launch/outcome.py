@@ -61,6 +61,7 @@ _WIDEST_FIRST: Final = (
     ExhaustedScope.ZONE,
     ExhaustedScope.FAMILY_QUOTA,
     ExhaustedScope.OFFERING,
+    ExhaustedScope.NODE_CLASS,
 )
 
 
@@ -212,6 +213,9 @@ def why_unserved(
     said = _said(failures)
     mistakes = [failure for failure in failures if not failure.is_shortage]
     if not mistakes:
+        if any(failure.code != INSUFFICIENT_ADDRESSES for failure in failures):
+            # Full subnets are of this NodeClass alone, and the next launch from it finds them marked.
+            failures = tuple(f for f in failures if f.code != INSUFFICIENT_ADDRESSES)
         scopes = {exhausted_scope(failure.code) for failure in failures}
         return InsufficientCapacityError(
             said,
@@ -232,17 +236,22 @@ def why_unserved(
 
 
 def short_of_both(before: LaunchOutcome | None, after: LaunchOutcome) -> LaunchOutcome:
-    """Return what came of a claim in the end; of two shortages, what both were about."""
+    """Return what came of a claim in the end; of two shortages, what both were about.
+
+    Full subnets are of one NodeClass, and are left out where the other shortage is everybody's.
+    """
     if not (
         isinstance(before, InsufficientCapacityError)
         and isinstance(after, InsufficientCapacityError)
     ):
         return after
     said = dict.fromkeys((str(before), str(after)))
+    both = before, after
+    told = [each for each in both if each.scope is not ExhaustedScope.NODE_CLASS] or both
     return InsufficientCapacityError(
         "; ".join(said),
-        offerings=tuple(dict.fromkeys((*before.offerings, *after.offerings))),
-        scope=_widest({before.scope, after.scope}),
+        offerings=tuple(dict.fromkeys(key for each in told for key in each.offerings)),
+        scope=_widest({each.scope for each in told}),
     )
 
 

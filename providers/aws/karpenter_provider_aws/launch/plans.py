@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import MIN_VALUES_RELAXED, NODE_POOL, RESERVED
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, OfferingKey
+from karpenter_core.errors import (
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    OfferingKey,
+)
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.recent_launches import ClaimRef
 from karpenter_core.provider.unavailable import OfferingMark
@@ -63,23 +68,33 @@ class Ground:
     prices: PriceList
     group: PlacementGroup | None = None
 
+    def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
+        """Whether an offering cannot be had, whatever subnets have room."""
+        return self._is_closed(offering) or self.shortages.is_unavailable(self._mark(it, offering))
+
     def is_open(self, it: InstanceType, offering: Offering) -> bool:
         """Whether nothing has come to be known against an offering since it was listed."""
         subnets = [s.id for s in self.node_class.status.subnets if s.zone == offering.zone]
-        if not subnets or self.shifted.has(offering.zone):
+        if not subnets or self._is_closed(offering):
             return False
-        mark = OfferingMark(
+        return not self.shortages.is_unavailable(self._mark(it, offering), subnets)
+
+    def _is_closed(self, offering: Offering) -> bool:
+        """Whether its zone is shifted away from, or its reservation used up."""
+        if self.shifted.has(offering.zone):
+            return True
+        if offering.capacity_type != RESERVED:
+            return False
+        return self.reserved_left(offering.requirements.single_value(CAPACITY_RESERVATION_ID)) <= 0
+
+    def _mark(self, it: InstanceType, offering: Offering) -> OfferingMark:
+        return OfferingMark(
             it.name,
             offering.zone,
             offering.capacity_type,
             "" if self.group is None else self.group.id,
             offering.requirements.single_value(PLACEMENT_GROUP_PARTITION),
         )
-        if self.shortages.is_unavailable(mark, subnets):
-            return False
-        if offering.capacity_type != RESERVED:
-            return True
-        return self.reserved_left(offering.requirements.single_value(CAPACITY_RESERVATION_ID)) > 0
 
     def has_own_price(self, it: InstanceType, offering: Offering) -> bool:
         """Whether an offering costs something else than EC2 asks for it."""
@@ -217,9 +232,16 @@ class _Wishes:
             )
         candidates = candidates_of(compatible, amounts)
         if not candidates:
+            closed = self._closed(instance_types, requirements)
+            sold_out = tuple(key for key, is_sold_out in closed.items() if is_sold_out)
             raise InsufficientCapacityError(
                 "all requested instance types were unavailable during launch",
-                offerings=self._closed(instance_types, requirements),
+                offerings=sold_out or tuple(closed),
+                scope=(
+                    ExhaustedScope.NODE_CLASS
+                    if closed and not sold_out
+                    else ExhaustedScope.OFFERING
+                ),
             )
         kept = filtered(candidates, requirements)
         capacity_type = capacity_type_of(kept)
@@ -231,20 +253,27 @@ class _Wishes:
 
     def _closed(
         self, instance_types: Sequence[InstanceType], requirements: Requirements
-    ) -> tuple[OfferingKey, ...]:
-        """Return what was listed as available, and is known here not to be."""
-        listed = compatible_types(instance_types, requirements, is_open=_always)
-        return tuple(
-            OfferingKey(
-                instance_type=compatible.instance_type.name,
-                zone=offering.zone,
-                capacity_type=offering.capacity_type,
-            )
-            for compatible in listed
-            for machine in compatible.machines
-            for offering in machine.offerings
-            if not self._ground.is_open(compatible.instance_type, offering)
-        )
+    ) -> dict[OfferingKey, bool]:
+        """Return what was listed as available, and is known here not to be; whether it is sold out.
+
+        What is not sold out has no subnet with room. Reservations and partitions share a key, which
+        is sold out when all of them are.
+        """
+        closed: dict[OfferingKey, bool] = {}
+        for compatible in compatible_types(instance_types, requirements, is_open=_always):
+            it = compatible.instance_type
+            for machine in compatible.machines:
+                for offering in machine.offerings:
+                    if self._ground.is_open(it, offering):
+                        continue
+                    key = OfferingKey(
+                        instance_type=it.name,
+                        zone=offering.zone,
+                        capacity_type=offering.capacity_type,
+                    )
+                    sold_out = self._ground.is_sold_out(it, offering)
+                    closed[key] = closed.get(key, True) and sold_out
+        return closed
 
 
 def _always(_type: InstanceType, _offering: Offering) -> bool:

@@ -113,3 +113,15 @@ def test_two_shortages_are_told_as_one():
     assert both.scope is ExhaustedScope.FAMILY_QUOTA
     assert short_of_both(None, second) is second
     assert short_of_both(first, other := object()) is other
+
+
+def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
+    """The full subnet is of one NodeClass, what is sold out is so for all."""
+    full = InsufficientCapacityError("full", offerings=KEYS[:1], scope=ExhaustedScope.NODE_CLASS)
+    empty = InsufficientCapacityError("empty", offerings=KEYS[1:])
+
+    for before, after in ((full, empty), (empty, full)):
+        both = short_of_both(before, after)
+        assert both.scope is ExhaustedScope.OFFERING
+        assert both.offerings == tuple(KEYS[1:])
+    assert short_of_both(full, full).scope is ExhaustedScope.NODE_CLASS

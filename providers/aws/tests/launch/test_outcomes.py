@@ -101,6 +101,7 @@ def test_one_refusal_among_stock_outs_is_a_failure(aws, process, node_class):
         ("MaxSpotInstanceCountExceeded", ExhaustedScope.FAMILY_QUOTA),
         ("VcpuLimitExceeded", ExhaustedScope.FAMILY_QUOTA),
         ("UnfulfillableCapacity", ExhaustedScope.OFFERING),
+        ("InsufficientFreeAddressesInSubnet", ExhaustedScope.NODE_CLASS),
     ],
 )
 def test_a_shortage_says_how_far_it_reaches(aws, process, node_class, code, scope):
@@ -163,6 +164,41 @@ def test_a_full_subnet_closes_its_zone_when_it_is_the_only_one(aws, process, nod
     again = process.launch_one(claim_of("again", ON_DEMAND, M5, ZONE_A), node_class)
     assert isinstance(again, InsufficientCapacityError)
     assert aws.calls.count("CreateFleet") == 1
+
+
+def test_a_full_subnet_masks_nothing_for_other_node_classes(aws, process, node_class):
+    """Neither where EC2 says so nor where it is known already: the other may have another subnet."""
+    wish = (ON_DEMAND, M5, ZONE_A)
+    planned_before = process.request(claim_of("again", *wish), node_class)
+    aws.fail_overrides(code="InsufficientFreeAddressesInSubnet")
+
+    refused = process.launch_one(claim_of("full", *wish), node_class)
+    (again,) = process.launching.launch([planned_before])
+
+    assert aws.calls.count("CreateFleet") == 1
+    key = OfferingKey(instance_type="m5.large", zone="us-east-1a", capacity_type="on-demand")
+    for outcome in (refused, again):
+        assert isinstance(outcome, InsufficientCapacityError)
+        assert outcome.scope is ExhaustedScope.NODE_CLASS
+        assert outcome.offerings == (key,)
+
+
+def test_beside_a_stock_out_a_full_subnet_is_not_told(aws, process, node_class):
+    """What is sold out is sold out for all; the subnet is marked, and the next launch finds it so."""
+    wish = (ON_DEMAND, M5, (ZONE, "us-east-1a", "us-east-1b"))
+    planned_before = process.request(claim_of("again", *wish), node_class)
+    aws.fail_overrides(code="InsufficientFreeAddressesInSubnet", zone="us-east-1a")
+    aws.capacity.sell_out()
+
+    refused = process.launch_one(claim_of("none", *wish), node_class)
+    (again,) = process.launching.launch([planned_before])
+
+    key = OfferingKey(instance_type="m5.large", zone="us-east-1b", capacity_type="on-demand")
+    for outcome in (refused, again):
+        assert isinstance(outcome, InsufficientCapacityError)
+        assert outcome.scope is ExhaustedScope.OFFERING
+        assert outcome.offerings == (key,)
+    assert marks(process).subnets == {aws.world.subnets["us-east-1a"]}
 
 
 def test_of_a_full_subnet_the_sibling_is_chosen_next(aws, clients, process):
