@@ -239,7 +239,10 @@ def _beyond_quota(
     about = named or failure.pairs
     zone = next((p.zone for p in failure.pairs if _names(failure.message, p.zone)), "")
     if zone and _VCPUS.search(failure.message):
-        there = [pair.instance_type for pair in about if pair.zone == zone]
+        # A type that is named may have been asked for in other zones alone.
+        there = [p.instance_type for p in named if p.zone == zone] or [
+            p.instance_type for p in failure.pairs if p.zone == zone
+        ]
         least = min(it.capacity["cpu"] for it in there)
         for it in (*there, *types):
             if it.capacity["cpu"] >= least:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,13 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_provider_alibabacloud.launch.outcome import Answer, read_group, why_unserved
+from karpenter_provider_alibabacloud.launch.outcome import (
+    Answer,
+    Failure,
+    marks_of,
+    read_group,
+    why_unserved,
+)
 from karpenter_provider_alibabacloud.simulated.pools import Pool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
@@ -217,6 +224,23 @@ def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_cl
     assert small.zone == ZONE_B
     assert elsewhere.zone != ZONE_B
     assert len(process.sent()) == calls + 2
+
+
+def test_a_vcpu_quota_that_names_a_type_of_another_zone_closes_all_that_was_asked_for_in_its_zone():
+    def pair(name, zone, cpu):
+        kind = SimpleNamespace(name=name, capacity={"cpu": cpu}, offerings=())
+        return SimpleNamespace(instance_type=kind, zone=zone)
+
+    failure = Failure(
+        code="QuotaExceed.ElasticQuota",
+        message=f"no more vCPUs for {LARGE} in {ZONE_B}",
+        pairs=(pair(LARGE, ZONE_G, 2000), pair(XLARGE, ZONE_B, 4000)),
+        status=403,
+    )
+
+    quotas = marks_of([failure], capacity_type="on-demand", categories=()).quotas
+
+    assert [mark[:3] for mark in quotas] == [(XLARGE, ZONE_B, "on-demand")]
 
 
 def test_the_quota_of_a_kind_of_disk_closes_that_kind_in_its_zone(
