@@ -13,6 +13,7 @@ their room, those give way to the instance's own claim, once all claims of the l
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
@@ -134,7 +135,7 @@ class Tagging:
             raise refused
         wish = self._wish(node_claim, node)
         tags = self._tags_of(name)
-        if tags is not None and not self._change(tags, wish):
+        if tags is not None and not tag_change(tags, wish, is_settled=self._settling()):
             with self._lock:
                 self._waiting.pop(name, None)
             self._check_room(name, tags, wish)
@@ -157,14 +158,19 @@ class Tagging:
         if tags is not None:
             self._check_room(name, tags, wish)
 
-    def _change(self, tags: Mapping[str, str], wish: TagWish) -> TagChange:
-        claims = self._read_claims()
+    def _settling(self) -> Callable[[ClaimRef], bool]:
+        """Return `is_settled` of `tag_change`.
+
+        The first question reads the claims, once: that waits for the event loop, and most instances have
+        room for their tags and raise no question.
+        """
+        claims = cache(self._read_claims)
 
         def is_settled(claim: ClaimRef) -> bool:
-            known = claims.get(claim.name)
+            known = claims().get(claim.name)
             return known is None or known.uid != claim.uid or bool(known.status.provider_id)
 
-        return tag_change(tags, wish, is_settled=is_settled)
+        return is_settled
 
     def _check_room(self, name: str, tags: Mapping[str, str], wish: TagWish) -> None:
         """Tell which tags an instance has no room for.
@@ -172,7 +178,7 @@ class Tagging:
         Raises:
             ThrottledError: there will be room when all claims of its launch name their instances.
         """
-        left_out = self._change(tags, wish).left_out
+        left_out = tag_change(tags, wish, is_settled=self._settling()).left_out
         if not left_out:
             return
         if self._told.get(name) != left_out:
@@ -232,8 +238,9 @@ class Tagging:
         self._read_some()
         with self._lock:
             wishes = {k: v for k, v in self._waiting.items() if k not in self._busy}
+        is_settled = self._settling()
         changes = {
-            name: self._change(tags, wish)
+            name: tag_change(tags, wish, is_settled=is_settled)
             for name, wish in wishes.items()
             if (tags := self._read.get(name)) is not None
         }

@@ -19,6 +19,7 @@ class Tagged:
 
     def __init__(self, world):
         self.world = world
+        self.claims_read = 0
         self.user_tags(None)
         self.restart()
 
@@ -31,8 +32,12 @@ class Tagged:
             reader=self.world.reader,
             last_listed=self.world.instances.last_listed,
             node_class=lambda name: self.node_class if name == "default" else None,
-            read_claims=lambda: self.world.claims,
+            read_claims=self.read_claims,
         )
+
+    def read_claims(self):
+        self.claims_read += 1
+        return self.world.claims
 
     def user_tags(self, tags):
         """Set the tags of the NodeClass; None for one that is not known."""
@@ -183,6 +188,17 @@ def test_a_name_that_the_node_class_gives_is_kept(tagged):
     assert tagged.tags(pair)["Name"] == "worker"
 
 
+def test_claims_are_not_read_while_all_tags_have_room(tagged):
+    """Each reading waits for the event loop; a change looks at all that wait."""
+    pairs = tagged.launch(*(f"web-{n}" for n in range(8)))
+
+    tagged.sync(*pairs)
+    tagged.sync(*pairs)
+
+    assert tagged.count() == 8
+    assert tagged.claims_read == 0
+
+
 def test_what_is_gone_needs_no_tags(tagged):
     one, two = tagged.launch("web-one", "web-two")
     tagged.restart()
@@ -297,6 +313,23 @@ class TestRoomForTags:
         tagged.sync(*wave[:2])
         for pair in wave[:2]:
             assert tagged.tags(pair).items() >= USER_TAGS.items()
+
+    def test_claims_are_read_once_for_all_that_wait(self, tagged, wave):
+        """Once about the instance that is asked for, once about the five that lack room."""
+        tagged.user_tags(USER_TAGS)
+        with pytest.raises(ThrottledError):
+            tagged.tagging.sync(*wave[0])
+        for pair in wave[1:6]:
+            with pytest.raises(ThrottledError):
+                tagged.tagging.sync(*pair)
+        self.write_down(tagged, wave)
+        tagged.world.clock.forward(1)
+        tagged.claims_read = 0
+
+        tagged.tagging.sync(*wave[1])
+
+        assert tagged.tags(wave[1]).items() >= USER_TAGS.items()
+        assert tagged.claims_read == 2
 
     def test_the_own_claim_stays_and_owners_are_as_before(self, tagged, wave):
         """Also for a process that knows nothing, while others have all claims in their tags."""
