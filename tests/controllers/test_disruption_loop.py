@@ -290,6 +290,7 @@ def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
         assert len(told) > 2
         assert set(told.values()) == {1}, told
 
+    structlog.reset_defaults()  # commands that another test ran in this process log errors alone
     monkeypatch.setattr(controller, "plan_steps", planning)
     monkeypatch.setattr(controller, "validation_steps", validating)
     staged(tmp_path, story)
