@@ -53,7 +53,6 @@ class EmbeddedCluster:
         *,
         clock: Clock | None = None,
         times: KubeletTimes | None = None,
-        manages: Callable[[Json], bool] = lambda _node: True,
         preference: Preference = "least-allocated",
         history_size: int = 20_000,
         seed: int = 0,
@@ -65,7 +64,7 @@ class EmbeddedCluster:
         self.server: Final = ApiServer(self.clock, history_size=history_size, seed=seed)
         self.front: Final = Front(self.server)
         registry = self.server.registry
-        self.kubelets: Final = Kubelets(registry, self.clock, times=times, manages=manages)
+        self.kubelets: Final = Kubelets(registry, self.clock, times=times)
         self.scheduler: Final = Scheduler(registry, self.clock, preference=preference)
         self._actors: Final[list[Actor]] = [
             GarbageCollector(registry, self.clock),

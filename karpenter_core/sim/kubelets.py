@@ -17,13 +17,13 @@ from karpenter_core.sim.registry import render_time
 from karpenter_core.sim.store import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Hashable
 
     from karpenter_core.clock import Clock
     from karpenter_core.sim.registry import Registry
     from karpenter_core.sim.store import Change
 
-__all__ = ["KubeletTimes", "Kubelets", "is_fake_node", "node_is_ready"]
+__all__ = ["KubeletTimes", "Kubelets", "has_kubelet", "node_is_ready"]
 
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -44,9 +44,9 @@ class KubeletTimes:
     """From somebody else's writing that a node is not Ready until its kubelet says that it is."""
 
 
-def is_fake_node(node: Json) -> bool:
-    """Tell whether a node asks for a simulated kubelet, as kwok reads it."""
-    return section(node["metadata"], "annotations").get("kwok.x-k8s.io/node") == "fake"
+def has_kubelet(node: Json) -> bool:
+    """Tell whether a node has a kubelet: all but those that kwok would leave alone by annotation."""
+    return section(node["metadata"], "annotations").get("kwok.x-k8s.io/node", "fake") == "fake"
 
 
 def node_is_ready(node: Json) -> bool:
@@ -56,7 +56,7 @@ def node_is_ready(node: Json) -> bool:
 
 
 class Kubelets(Actor):
-    """One actor for the kubelets of all nodes that `manages` accepts."""
+    """One actor for the kubelets of all nodes that have one."""
 
     def __init__(
         self,
@@ -64,11 +64,9 @@ class Kubelets(Actor):
         clock: Clock,
         *,
         times: KubeletTimes | None = None,
-        manages: Callable[[Json], bool] = lambda _node: True,
     ) -> None:
         super().__init__(registry, clock)
         self._times: Final = times or KubeletTimes()
-        self._manages: Final = manages
         self._booted: Final = set[str]()
         self._failed: Final = dict[str, str]()
         self._pods: Final = PodsByNode.followed_by(self)
@@ -107,7 +105,7 @@ class Kubelets(Actor):
         elif name in self._booted:
             if not node_is_ready(node) and name not in self._failed:
                 self.enqueue(("node", name), after_seconds=self._times.node_report_seconds)
-        elif self._manages(node):
+        elif has_kubelet(node):
             self.enqueue(("boot", name), after_seconds=self._times.node_boot_seconds or 1e-9)
 
     def _on_pod(self, change: Change) -> None:

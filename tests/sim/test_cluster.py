@@ -19,7 +19,7 @@ from karpenter_core.kube.resources import (
     REPLICA_SETS,
 )
 from karpenter_core.sim.cluster import EmbeddedCluster
-from karpenter_core.sim.kubelets import KubeletTimes, is_fake_node, node_is_ready
+from karpenter_core.sim.kubelets import KubeletTimes, node_is_ready
 from karpenter_core.sim.pods import is_ready
 from karpenter_core.sim.status import StatusError
 from karpenter_core.sim.virtual_time import run_virtual
@@ -295,18 +295,19 @@ def test_a_failed_node_is_tainted_and_its_pods_unready_until_it_heals():
     assert (lost, back, taints) == (0, 2, [])
 
 
-def test_only_managed_nodes_boot():
-    """As kwok does when it looks for its annotation."""
+def test_only_nodes_with_a_kubelet_boot():
+    """Those without kwok's annotation have one; another value than its own says that one has none."""
 
     async def scenario():
-        async with EmbeddedCluster(manages=is_fake_node) as cluster:
-            fake = node("fake")
+        async with EmbeddedCluster() as cluster:
+            fake, dead = node("fake"), node("dead")
             fake["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
-            cluster.apply([fake, node("other")])
+            dead["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "none"}
+            cluster.apply([fake, node("other"), dead])
             await settle()
-            return [node_is_ready(each) for each in cluster.list(NODES)]
+            return [n["metadata"]["name"] for n in cluster.list(NODES) if not node_is_ready(n)]
 
-    assert run_virtual(scenario()) == [True, False]
+    assert run_virtual(scenario()) == ["dead"]
 
 
 @pytest.mark.parametrize(

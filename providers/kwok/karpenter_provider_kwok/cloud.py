@@ -33,7 +33,13 @@ from karpenter_core.provider.contract import (
 from karpenter_provider_kwok.disturbances import Disturbances
 from karpenter_provider_kwok.faults import FaultKind
 from karpenter_provider_kwok.labels import INSTANCE_LABELS, PROVIDER_ID_PREFIX
-from karpenter_provider_kwok.nodes import decided_labels, node_manifest, provider_id_of
+from karpenter_provider_kwok.nodes import (
+    decided_labels,
+    node_manifest,
+    provider_id_of,
+    without_kubelet,
+    without_resources,
+)
 from karpenter_provider_kwok.store import Store, record_call
 
 if TYPE_CHECKING:
@@ -122,9 +128,28 @@ class SimulatedCloud:
         node = node_manifest(
             claim, labels, capacity=launched.capacity, allocatable=launched.allocatable
         )
+        for fault in self._node_faults(db, claim.name, launched):
+            if fault.kind is FaultKind.UNREADY_NODE:
+                node = without_kubelet(node)
+            else:
+                node = without_resources(node, fault.matches_resource)
         running_at = now + self._registration_delay(request).total_seconds()
         _insert(db, launched, request.token, offering, now=now, running_at=running_at, node=node)
         return launched
+
+    def _node_faults(
+        self, db: sqlite3.Connection, node_claim: str, launched: LaunchedInstance
+    ) -> list[Fault]:
+        """Count and return the faults that the Node of a new instance has from its first moment."""
+        offering = (launched.instance_type, launched.zone, launched.capacity_type)
+        return [
+            fault
+            for kind in (FaultKind.UNREADY_NODE, FaultKind.MISSING_RESOURCE)
+            for fault_id, fault in self.disturbances.active(db, kind)
+            if fault.matches_claim(node_claim)
+            and fault.matches_offering(*offering)
+            and self.disturbances.strike(db, fault_id)
+        ]
 
     def _choose(
         self, db: sqlite3.Connection, request: LaunchRequest

@@ -6,8 +6,8 @@ inject them into a running process), or put into the cloud by a program. Each is
     {"fault": "stock-out", "zones": ["test-zone-a"], "capacityTypes": ["spot"], "count": 3}
 
 `count` is how often it strikes; without one it stays until it is taken out of the file. Names in
-`instanceTypes`, `zones`, `capacityTypes` and `nodeClaims` are shell patterns; an empty list matches
-everything. Durations are written as Go does (`2s`, `1m30s`).
+`instanceTypes`, `zones`, `capacityTypes`, `nodeClaims` and `resources` are shell patterns; an empty
+list matches everything. Durations are written as Go does (`2s`, `1m30s`).
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ class FaultKind(StrEnum):
     """Matching instances are missing from the listing, which says that it is not complete."""
     PROTECTED = "protected"
     """Matching instances may not be terminated; the others of the batch are."""
+    UNREADY_NODE = "unready-node"
+    """The Node of a matching instance registers, and its kubelet never reports it Ready."""
+    MISSING_RESOURCE = "missing-resource"
+    """The Node of a matching instance never shows the matching resources."""
 
 
 class Operation(StrEnum):
@@ -74,6 +78,7 @@ class Fault:
     zones: tuple[str, ...] = ()
     capacity_types: tuple[str, ...] = ()
     node_claims: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
     delay: timedelta = timedelta()
     retry_after: timedelta = timedelta(seconds=1)
     notice: timedelta = timedelta(minutes=2)
@@ -91,6 +96,10 @@ class Fault:
         """Whether the fault strikes this claim's instance."""
         return _matches(self.node_claims, node_claim)
 
+    def matches_resource(self, resource: str) -> bool:
+        """Whether the fault strikes this resource."""
+        return _matches(self.resources, resource)
+
     def to_json(self) -> str:
         """Write the fault as an object of a faults file."""
         lists = {
@@ -98,6 +107,7 @@ class Fault:
             "zones": list(self.zones),
             "capacityTypes": list(self.capacity_types),
             "nodeClaims": list(self.node_claims),
+            "resources": list(self.resources),
         }
         return json.dumps(
             {
@@ -114,8 +124,8 @@ class Fault:
 
 
 _FIELDS: Final = {
-    "fault", "operation", "instanceTypes", "zones", "capacityTypes", "nodeClaims", "delay",
-    "retryAfter", "notice", "count",
+    "fault", "operation", "instanceTypes", "zones", "capacityTypes", "nodeClaims", "resources",
+    "delay", "retryAfter", "notice", "count",
 }  # fmt: skip
 
 
@@ -156,6 +166,7 @@ def _fault(entry: object, where: str) -> Fault:
         zones=_patterns(fields, "zones", where),
         capacity_types=_patterns(fields, "capacityTypes", where),
         node_claims=_patterns(fields, "nodeClaims", where),
+        resources=_patterns(fields, "resources", where),
         delay=_duration(fields, "delay", "0s", where),
         retry_after=_duration(fields, "retryAfter", "1s", where),
         notice=_duration(fields, "notice", "2m", where),

@@ -15,6 +15,8 @@ INSTANCE_LABELS: Final = frozenset({INSTANCE_SIZE, INSTANCE_FAMILY, INSTANCE_CPU
 KWOK_NODE: Final = "kwok.x-k8s.io/node"
 """Label and annotation by which kwok knows the nodes it plays the kubelet of."""
 KWOK_NODE_VALUE: Final = "fake"
+KWOK_NODE_WITHOUT_KUBELET: Final = "none"
+"""Another value than the one that kwok and the embedded cluster play a kubelet for."""
 KWOK_PARTITION: Final = "kwok-partition"
 """Upstream's installation starts kwok with a selector on this label."""
 KWOK_PARTITION_VALUE: Final = "a"

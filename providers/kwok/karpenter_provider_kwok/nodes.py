@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from karpenter_core.api.labels import HOSTNAME, UNREGISTERED_TAINT
 from karpenter_core.api.quantities import format_resources
 from karpenter_provider_kwok.labels import (
     KWOK_NODE,
     KWOK_NODE_VALUE,
+    KWOK_NODE_WITHOUT_KUBELET,
     KWOK_PARTITION,
     KWOK_PARTITION_VALUE,
     PROVIDER_ID_PREFIX,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import Resources
     from karpenter_core.provider.catalogue import InstanceType, Offering, Requirements
 
-__all__ = ["decided_labels", "node_manifest", "provider_id_of"]
+__all__ = [
+    "decided_labels",
+    "node_manifest",
+    "provider_id_of",
+    "without_kubelet",
+    "without_resources",
+]
 
 _UNREGISTERED: Final = {"key": UNREGISTERED_TAINT, "effect": "NoExecute"}
+_NOT_READY: Final = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "KubeletNotReady",
+    "message": "injected: the container runtime network is not ready",
+}
 
 
 def provider_id_of(node_claim: str) -> str:
@@ -39,7 +54,7 @@ def decided_labels(instance_type: InstanceType, offering: Offering) -> dict[str,
 
 def node_manifest(
     claim: NodeClaim, labels: dict[str, str], *, capacity: Resources, allocatable: Resources
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return the Node of a claim, as it registers: tainted, and not yet in the core's hands."""
     taints: list[dict[str, str]] = []
     for taint in (*claim.spec.taints, *claim.spec.startup_taints):
@@ -71,6 +86,32 @@ def node_manifest(
             "allocatable": {k: str(v) for k, v in format_resources(allocatable).items()},
         },
     }
+
+
+def without_kubelet(node: dict[str, Any]) -> dict[str, Any]:
+    """Return a Node that is there and that no kubelet brings to Ready."""
+    mark = {KWOK_NODE: KWOK_NODE_WITHOUT_KUBELET}
+    metadata, status = node["metadata"], node["status"]
+    return {
+        **node,
+        "metadata": {
+            **metadata,
+            "labels": {**metadata["labels"], **mark},
+            "annotations": {**metadata["annotations"], **mark},
+        },
+        "status": {**status, "conditions": [_NOT_READY]},
+    }
+
+
+def without_resources(node: dict[str, Any], is_missing: Callable[[str], bool]) -> dict[str, Any]:
+    """Return a Node that lacks resources which its instance type promises."""
+    status = {
+        field: {
+            name: amount for name, amount in node["status"][field].items() if not is_missing(name)
+        }
+        for field in ("capacity", "allocatable")
+    }
+    return {**node, "status": {**node["status"], **status}}
 
 
 def _single_values(requirements: Requirements) -> dict[str, str]:

@@ -24,6 +24,7 @@ seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
         zones=names,
         capacity_types=names,
         node_claims=names,
+        resources=names,
         delay=seconds,
         retry_after=seconds,
         notice=seconds,
