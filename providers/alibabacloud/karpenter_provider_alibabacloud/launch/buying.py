@@ -163,8 +163,9 @@ class Buyer:
             outcomes |= self._dealt(call, answer)
             left = [request for request in left if request.token not in outcomes]
             answers.append(answer)
-            pairs += call.pairs
-            tried |= call.trials
+            tried_pairs = call.pairs if answer.tried is None else answer.tried
+            pairs += tried_pairs
+            tried |= call.trials(tried_pairs)
             is_odd = any(not failure.is_shortage for failure in answer.failures)
             if not left or (is_odd and has_failed_oddly):
                 break

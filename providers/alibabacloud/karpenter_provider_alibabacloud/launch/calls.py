@@ -34,7 +34,7 @@ from karpenter_provider_alibabacloud.launch.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.addresses import AddressHold
@@ -95,10 +95,9 @@ class Call:
             return (self.wanted.category,)
         return self.plan.node_class.spec.system_disk_categories
 
-    @property
-    def trials(self) -> frozenset[Trial]:
-        """What it tries."""
-        return frozenset(_trial(pair, self.wanted.category) for pair in self.pairs)
+    def trials(self, pairs: Iterable[Pair]) -> frozenset[Trial]:
+        """Return what trying some of its pairs has tried."""
+        return frozenset(_trial(pair, self.wanted.category) for pair in pairs)
 
     @property
     def has_images(self) -> bool:

@@ -107,6 +107,8 @@ class Answer:
     bought: tuple[Bought, ...] = ()
     failures: tuple[Failure, ...] = ()
     request_id: str = ""
+    tried: tuple[Pair, ...] | None = None
+    """What of the call was tried; None for all of it."""
 
     def by_vswitch(self) -> dict[str, int]:
         """Count the instances by vSwitch id."""
@@ -173,12 +175,12 @@ def _texts(body: Mapping[str, Any], outer: str, inner: str) -> Sequence[str]:
 def refused(error: ApiError, pairs: Sequence[Pair]) -> Answer:
     """Return the refusal of a call as the answer of one that brought nothing.
 
-    Where the message names a vSwitch, it is about the pairs there alone.
+    Where the message names a vSwitch, it is about the pairs there alone: the others were not tried.
     """
     named = set(_VSWITCH.findall(error.message))
     about = tuple(pair for pair in pairs if pair.vswitch.id in named) or tuple(pairs)
     failure = Failure(code=error.code, message=error.message, pairs=about, status=error.status)
-    return Answer(failures=(failure,), request_id=error.request_id)
+    return Answer(failures=(failure,), request_id=error.request_id, tried=about)
 
 
 def marks_of(

@@ -13,7 +13,10 @@ from providers.alibabacloud.tests.launch.processes import (
     LARGE,
     ON_DEMAND,
     ONLY_LARGE,
+    RUN,
+    SPOT,
     ZONE_B,
+    Process,
     claim_of,
     class_of,
     in_zone,
@@ -154,3 +157,67 @@ def test_a_vswitch_too_full_for_one_type_is_open_for_a_type_with_fewer_pods(shor
     short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
 
     assert not short.unavailable.view(now=short.clock.now()).subnets
+
+
+def closed(process):
+    """What is marked, as types and zones, and as vSwitches."""
+    shortages = process.unavailable.view(now=process.clock.now())
+    return {(mark.instance_type, mark.zone) for mark in shortages.offerings}, set(shortages.subnets)
+
+
+@pytest.mark.parametrize("api", ["", RUN], ids=["group", "run"])
+def test_a_refusal_that_names_one_vswitch_sets_aside_that_vswitch_alone(
+    cloud, clients, tmp_path, node_class, api
+):
+    """The other zones are tried at once; another launch finds them open, and nothing else marked."""
+    process = Process(cloud, clients, tmp_path, launch_api=api)
+    vswitches = cloud.world.vswitches
+    process.set_spot(LARGE, ZONE_B, 0.001)  # asked for first
+    full = vswitches[ZONE_B]
+
+    def asks_there(parameters):
+        return full in str(parameters)
+
+    with cloud.fail(
+        api or GROUP,
+        code="InvalidVSwitchId.IpNotEnough",
+        message=f"The vSwitch {full} has not enough free addresses.",
+        times=None,
+        where=asks_there,
+    ):
+        first = process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
+        calls = len(process.sent(api or GROUP))
+        second = process.launch_one(claim_of("b", SPOT, ONLY_LARGE), node_class)
+
+    asked = process.sent(api or GROUP)
+    assert [asks_there(sent) for sent in asked] == [True, *[False] * (len(asked) - 1)]
+    assert len(asked) == calls + 1
+    assert {first.zone, second.zone}.isdisjoint({ZONE_B})
+    assert closed(process) == (set(), {full})
+    assert process.vswitches.expected_addresses(full) == 0
+    process.clock.forward(5 * 60)
+    assert closed(process) == (set(), set())
+
+
+def test_a_refusal_that_names_no_vswitch_sets_aside_all_that_were_asked_for(process, node_class):
+    vswitches = set(process.cloud.world.vswitches.values())
+    with process.cloud.fail(
+        GROUP, code="InvalidVSwitchId.IpNotEnough", message="full", status=403, times=None
+    ):
+        process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert closed(process) == (set(), vswitches)
+
+
+def test_a_full_vswitch_beside_a_sold_out_zone_leaves_each_its_own_mark(process, node_class):
+    """The core is told of the sold out offering alone: the full vSwitch is of this NodeClass."""
+    cloud = process.cloud
+    cloud.capacity.sell_out()
+    cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", zone=ZONE_B)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    sold_out = {(LARGE, zone) for zone in cloud.world.vswitches if zone != ZONE_B}
+    assert closed(process) == (sold_out, {cloud.world.vswitches[ZONE_B]})
+    assert outcome.scope is ExhaustedScope.OFFERING
+    assert {(key.instance_type, key.zone) for key in outcome.offerings} == sold_out

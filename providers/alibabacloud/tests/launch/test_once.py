@@ -118,6 +118,54 @@ def test_nothing_is_launched_while_the_cluster_cannot_be_read(process, node_clas
     assert not process.sent()
 
 
+def lost_pages(cloud):
+    """Fail every page of instances but the first."""
+    return cloud.fail(
+        READ,
+        code="InternalError",
+        status=500,
+        times=None,
+        where=lambda parameters: bool(parameters.get("NextToken")),
+    )
+
+
+@pytest.mark.parametrize("per_page", [0, 2], ids=["empty page", "some instances"])
+def test_a_listing_with_pages_missing_is_no_word_that_a_claim_has_no_instance(
+    process, restarted, node_class, per_page
+):
+    """Nothing is bought, however young the claims are, until all pages can be read."""
+    now = process.clock.now()
+    young = [claim_of(f"n{each}", *WISH, created=now) for each in range(6)]
+    there = process.launch(*young[:5], node_class=node_class)
+    process.cloud.behaviour.instances_per_page = per_page
+    with lost_pages(process.cloud):
+        for _ in range(2):
+            with pytest.raises(CloudProviderError, match="InternalError"):
+                restarted.launch(*young, node_class=node_class)
+    assert len(process.sent()) == 1
+
+    process.cloud.behaviour.instances_per_page = 2
+    outcomes = restarted.launch(*young, node_class=node_class)
+
+    assert outcomes[:5] == there
+    assert len(process.cloud.held().instances) == 6
+
+
+def test_claims_that_may_have_an_instance_wait_for_a_whole_listing_and_young_ones_do_not(
+    process, node_class
+):
+    """A process that read the cluster before knows that nobody launched for a claim that is new."""
+    process.launch_one(claim_of("a", *WISH), node_class)
+    process.cloud.behaviour.instances_per_page = 0
+    with lost_pages(process.cloud):
+        young = process.launch_one(claim_of("b", *WISH, created=process.clock.now()), node_class)
+        with pytest.raises(CloudProviderError, match="InternalError"):
+            process.launch_one(claim_of("c", *WISH), node_class)
+
+    assert isinstance(young, LaunchedInstance)
+    assert len(process.cloud.held().instances) == 2
+
+
 def test_a_claim_whose_instance_is_gone_gets_no_other(process, node_class):
     """Seen to go by this process, or not there any more when ECS is asked."""
     first = process.launch_one(claim_of("a", *WISH), node_class)

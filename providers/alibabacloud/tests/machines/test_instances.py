@@ -120,6 +120,30 @@ def test_a_listing_with_pages_missing_says_so(world, monkeypatch):
     assert world.listings == []
 
 
+def test_what_a_partial_listing_does_not_show_is_as_it_was(world):
+    """PC-043: neither ended nor forgotten, and whose it is stays known."""
+    found = world.launch("web-one", "web-two", remembered=True)
+    found += world.launch("of-another-process", "of-another-process-too")
+    before = {i.provider_id: i.token for i in listed(world).values()}
+    known = world.instances.last_listed()
+    world.cloud.behaviour.instances_per_page = 0
+    with world.cloud.fail(
+        "DescribeInstances",
+        code="InternalError",
+        status=500,
+        times=None,
+        where=lambda parameters: bool(parameters.get("NextToken")),
+    ):
+        assert not world.instances.list().complete
+
+    assert world.instances.last_listed() == known
+    assert not any(world.recent.ended(f"uid-of-{name}") for name in ("web-one", "web-two"))
+    world.cloud.behaviour.instances_per_page = 100
+    world.cloud.calls.clear()
+    assert {i.provider_id: i.token for i in world.instances.fetch(found)} == before
+    assert world.cloud.calls.count("DescribeInstances") == 1
+
+
 def test_what_cannot_be_asked_for_is_not_absent(world):
     """Case 87, PC-085."""
     (found,) = world.launch("there")
