@@ -102,6 +102,7 @@ def kept(reference, cluster, types):
 
 def _difference(reference, cluster, types):
     """Say why we leave other pods than the reference."""
+    cluster = {"nodes": [], "nodeClaims": [], "boundPods": [], **cluster}
     kind, plans = difference(reference, cluster, types)
     if not kind:
         return "pods of one size: it does not matter which one waits"

@@ -63,6 +63,25 @@ def test_a_difference_that_nothing_explains_is_not_passed_over(drawn, monkeypatc
         golden.kept(ScriptedReference(set()), cluster, types)
 
 
+def test_a_cluster_without_nodes_and_bound_pods_may_differ(drawn, monkeypatch):
+    """The file does without their empty lists; whoever compares and explains needs them."""
+    seen = {}
+
+    def explained(cluster, *_):
+        seen.update(cluster)
+        return "limits"
+
+    cluster, types, left, _ = drawn
+    bare = {key: value for key, value in cluster.items() if "node" not in key.lower()}
+    bare = {**bare, "nodePools": cluster["nodePools"], "boundPods": []}
+    monkeypatch.setattr(golden, "explanation", explained)
+    line = golden.kept(ScriptedReference(set()), bare, types)
+    assert line["difference"] == "limits"
+    assert "boundPods" not in line["cluster"]
+    assert seen["nodes"] == seen["nodeClaims"] == seen["boundPods"] == []
+    assert left
+
+
 def test_dropped_are_clusters_that_no_answer_of_ours_decides_about(drawn):
     cluster, types, left, pods = drawn
     for reference, why in (
