@@ -19,6 +19,12 @@ class Behaviour:
     """From termination to `terminated`; until then stock, addresses and quota stay taken."""
     invisible_seconds: float = 0
     """How long a new instance, or a new tag set, is not yet described: eventual consistency."""
+    slow_share: float = 0
+    """Of the instances of a launch, which share (the last ones) takes `slow_seconds` to be described."""
+    slow_seconds: float = 0
+    """How long these are not yet described."""
+    fleet_seconds: float = 0
+    """From the launch of a fleet's instances to the answer; its token is in progress meanwhile."""
     instances_per_page: int = 1000
     """How many instances DescribeInstances gives at most; AWS may give fewer than it is asked for."""
     terminated_visible_seconds: float = 3600

@@ -11,10 +11,15 @@ from karpenter_provider_aws.simulated.types import quota_group
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from karpenter_provider_aws.simulated.instances import Instances
     from karpenter_provider_aws.simulated.types import Catalogue
 
 __all__ = ["Capacity", "Pool"]
+
+_SERVER_ERROR: Final = 500
+"""A lack of stock is among EC2's server errors, though it says what came of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,8 @@ class Capacity:
         self._vcpus: dict[str, int] = {}
         self._spot_instances: dict[str, int] = {}
         """By group of families; under an empty name for all of them."""
+        self._spot_vcpus: dict[str, int] = {}
+        self._limits: list[tuple[Pool, int, str]] = []
 
     def stock(self, pool: Pool, machines: int) -> None:
         """Let each pool of a pattern have so many machines, those in use included; the last counts."""
@@ -72,11 +79,27 @@ class Capacity:
         if instances is not None:
             self._spot_instances[group] = instances
 
+    def limit_spot_vcpus(self, vcpus: int | None, *, group: str = "standard") -> None:
+        """Set the spot quota of a group of families, as EC2 counts it; None takes it away."""
+        self._spot_vcpus.pop(group, None)
+        if vcpus is not None:
+            self._spot_vcpus[group] = vcpus
+
+    def limit(self, pools: Pool, machines: int, *, code: str) -> None:
+        """Let all pools of a pattern together have so many machines: a quota of a type or a zone.
+
+        `code` is the error beyond: `VcpuLimitExceeded`, `MaxSpotInstanceCountExceeded` or
+        `InsufficientInstanceCapacity`.
+        """
+        self._limits.append((pools, machines, code))
+
     def clear(self) -> None:
         """Make stock and quotas endless."""
         self._stock.clear()
         self._vcpus.clear()
         self._spot_instances.clear()
+        self._spot_vcpus.clear()
+        self._limits.clear()
 
     def left(self, pool: Pool) -> int | None:
         """Return how many machines of a pool can be had; None when there is no end of them."""
@@ -98,40 +121,55 @@ class Capacity:
             return AwsError(
                 "InsufficientInstanceCapacity",
                 "There is no Spot capacity available that matches your request.",
+                status=_SERVER_ERROR,
             )
         return AwsError(
             "InsufficientInstanceCapacity",
             f"We currently do not have sufficient {pool.instance_type} capacity in the Availability"
             f" Zone you requested ({pool.zone}). Our system will be working on provisioning"
             " additional capacity.",
+            status=_SERVER_ERROR,
         )
 
     def allowed(self, pool: Pool) -> tuple[int | None, AwsError]:
         """Return how many more machines of a pool the quotas permit, and what is said beyond."""
-        if pool.capacity_type == CapacityType.SPOT:
-            beyond = AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
-            rooms = [
-                quota - self._running_spot(group)
-                for group, quota in self._spot_instances.items()
-                if group in {"", quota_group(pool.instance_type)}
-            ]
-            return (max(0, min(rooms)) if rooms else None), beyond
-        group = quota_group(pool.instance_type)
-        quota = self._vcpus.get(group)
-        beyond = AwsError(
-            "VcpuLimitExceeded",
-            f"You have requested more vCPU capacity than your current vCPU limit of {quota} allows"
-            " for the instance bucket that the specified instance type belongs to.",
-        )
-        if quota is None:
-            return None, beyond
-        used = sum(
+        rooms = [*self._rooms(pool)]
+        room, beyond = min(rooms, key=lambda each: each[0], default=(None, _SPOT_BEYOND))
+        return (None if room is None else max(0, room)), beyond
+
+    def _rooms(self, pool: Pool) -> Iterator[tuple[int, AwsError]]:
+        """Return what each quota that a pool counts against leaves, and what is said beyond."""
+        group, vcpus = quota_group(pool.instance_type), max(1, self._vcpus_of(pool.instance_type))
+        is_spot = pool.capacity_type == CapacityType.SPOT
+        if is_spot:
+            for of, quota in self._spot_instances.items():
+                if of in {"", group}:
+                    yield quota - self._running_spot(of), _SPOT_BEYOND
+        quota = (self._spot_vcpus if is_spot else self._vcpus).get(group)
+        if quota is not None:
+            used = self._used_vcpus(group, is_spot=is_spot)
+            yield (quota - used) // vcpus, _SPOT_BEYOND if is_spot else _vcpus_beyond(quota)
+        for of_pools, machines, code in self._limits:
+            if of_pools.holds(pool):
+                used = sum(
+                    of_pools.holds(
+                        Pool(
+                            capacity_type=each.capacity_type,
+                            instance_type=each.instance_type,
+                            zone=each.zone,
+                        )
+                    )
+                    for each in self._instances.living
+                )
+                yield machines - used, AwsError(code, f"Limit of {machines} instances exceeded.")
+
+    def _used_vcpus(self, group: str, *, is_spot: bool) -> int:
+        return sum(
             self._vcpus_of(each.instance_type)
             for each in self._instances.living
-            if each.capacity_type is not CapacityType.SPOT
+            if (each.capacity_type is CapacityType.SPOT) is is_spot
             and quota_group(each.instance_type) == group
         )
-        return max(0, (quota - used) // max(1, self._vcpus_of(pool.instance_type))), beyond
 
     def _running_spot(self, group: str) -> int:
         return sum(
@@ -143,3 +181,14 @@ class Capacity:
     def _vcpus_of(self, instance_type: str) -> int:
         facts = self._catalogue.facts(instance_type)
         return 0 if facts is None else facts.vcpus
+
+
+_SPOT_BEYOND: Final = AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+
+
+def _vcpus_beyond(quota: int) -> AwsError:
+    return AwsError(
+        "VcpuLimitExceeded",
+        f"You have requested more vCPU capacity than your current vCPU limit of {quota} allows"
+        " for the instance bucket that the specified instance type belongs to.",
+    )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Choice", "choices_of"]
 
-_MOST_CONFIGS: Final = 50
 _MOST_OVERRIDES: Final = 300
 _PRIORITISED: Final = frozenset({"prioritized", "capacity-optimized-prioritized"})
 _ON_DEMAND_STRATEGIES: Final = frozenset({"lowest-price", "prioritized"})
@@ -76,14 +75,8 @@ def choices_of(
     target = request["TargetCapacitySpecification"].get("DefaultTargetCapacityType", "on-demand")
     spot = target == "spot"
     market = _MARKETS.get(target, "")
-    configs = request["LaunchTemplateConfigs"]
-    if len(configs) > _MOST_CONFIGS:
-        raise AwsError(
-            "InvalidFleetConfig",
-            f"The maximum number of launch template configs is {_MOST_CONFIGS}, not {len(configs)}.",
-        )
     choices: list[Choice] = []
-    for config in configs:
+    for config in request["LaunchTemplateConfigs"]:
         wanted = config.get("LaunchTemplateSpecification", {})
         template = templates.find(
             template_id=wanted.get("LaunchTemplateId", ""),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_provider_aws.simulated.instances import Instance, State
+    from karpenter_provider_aws.simulated.selection import Tag
 
 __all__ = ["Held", "SimulatedAws"]
 
@@ -122,6 +123,7 @@ class SimulatedAws:
         self.zonal_shifts: Final = parts.zonal_shifts
         self._application.handlers = parts.handlers
         self._application.unchanging = parts.unchanging
+        self._application.delays = parts.delays
         self._application.checks_dry_runs = parts.checks_dry_runs
         parts.on_change(self._application.forget)
         parts.instances.state_changed = self._announce
@@ -299,6 +301,18 @@ class SimulatedAws:
     def forbid_termination(self, named: str, *, forbidden: bool = True) -> None:
         """Permit the termination of an instance no longer, as a change of its tags may."""
         self.instance(named).is_forbidden = forbidden
+
+    def tag(self, resource: str, tags: Mapping[str, str]) -> None:
+        """Add or change tags by somebody else's hand; `resource` may be a provider id."""
+        pairs: list[Tag] = [{"Key": key, "Value": value} for key, value in tags.items()]
+        with self._application.state:
+            self._parts.tags.create({"Resources": [resource.rpartition("/")[2]], "Tags": pairs})
+
+    def untag(self, resource: str, *keys: str) -> None:
+        """Remove tags by somebody else's hand."""
+        pairs: list[Tag] = [{"Key": key} for key in keys]
+        with self._application.state:
+            self._parts.tags.delete({"Resources": [resource.rpartition("/")[2]], "Tags": pairs})
 
     def impair(self, named: str, check: str = "instance", *, since: datetime | None = None) -> None:
         """Let a status check fail: `instance`, `system` or `ebs`."""

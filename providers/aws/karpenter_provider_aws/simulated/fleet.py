@@ -1,9 +1,16 @@
-"""CreateFleet of the type `instant`: many choices, the cheapest that can be had, errors for the rest."""
+"""CreateFleet of the type `instant`: many choices, the cheapest that can be had, errors for the rest.
+
+A fleet may take its time to answer (`Behaviour.fleet_seconds`). Its instances run by then, and a call with
+the same token is refused meanwhile. EC2 documents no code for that, only that a resource which changes its
+state may be the reason of a 400; `IncorrectState` is its code for such a resource.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_aws.simulated.choices import choices_of
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     )
 
     from karpenter_provider_aws.simulated.account import Account
+    from karpenter_provider_aws.simulated.behaviour import Behaviour
     from karpenter_provider_aws.simulated.capacity import Pool
     from karpenter_provider_aws.simulated.choices import Choice
     from karpenter_provider_aws.simulated.instances import Instances
@@ -38,6 +46,10 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.simulated.templates import LaunchTemplates
 
 __all__ = ["Fleet", "Fleets", "OverrideFault"]
+
+_IN_PROGRESS: Final = "IncorrectState"
+_LONGEST_WAIT_SECONDS: Final = 300
+_WAIT_STEP_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,7 @@ class Fleets:
     def __init__(
         self,
         account: Account,
+        behaviour: Behaviour,
         *,
         checks: PlanChecks,
         launcher: Launcher,
@@ -82,6 +95,7 @@ class Fleets:
         instances: Instances,
     ) -> None:
         self._account: Final = account
+        self._behaviour: Final = behaviour
         self._checks: Final = checks
         self._launcher: Final = launcher
         self._templates: Final = templates
@@ -90,6 +104,8 @@ class Fleets:
         self._instances: Final = instances
         self._fleets: dict[str, Fleet] = {}
         self._tokens: dict[str, tuple[str, str]] = {}
+        self._answered_at: dict[str, datetime] = {}
+        """When each call is answered, by token."""
         self._faults: list[OverrideFault] = []
 
     @property
@@ -110,6 +126,7 @@ class Fleets:
         """Forget all fleets and faults."""
         self._fleets.clear()
         self._tokens.clear()
+        self._answered_at.clear()
         self._faults.clear()
 
     def create(self, request: CreateFleetRequestTypeDef) -> Mapping[str, object]:
@@ -127,6 +144,10 @@ class Fleets:
                     "IdempotentParameterMismatch",
                     "Arguments on this idempotent request are inconsistent with arguments used in"
                     " previous request(s).",
+                )
+            if self._is_open(token):
+                raise AwsError(
+                    _IN_PROGRESS, "A request with this client token is still in progress."
                 )
             return self._fleets[before[0]].answer
         choices = choices_of(
@@ -150,7 +171,22 @@ class Fleets:
         )
         if token:
             self._tokens[token] = (fleet_id, digest)
+            self._answered_at[token] = self._account.clock() + timedelta(
+                seconds=self._behaviour.fleet_seconds
+            )
         return answer
+
+    def await_answer(self, request: Mapping[str, object]) -> None:
+        """Wait until the answer of a fleet that was made may be given."""
+        begun = time.monotonic()
+        token = str(request.get("ClientToken", ""))
+        while self._is_open(token) and time.monotonic() - begun < _LONGEST_WAIT_SECONDS:
+            time.sleep(_WAIT_STEP_SECONDS)
+
+    def _is_open(self, token: str) -> bool:
+        """Whether a call with this token was carried out and is not answered yet."""
+        until = self._answered_at.get(token)
+        return until is not None and self._account.clock() < until
 
     def _launched(
         self,

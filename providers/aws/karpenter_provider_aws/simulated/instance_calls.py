@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import (
         DescribeInstancesRequestTypeDef,
         DescribeInstanceStatusRequestTypeDef,
+        ModifyInstanceAttributeRequestTypeDef,
         TerminateInstancesRequestTypeDef,
     )
 
@@ -116,6 +117,17 @@ class InstanceCalls:
                 " 'disableApiTermination' instance attribute and try again.",
             )
         return {"TerminatingInstances": answers}
+
+    def modify_attribute(
+        self, request: ModifyInstanceAttributeRequestTypeDef
+    ) -> Mapping[str, object]:
+        """Answer ModifyInstanceAttribute of termination protection; of others it is not asked."""
+        (instance,) = self._instances.visible([request["InstanceId"]])
+        wanted = request.get("DisableApiTermination", {}).get("Value")
+        if wanted is None:
+            raise AwsError("InvalidParameterCombination", "No attributes specified.")
+        instance.is_protected = wanted
+        return {}
 
     def _check_permission(self, instances: Sequence[Instance]) -> None:
         """Refuse a call about an instance whose tags no policy goes by; nothing of it is done."""

@@ -140,6 +140,8 @@ class Instance:
     """Which checks fail (`instance`, `system`, `ebs`), and since when."""
     events: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
     """Scheduled events, as the API shows them."""
+    is_slow: bool = False
+    """It is described later than others of its launch."""
     is_protected: bool = False
     """Its attribute `disableApiTermination`."""
     is_forbidden: bool = False
@@ -186,6 +188,10 @@ class Instances:
         """Forget all instances."""
         self._instances.clear()
 
+    def slow_of(self, count: int) -> int:
+        """Return how many instances of a launch of so many are described late."""
+        return round(count * self._behaviour.slow_share)
+
     @property
     def per_page(self) -> int:
         """How many are described at once, at most."""
@@ -221,12 +227,17 @@ class Instances:
     def is_visible(self, instance: Instance, now: datetime) -> bool:
         """Whether it is described: not yet when it is quite new, no more when it is long gone."""
         behaviour = self._behaviour
-        if now < instance.launched_at + timedelta(seconds=behaviour.invisible_seconds):
+        if now < instance.launched_at + timedelta(seconds=self._hidden_seconds(instance)):
             return False
         if instance.ends_at is None:
             return True
         seconds = behaviour.shutting_down_seconds + behaviour.terminated_visible_seconds
         return now < instance.ends_at + timedelta(seconds=seconds)
+
+    def _hidden_seconds(self, instance: Instance) -> float:
+        behaviour = self._behaviour
+        seconds = behaviour.slow_seconds if instance.is_slow else 0
+        return max(seconds, behaviour.invisible_seconds)
 
     def visible(self, ids: Iterable[str] = ()) -> list[Instance]:
         """Return what Describe calls see, all or those named; refuse ids that are not there."""

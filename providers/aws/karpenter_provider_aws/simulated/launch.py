@@ -108,7 +108,8 @@ class Launcher:
         }
         addresses = (each for each in subnet.addresses() if each not in taken)
         made: list[Instance] = []
-        for _ in range(count):
+        first_slow = count - self._instances.slow_of(count)
+        for number in range(count):
             group = self._placement_group(plan)
             placement = plan.data.get("Placement", {})
             reservation = self._reservation(plan, subnet)
@@ -165,6 +166,8 @@ class Launcher:
                     }
                 ),
                 root_device=root,
+                is_slow=number >= first_slow,
+                is_protected=plan.data.get("DisableApiTermination", False),
             )
             self._instances.add(instance)
             made.append(instance)

@@ -101,6 +101,7 @@ class Parts:
         )
         self.fleets: Final = Fleets(
             account,
+            behaviour,
             checks=checks,
             launcher=launcher,
             templates=self.templates,
@@ -127,6 +128,8 @@ class Parts:
                 "pg": self.placement_groups.tagged,
             },
         )
+        self.tags: Final = tags
+        self.delays: Final = {"ec2:CreateFleet": self.fleets.await_answer}
         self.handlers: Final[Handlers] = {
             "arc-zonal-shift:GetManagedResource": self.zonal_shifts.get_managed_resource,
             "ec2:CancelCapacityReservation": self.reservations.cancel,
@@ -155,6 +158,7 @@ class Parts:
             "ec2:DescribeSpotPriceHistory": self.prices.describe_spot_price_history,
             "ec2:DescribeSubnets": self.networks.describe_subnets,
             "ec2:ModifyCapacityReservation": self.reservations.modify,
+            "ec2:ModifyInstanceAttribute": calls.modify_attribute,
             "ec2:RunInstances": self._run.run,
             "ec2:TerminateInstances": calls.terminate,
             "eks:DescribeCluster": self.clusters.describe,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_provider_aws.simulated.launch_checks import launch_mistakes
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class PlanChecks:
             yield AwsError(
                 "Unsupported", f"The instance type '{plan.instance_type}' is not sold as {usage}."
             )
+        yield from launch_mistakes(plan.data)
         yield from self._wrong_image(plan.image_id, facts.architectures)
         yield from self._wrong_groups(plan, subnet)
         yield from self._wrong_profile(plan)

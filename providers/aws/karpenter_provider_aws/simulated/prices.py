@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, cast, final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 from karpenter_provider_aws.simulated.selection import page, selected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from types_boto3_ec2.type_defs import DescribeSpotPriceHistoryRequestTypeDef
@@ -68,6 +69,23 @@ def _fraction(text: str) -> float:
     return int.from_bytes(sha256(text.encode()).digest()[:4]) / 2**32
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotPrice:
+    instance_type: str
+    zone: str
+    amount: float
+    said_at: datetime
+
+    def values(self, name: str) -> Sequence[str] | None:
+        """Return what filters go by."""
+        return {
+            "instance-type": (self.instance_type,),
+            "availability-zone": (self.zone,),
+            "product-description": (_LINUX,),
+            "spot-price": (f"{self.amount:.6f}",),
+        }.get(name)
+
+
 @final
 class Prices:
     """The prices of a region."""
@@ -83,6 +101,8 @@ class Prices:
         self._table: Final = table
         self._on_demand: dict[str, float] = {}
         self._spot: dict[tuple[str, str], float] = {}
+        self._moves: list[tuple[datetime, float]] = []
+        """When prices moved, and by what share at most; the last one counts from then on."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a price is set."""
 
@@ -96,15 +116,30 @@ class Prices:
         self._spot[instance_type, zone] = price
         self.changed()
 
+    def move(self, share: float = 0.2) -> None:
+        """Let every price that is not set be another one, by up to a share.
+
+        The spot price history keeps the former ones.
+        """
+        self._moves.append((self._account.clock(), share))
+        self.changed()
+
     def clear(self) -> None:
-        """Forget the prices that were set."""
-        if self._on_demand or self._spot:
+        """Forget the prices that were set, and how prices moved."""
+        if self._on_demand or self._spot or self._moves:
             self._on_demand.clear()
             self._spot.clear()
+            self._moves.clear()
             self.changed()
 
     def on_demand(self, instance_type: str) -> float:
         """Return the price per hour; 0 when there is none."""
+        price = self._listed(instance_type)
+        if instance_type in self._on_demand:
+            return price
+        return self._moved(price, instance_type, len(self._moves))
+
+    def _listed(self, instance_type: str) -> float:
         if instance_type in self._on_demand:
             return self._on_demand[instance_type]
         if self._table is not None:
@@ -112,44 +147,48 @@ class Prices:
         facts = self._catalogue.facts(instance_type)
         return 0.0 if facts is None else made_up_price(facts)
 
+    def _moved(self, price: float, pool: str, moves: int) -> float:
+        """Return a price after so many moves; each pool moves by a share of its own."""
+        if not moves:
+            return price
+        share = self._moves[moves - 1][1]
+        return round(price * (1 + share * (2 * _fraction(f"{pool}#{moves}") - 1)), 6)
+
     def spot(self, instance_type: str, zone: str) -> float:
         """Return the spot price per hour in a zone; 0 when there is none."""
+        return self._spot_after(instance_type, zone, len(self._moves))
+
+    def _spot_after(self, instance_type: str, zone: str, moves: int) -> float:
         if (instance_type, zone) in self._spot:
             return self._spot[instance_type, zone]
         share = _SPOT_LOW + _SPOT_SPREAD * _fraction(f"{instance_type}/{zone}")
-        return round(self.on_demand(instance_type) * share, 6)
+        price = round(self._listed(instance_type) * share, 6)
+        return self._moved(price, f"{instance_type}/{zone}", moves)
 
     def describe_spot_price_history(
         self,
         request: DescribeSpotPriceHistoryRequestTypeDef,
     ) -> Mapping[str, object]:
-        """Answer DescribeSpotPriceHistory: one price for each type and zone, an hour old."""
+        """Answer DescribeSpotPriceHistory: what each type costs in a zone, and has cost before."""
         types: Sequence[str] = request.get("InstanceTypes", ())
         products: Sequence[str] = request.get("ProductDescriptions", ())
         zone_wanted = request.get("AvailabilityZone")
+        since = request.get("StartTime")
         rows = [
-            (name, zone, price)
+            _SpotPrice(instance_type=name, zone=zone, amount=amount, said_at=said_at)
             for name, zones in sorted(self._catalogue.zones().items())
             if not types or name in types
             for zone in sorted(zones)
             if zone_wanted in {None, zone} and self._sold_as_spot(name)
-            if (price := self.spot(name, zone)) > 0
+            for said_at, amount in self._history(name, zone, since)
+            if amount > 0
         ]
         if products and _LINUX not in products:
             rows = []
-
-        def values(row: tuple[str, str, float], name: str) -> Sequence[str] | None:
-            return {
-                "instance-type": (row[0],),
-                "availability-zone": (row[1],),
-                "product-description": (_LINUX,),
-                "spot-price": (f"{row[2]:.6f}",),
-            }.get(name)
-
         found = selected(
             rows,
             cast("Sequence[Filter]", request.get("Filters", ())),
-            values=values,
+            values=_SpotPrice.values,
             tags=lambda _: {},
         )
         shown, token = page(
@@ -158,20 +197,35 @@ class Prices:
             token=request.get("NextToken"),
             maximum=_LARGEST_HISTORY_PAGE,
         )
-        since = self._account.clock() - timedelta(hours=1)
         return {
             "SpotPriceHistory": [
                 {
-                    "InstanceType": name,
-                    "AvailabilityZone": zone,
+                    "InstanceType": row.instance_type,
+                    "AvailabilityZone": row.zone,
                     "ProductDescription": _LINUX,
-                    "SpotPrice": f"{price:.6f}",
-                    "Timestamp": since,
+                    "SpotPrice": f"{row.amount:.6f}",
+                    "Timestamp": row.said_at,
                 }
-                for name, zone, price in shown
+                for row in shown
             ],
             "NextToken": token or "",
         }
+
+    def _history(
+        self, instance_type: str, zone: str, since: object
+    ) -> Iterator[tuple[datetime, float]]:
+        """Return the prices of a pool that held since a time, the last one first."""
+        begins = datetime.min.replace(tzinfo=UTC)
+        if isinstance(since, datetime):  # in UTC; the parser drops the zone
+            begins = since.replace(tzinfo=UTC)
+        first = self._account.clock() - timedelta(hours=1)
+        if self._moves:
+            first = min(first, self._moves[0][0] - timedelta(hours=1))
+        changes = [first, *(at for at, _ in self._moves)]
+        for moves in range(len(self._moves), -1, -1):
+            yield changes[moves], self._spot_after(instance_type, zone, moves)
+            if changes[moves] <= begins:
+                return
 
     def _sold_as_spot(self, instance_type: str) -> bool:
         facts = self._catalogue.facts(instance_type)

@@ -13,6 +13,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from karpenter_core.provider.simulated.calls import CallLog, LoggedCall
 from karpenter_core.provider.simulated.faults import FaultKind, Faults
 from karpenter_provider_aws.simulated.denials import denial
+from karpenter_provider_aws.simulated.model_checks import model_violation
 from karpenter_provider_aws.simulated.throttling import Throttling
 from karpenter_provider_aws.simulated.wire import AwsError, Reply, read_call, refuse, reply
 
@@ -65,6 +66,8 @@ class Application:
         """By service and action; what is not here goes to moto."""
         self.unchanging: frozenset[str] = frozenset()
         """Actions that answer the same call alike until `forget` is told of them."""
+        self.delays: Mapping[str, Callable[[Mapping[str, object]], None]] = {}
+        """By action: waits until the answer of a call that was carried out may be given."""
         self.checks_dry_runs: frozenset[str] = frozenset()
         """Actions whose handlers say themselves what a dry run comes to."""
         self.state: Final = RLock()
@@ -117,6 +120,8 @@ class Application:
 
     def _carried_out(self, call: Call, environ: Environ) -> Reply:
         handler = self.handlers.get(call.name)
+        if call.service == "ec2" and handler and (violation := model_violation(call)):
+            return refuse(call, violation)
         dry_run = call.service == "ec2" and bool(call.parameters.get("DryRun"))
         if dry_run and call.name not in self.checks_dry_runs:
             return refuse(call, dry_run_success())
@@ -132,6 +137,8 @@ class Application:
                 answer = handler(call.parameters)
         except AwsError as error:
             return refuse(call, error)
+        if (delay := self.delays.get(call.name)) is not None:
+            delay(call.parameters)
         written = reply(call, answer)
         if call.name in self.unchanging and len(self._answers) < _KEPT_ANSWERS:
             self._answers[key] = written

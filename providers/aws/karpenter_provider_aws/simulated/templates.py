@@ -8,6 +8,7 @@ from binascii import Error as Base64Error
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_provider_aws.simulated.launch_checks import launch_mistakes
 from karpenter_provider_aws.simulated.selection import (
     check_tags,
     listed,
@@ -164,7 +165,7 @@ class LaunchTemplates:
         self._templates[template.id] = template
         if token := request.get("ClientToken"):
             self._tokens[token] = template.id
-        return {"LaunchTemplate": self._described(template)}
+        return {"LaunchTemplate": self._described(template), "Warning": _warning(data)}
 
     def create_version(
         self,
@@ -178,7 +179,10 @@ class LaunchTemplates:
             data = cast("RequestLaunchTemplateDataTypeDef", {**template.version(source)[1], **data})
         template.versions.append(data)
         number = len(template.versions)
-        return {"LaunchTemplateVersion": self._version(template, number, data)}
+        return {
+            "LaunchTemplateVersion": self._version(template, number, data),
+            "Warning": _warning(data),
+        }
 
     def describe(self, request: DescribeLaunchTemplatesRequestTypeDef) -> Mapping[str, object]:
         """Answer DescribeLaunchTemplates."""
@@ -266,6 +270,12 @@ class LaunchTemplates:
             "DefaultVersion": number == template.default_version,
             "LaunchTemplateData": data,
         }
+
+
+def _warning(data: RequestLaunchTemplateDataTypeDef) -> Mapping[str, object] | None:
+    """Return what EC2 says of a template from which nothing can be launched, which it takes."""
+    errors = [{"Code": each.code, "Message": each.message} for each in launch_mistakes(data)]
+    return {"Errors": errors} if errors else None
 
 
 def _tags(request: CreateLaunchTemplateRequestTypeDef, kind: str) -> dict[str, str]:

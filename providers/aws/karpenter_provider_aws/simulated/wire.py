@@ -18,10 +18,10 @@ from karpenter_core.provider.simulated.faults import CloudError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from moto.core.model import ServiceModel
+    from moto.core.model import OperationModel, ServiceModel
     from moto.core.parse import RequestDict
 
-__all__ = ["AwsError", "Call", "Reply", "read_call", "refuse", "reply"]
+__all__ = ["AwsError", "Call", "Reply", "operation_model", "read_call", "refuse", "reply"]
 
 _REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _QUERY_SERVICES: Final = frozenset({"iam", "sts"})
@@ -146,6 +146,11 @@ def _model(service: str) -> ServiceModel:
     from moto.core.utils import get_service_model
 
     return get_service_model(service)
+
+
+def operation_model(service: str, action: str) -> OperationModel:
+    """Return botocore's description of an action."""
+    return _model(service).operation_model(action)
 
 
 def reply(call: Call, answer: Mapping[str, object]) -> Reply:
