@@ -38,6 +38,7 @@ __all__ = [
     "is_server_fault",
     "is_spread_limit",
     "is_throttled",
+    "is_token_in_use",
     "is_unauthorized",
     "is_unfulfillable",
     "is_user_data_too_large",
@@ -121,6 +122,12 @@ _SERVER_FAULTS: Final = frozenset(
     {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "InternalServerError"}
 )
 _SERVER_STATUS: Final = 500
+_TOKEN_IN_USE: Final = frozenset(
+    {
+        "IdempotentParameterMismatch",
+        "IncorrectState",  # a resource that changes its state; EC2 has no code for a call under way
+    }
+)
 _ENCODED: Final = " Encoded authorization failure message"
 
 
@@ -178,10 +185,18 @@ def is_permission_missing(code: str) -> bool:
 
 
 def is_server_fault(failure: Failure) -> bool:
-    """Whether AWS itself failed; a call may succeed when repeated."""
-    if is_throttled(failure.code):
+    """Whether AWS itself failed; a call may succeed when repeated.
+
+    EC2 has throttling and a lack of stock among its server errors, and both say what came of a call.
+    """
+    if is_throttled(failure.code) or is_unfulfillable(failure.code):
         return False
     return failure.code in _SERVER_FAULTS or failure.status >= _SERVER_STATUS
+
+
+def is_token_in_use(code: str) -> bool:
+    """Whether a launch is refused because an earlier call with its token was carried out, or is now."""
+    return code in _TOKEN_IN_USE
 
 
 def is_launch_template_missing(code: str) -> bool:

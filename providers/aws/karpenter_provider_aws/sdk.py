@@ -111,7 +111,7 @@ class Clients:
 
     @property
     def ec2_without_retries(self) -> EC2Client:
-        """EC2 for dry runs: one attempt, so that throttling is seen at once."""
+        """EC2 for dry runs and fleets: one attempt, so that its very answer is seen."""
         return cast("EC2Client", self._client("ec2", attempts=1))
 
     @property

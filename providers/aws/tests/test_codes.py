@@ -141,3 +141,24 @@ def test_throttling_is_not_a_fault_of_the_server_though_its_status_says_so():
     assert not codes.is_server_fault(
         codes.Failure(code="InvalidParameterValue", message="", status=400)
     )
+
+
+@pytest.mark.parametrize(
+    "code", ["InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"]
+)
+@pytest.mark.parametrize("status", [0, 500, 503])
+def test_a_code_of_a_fault_is_one_whatever_the_status(code, status):
+    assert codes.is_server_fault(codes.Failure(code=code, message="", status=status))
+
+
+@pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "UnfulfillableCapacity"])
+def test_a_lack_of_stock_is_no_fault_of_the_server_though_its_status_says_so(code):
+    assert not codes.is_server_fault(codes.Failure(code=code, message="", status=500))
+
+
+def test_a_token_in_use_is_neither_a_shortage_nor_a_fault():
+    for code in ("IdempotentParameterMismatch", "IncorrectState"):
+        assert codes.is_token_in_use(code)
+        assert not codes.is_unfulfillable(code)
+        assert not codes.is_server_fault(codes.Failure(code=code, message="", status=400))
+    assert not codes.is_token_in_use("InvalidParameterValue")

@@ -26,6 +26,7 @@ from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
     is_server_fault,
+    is_token_in_use,
     is_unfulfillable,
     launch_failure,
 )
@@ -245,21 +246,24 @@ class Buyer:
             sent = True
             self._observe_batch("create_fleet", len(call.requests))
             with calling("ec2:CreateFleet"):
-                return self._clients.ec2.create_fleet(**call.request)
+                # The SDK would tell of its last attempt alone, and the first may have been carried out.
+                return self._clients.ec2_without_retries.create_fleet(**call.request)
 
         try:
             result = self._templates.run(call.templates, create)
         except CloudProviderError as error:
             failure = failure_behind(error)
-            if sent and (failure is None or is_server_fault(failure)):
+            if sent and (
+                failure is None or is_server_fault(failure) or is_token_in_use(failure.code)
+            ):
                 # Who knows; the addresses stay reserved until subnets are read again.
                 self._uncertain.note_unanswered(call.requests, call)
                 return None, dict.fromkeys(call.requests, error)
             if failure is None or not (
                 is_unfulfillable(failure.code) or failure.code == SERVICE_LINKED_ROLE_DENIED
             ):
-                says_nothing = isinstance(error, (ThrottledError, AuthError))
-                if says_nothing and self._is_uncertain(call):
+                # Only the answer to a token tells; a refusal may be about the repetition alone.
+                if self._is_uncertain(call):
                     message = f"{error}; an earlier attempt may have been carried out"
                     return None, dict.fromkeys(call.requests, CloudProviderError(message))
                 self._shelves.subnets.restore(call.hold)

@@ -1,0 +1,175 @@
+"""What a claim is told that a fleet brought no instance, and about which offerings, as values."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from karpenter_core.errors import (
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    ThrottledError,
+)
+from karpenter_core.testing.builders import instance_type, offering
+from karpenter_provider_aws.api.nodeclass import Subnet
+from karpenter_provider_aws.launch.fleet import Target
+from karpenter_provider_aws.launch.outcome import (
+    Bought,
+    FleetAnswer,
+    FleetFailure,
+    marks_of,
+    read_answer,
+    why_unserved,
+)
+
+ICE = "InsufficientInstanceCapacity"
+ADDRESSES = "InsufficientFreeAddressesInSubnet"
+FULL_GROUP = "You've reached the limit of instances in this spread placement group."
+TYPES, ZONES = ("m5.large", "m5.xlarge", "g5.xlarge"), ("a", "b")
+
+
+def target(name, zone, capacity_type="spot"):
+    return Target(
+        instance_type=name,
+        offering=offering(zone, capacity_type),
+        subnet=Subnet(id=f"subnet-{zone}", zone=zone),
+        image_id="ami-1",
+        template="template",
+    )
+
+
+TARGETS = [target(name, zone) for name, zone in product(TYPES, ZONES)]
+ALL = set(product(TYPES, ZONES))
+
+
+def found(name, zone):
+    return next(t for t in TARGETS if (t.instance_type, t.offering.zone) == (name, zone))
+
+
+def told(*failures, offered=()):
+    answer = FleetAnswer(bought=(), failures=tuple(failures))
+    return why_unserved(answer, TARGETS, offered)
+
+
+def places(error):
+    assert isinstance(error, InsufficientCapacityError)
+    assert {key.capacity_type for key in error.offerings} <= {"spot"}
+    return {(key.instance_type, key.zone) for key in error.offerings}
+
+
+@pytest.mark.parametrize(("name", "zone"), sorted(ALL))
+@pytest.mark.parametrize(
+    "code", [ICE, "UnfulfillableCapacity", "Unsupported", "ReservationCapacityExceeded"]
+)
+def test_a_stock_out_of_one_override_is_about_its_type_and_zone_alone(code, name, zone):
+    failure = FleetFailure(code=code, message="none", target=found(name, zone))
+
+    error = told(failure)
+
+    assert places(error) == {(name, zone)}
+    assert error.scope is ExhaustedScope.OFFERING
+    marks = marks_of([failure], TARGETS, "spot")
+    assert {(m.instance_type, m.zone, m.capacity_type) for m in marks.offerings} == {
+        (name, zone, "spot")
+    }
+
+
+def test_two_stock_outs_are_about_their_own_offerings():
+    error = told(
+        FleetFailure(code=ICE, message="x", target=found("m5.large", "b")),
+        FleetFailure(code=ICE, message="y", target=found("g5.xlarge", "a")),
+    )
+
+    assert places(error) == {("m5.large", "b"), ("g5.xlarge", "a")}
+
+
+def test_a_full_subnet_is_about_all_types_there_and_about_no_other_zone():
+    error = told(FleetFailure(code=ADDRESSES, message="full", target=found("m5.large", "b")))
+
+    assert places(error) == {(name, "b") for name in TYPES}
+    assert error.scope is ExhaustedScope.NODE_CLASS
+
+
+def test_a_full_spread_group_is_about_all_types_of_its_zone_and_about_no_other_zone():
+    error = told(FleetFailure(code=ICE, message=FULL_GROUP, target=found("m5.large", "a")))
+
+    assert places(error) == {(name, "a") for name in TYPES}
+
+
+@pytest.mark.parametrize("code", ["VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"])
+def test_a_quota_is_about_its_class_of_types_in_every_zone_and_about_its_capacity_type(code):
+    offered = [instance_type(name, zones=ZONES) for name in (*TYPES, "c5.large", "p5.48xlarge")]
+    failure = FleetFailure(code=code, message="quota", target=found("m5.large", "a"))
+
+    error = told(failure, offered=offered)
+
+    assert places(error) == set(product(("m5.large", "m5.xlarge", "c5.large"), ZONES))
+    assert error.scope is ExhaustedScope.FAMILY_QUOTA
+
+
+def test_a_shortage_of_the_whole_call_is_about_all_that_was_asked_for():
+    error = told(FleetFailure(code="MaxFleetCountExceeded", message="fleets"))
+
+    assert places(error) == ALL
+    assert error.scope is ExhaustedScope.REGION
+
+
+def test_a_fleet_that_brings_nothing_and_says_nothing_is_a_shortage_of_what_was_asked_for():
+    """Else the same would be asked for again at once, without an end."""
+    error = told()
+
+    assert places(error) == ALL
+    assert error.scope is ExhaustedScope.OFFERING
+
+
+def test_a_fleet_that_brings_too_few_and_says_nothing_tells_of_no_shortage():
+    answer = FleetAnswer(bought=(Bought(id="i-1", target=TARGETS[0]),), failures=())
+
+    assert type(why_unserved(answer, TARGETS)) is CloudProviderError
+
+
+def test_throttling_beside_a_shortage_is_a_reason_to_wait_and_a_mistake_beside_both_a_failure():
+    shortage = FleetFailure(code=ICE, message="none", target=TARGETS[0])
+    throttled = FleetFailure(code="RequestLimitExceeded", message="slow", target=TARGETS[1])
+    mistake = FleetFailure(code="InvalidAMIID.NotFound", message="gone", target=TARGETS[2])
+
+    assert isinstance(told(shortage, throttled), ThrottledError)
+    failed = told(shortage, throttled, mistake)
+    assert isinstance(failed, LaunchFailedError)
+    assert failed.reason == "AMINotFound"
+
+
+@pytest.mark.parametrize("answer", [{}, {"FleetId": "fleet-1"}, {"Instances": [], "Errors": []}])
+def test_an_answer_without_anything_is_read_as_nothing_bought(answer):
+    assert read_answer(answer, TARGETS) == FleetAnswer(bought=(), failures=())
+
+
+@pytest.mark.parametrize("place", [{"SubnetId": "subnet-b"}, {"AvailabilityZone": "b"}])
+def test_what_ec2_says_is_matched_by_subnet_or_by_zone(place):
+    """EC2 repeats the overrides in part; each says of which choice it is."""
+    overrides = {"InstanceType": "m5.xlarge", **place}
+    of = {"LaunchTemplateAndOverrides": {"Overrides": overrides}}
+
+    answer = read_answer(
+        {
+            "Instances": [{**of, "InstanceIds": ["i-1"], "InstanceType": "m5.xlarge"}],
+            "Errors": [{**of, "ErrorCode": ICE, "ErrorMessage": "none"}],
+        },
+        TARGETS,
+    )
+
+    assert answer.bought == (Bought(id="i-1", target=found("m5.xlarge", "b")),)
+    assert answer.failures[0].target is found("m5.xlarge", "b")
+
+
+def test_an_instance_that_was_not_asked_for_is_an_error_and_no_success():
+    overrides = {"InstanceType": "x1.32xlarge", "SubnetId": "subnet-a"}
+    of = {"LaunchTemplateAndOverrides": {"Overrides": overrides}}
+
+    with pytest.raises(CloudProviderError, match=r"i-1 is a x1\.32xlarge"):
+        read_answer(
+            {"Instances": [{**of, "InstanceIds": ["i-1"], "InstanceType": "x1.32xlarge"}]}, TARGETS
+        )

@@ -1,0 +1,152 @@
+"""The idempotency token of a fleet: another one for whatever else is asked, the same for the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
+from karpenter_core.provider.catalogue import Offering, Price, Requirements
+from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_provider_aws.api.nodeclass import Subnet
+from karpenter_provider_aws.launch.fleet import FleetOptions, Target, client_token, fleet_request
+from karpenter_provider_aws.launch.template_data import template_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """All that a fleet is asked, each with two values that differ."""
+
+    instance_types: tuple[str, ...] = ("m5.large", "c5.large")
+    zone: str = "a"
+    subnet: str = "subnet-1"
+    image: str = "ami-1"
+    template: str = "template-1"
+    price: float = 0.1
+    capacity_type: str = "on-demand"
+    reservation_type: str = "default"
+    interruptible: bool = False
+    has_own_prices: bool = False
+    context: str = ""
+    tags: tuple[tuple[str, str], ...] = (("team", "web"),)
+    claims: tuple[tuple[str, str], ...] = (("web-1", "uid-1"), ("web-2", "uid-2"))
+    attempts: tuple[tuple[str, int], ...] = ()
+
+
+OTHER = Wish(
+    instance_types=("m5.large", "m5.xlarge"),
+    zone="b",
+    subnet="subnet-2",
+    image="ami-2",
+    template="template-2",
+    price=0.2,
+    capacity_type="spot",
+    reservation_type="capacity-block",
+    interruptible=True,
+    has_own_prices=True,
+    context="arn:context",
+    tags=(("team", "data"),),
+    claims=(("web-1", "uid-1"), ("web-3", "uid-3")),
+    attempts=(("uid-1", 1),),
+)
+NAMES = [each.name for each in fields(Wish)]
+OF_RESERVATIONS = {"reservation_type", "interruptible"}
+"""Of other capacity types these say nothing."""
+
+
+def request(wish):
+    requirements = Requirements.from_labels({ZONE: wish.zone, CAPACITY_TYPE: wish.capacity_type})
+    targets = [
+        Target(
+            instance_type=name,
+            offering=Offering(requirements=requirements, price=Price(wish.price), available=True),
+            subnet=Subnet(id=wish.subnet, zone=wish.zone),
+            image_id=wish.image,
+            template=wish.template,
+        )
+        for name in wish.instance_types
+    ]
+    options = FleetOptions(
+        capacity_type=wish.capacity_type,
+        reservation_type=wish.reservation_type,
+        interruptible=wish.interruptible,
+        context=wish.context,
+        has_own_prices=wish.has_own_prices,
+    )
+    claims = [ClaimRef(name=name, uid=uid) for name, uid in wish.claims]
+    return fleet_request(targets, options, claims, dict(wish.tags), attempts=dict(wish.attempts))
+
+
+def with_changes(names, *, of):
+    return replace(of, **{name: getattr(OTHER, name) for name in names})
+
+
+def token(wish):
+    return request(wish)["ClientToken"]
+
+
+def test_every_single_change_of_what_is_asked_gives_another_token():
+    reserved = Wish(capacity_type="reserved", template="template-of-a-reservation")
+    tokens = {"": token(Wish()), "reserved": token(reserved)}
+    for name in NAMES:
+        base = reserved if name in OF_RESERVATIONS else Wish()
+        tokens[name] = token(with_changes([name], of=base))
+
+    alike = [(a, b) for a, b in combinations(tokens, 2) if tokens[a] == tokens[b]]
+
+    assert alike == []
+
+
+@given(some=st.sets(st.sampled_from(NAMES)), others=st.sets(st.sampled_from(NAMES)))
+def test_tokens_are_equal_where_calls_and_attempts_are_and_nowhere_else(some, others):
+    one, two = with_changes(some, of=Wish()), with_changes(others, of=Wish())
+    asked = [{**request(wish), "ClientToken": ""} for wish in (one, two)]
+    is_same = asked[0] == asked[1] and one.attempts == two.attempts and one.claims == two.claims
+
+    assert (token(one) == token(two)) is is_same
+
+
+@given(st.permutations(Wish().claims), st.permutations([("a", "1"), ("b", "2"), ("c", "3")]))
+def test_the_order_of_claims_and_tags_changes_no_token(claims, tags):
+    in_order = Wish(tags=(("a", "1"), ("b", "2"), ("c", "3")))
+
+    assert token(replace(in_order, claims=tuple(claims), tags=tuple(tags))) == token(in_order)
+
+
+def test_a_token_covers_each_member_of_the_request():
+    """Whatever a later version adds to the call is covered as well."""
+    whole = request(Wish(context="arn:context", capacity_type="reserved", interruptible=True))
+    claims = [ClaimRef(name=name, uid=uid) for name, uid in Wish().claims]
+    for name in whole.keys() - {"ClientToken"}:
+        less = {key: value for key, value in whole.items() if key != name}
+        assert client_token(less, claims, {}) != client_token(whole, claims, {}), name
+    assert len(whole["ClientToken"]) <= 64, "the longest that EC2 takes"
+
+
+def test_attempts_of_claims_that_are_not_asked_for_change_no_token():
+    assert token(Wish(attempts=(("uid-9", 3),))) == token(Wish())
+
+
+def test_whatever_a_template_says_is_in_its_name_and_so_in_the_token():
+    data = {
+        "ImageId": "ami-1",
+        "UserData": "c2NyaXB0",
+        "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": ["sg-1"]}],
+        "IamInstanceProfile": {"Name": "nodes"},
+        "CapacityReservationSpecification": {"CapacityReservationPreference": "none"},
+        "MetadataOptions": {"HttpTokens": "required"},
+        "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 20}}],
+    }
+    changed = [
+        template_name({**data, key: "other"}, {"team": "web"}, cluster="test") for key in data
+    ]
+    others = [
+        template_name(data, {"team": "web"}, cluster="test"),
+        template_name(data, {"team": "data"}, cluster="test"),
+        template_name(data, {"team": "web"}, cluster="another"),
+    ]
+
+    assert len({*changed, *others}) == len(changed) + len(others)

@@ -1,0 +1,209 @@
+"""Calls of which nobody knows what came: repeated word for word, never taken for a refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.errors import (
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    TerminationRefusedError,
+)
+from karpenter_core.provider.contract import LaunchedInstance, Termination
+from karpenter_provider_aws.sdk import Clients, Limits
+from providers.aws.tests.launch.processes import ON_DEMAND, Process, claim_of
+
+SERVER_FAULTS = [
+    ("InternalError", 500),
+    ("InternalFailure", 500),
+    ("ServerInternal", 500),
+    ("ServiceUnavailable", 503),
+    ("Unavailable", 503),
+    ("SomethingNew", 502),
+]
+
+
+@pytest.fixture
+def hasty(aws, clock):
+    """A process whose calls wait for a second."""
+    made = Clients(region=aws.account.region, limits=Limits(read_seconds=1))
+    yield Process(aws, made, clock)
+    made.close()
+
+
+def wave(count):
+    return [claim_of(f"web-{number}", ON_DEMAND) for number in range(count)]
+
+
+def fleets(aws):
+    """Return the parameters of each fleet call, the DryRuns left out."""
+    return [call.parameters for call in aws.calls.of("CreateFleet")]
+
+
+def free(process, node_class):
+    return [process.subnets.expected_addresses(each.id) for each in node_class.status.subnets]
+
+
+@pytest.mark.parametrize(("code", "status"), SERVER_FAULTS)
+def test_a_fault_of_the_server_is_no_refusal_and_the_call_is_repeated_word_for_word(
+    aws, process, node_class, code, status
+):
+    """EC2 may have launched all the same; prices that change meanwhile change nothing of the call."""
+    claims = wave(2)
+    with aws.fail("CreateFleet", code=code, status=status, times=None):
+        outcomes = process.launch(*claims, node_class=node_class)
+    assert {type(outcome) for outcome in outcomes} == {CloudProviderError}
+    process.prices.update_on_demand({"m5.large": 0.001, "t3.large": 9.0}, now=process.clock.now())
+    again = process.launch(*claims, node_class=node_class)
+
+    assert {type(outcome) for outcome in again} == {LaunchedInstance}
+    assert all(request == fleets(aws)[0] for request in fleets(aws))
+
+
+def test_addresses_stay_reserved_while_nobody_knows_and_are_free_after_a_refusal(
+    aws, process, node_class
+):
+    process.subnets.find([])
+    launched = process.launch(*wave(1), node_class=node_class)
+    assert isinstance(launched[0], LaunchedInstance)
+    before = free(process, node_class)
+    with aws.fail("CreateFleet", code="InvalidParameterValue", times=None):
+        process.launch_one(claim_of("refused", ON_DEMAND), node_class)
+    assert free(process, node_class) == before
+    with aws.fail("CreateFleet", code="InternalError", status=500, times=None):
+        process.launch_one(claim_of("unknown", ON_DEMAND), node_class)
+
+    assert free(process, node_class) <= before
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("InvalidParameterValue", 400),
+        ("IncorrectState", 400),
+        ("IdempotentParameterMismatch", 400),
+        ("InvalidSubnetID.NotFound", 400),
+    ],
+)
+def test_after_a_lost_reply_a_refusal_is_not_taken_for_nothing_launched(
+    aws, process, node_class, code, status
+):
+    aws.behaviour.invisible_seconds = 60
+    claims = wave(3)
+    with aws.lose_replies("CreateFleet", times=None):
+        process.launch(*claims, node_class=node_class)
+    with aws.fail("CreateFleet", code=code, status=status, times=None):
+        refused = process.launch(*claims, node_class=node_class)
+    assert {type(outcome) for outcome in refused} == {CloudProviderError}
+
+    outcomes = process.launch(*claims, node_class=node_class)
+
+    assert {type(outcome) for outcome in outcomes} == {LaunchedInstance}
+    assert len(aws.living()) == 3
+
+
+@pytest.mark.parametrize("code", ["IdempotentParameterMismatch", "IncorrectState"])
+def test_a_token_that_ec2_knows_has_launched_something(
+    aws, process, make_process, node_class, code
+):
+    """A process that was restarted remembers no call; the instances are shown in the end."""
+    aws.behaviour.invisible_seconds = 60
+    claims = wave(2)
+    with aws.lose_replies("CreateFleet", times=None):
+        process.launch(*claims, node_class=node_class)
+    restarted = make_process()
+    with aws.fail("CreateFleet", code=code, times=None):
+        refused = restarted.launch(*claims, node_class=node_class)
+    assert {type(outcome) for outcome in refused} == {CloudProviderError}
+    aws.time.advance(60)
+
+    outcomes = restarted.launch(*claims, node_class=node_class)
+
+    assert {type(outcome) for outcome in outcomes} == {LaunchedInstance}
+    assert len(aws.living()) == 2
+
+
+def test_a_refusal_after_a_lost_reply_within_one_call_is_not_taken_for_nothing_launched(
+    aws, process, node_class
+):
+    """The SDK must not repeat the call by itself: it tells of the last answer alone."""
+    aws.behaviour.invisible_seconds = 60
+    aws.lose_replies("CreateFleet", times=1)
+    with aws.fail("CreateFleet", code="InvalidParameterValue", times=None):
+        outcome = process.launch_one(claim_of("once", ON_DEMAND), node_class)
+
+    assert type(outcome) is CloudProviderError
+    assert len(aws.living()) == 1
+    assert isinstance(process.launch_one(claim_of("once", ON_DEMAND), node_class), LaunchedInstance)
+    assert len(aws.living()) == 1
+
+
+def test_a_fleet_that_is_answered_after_minutes_is_launched_once(aws, hasty, node_class):
+    aws.behaviour.invisible_seconds = 3600
+    aws.behaviour.fleet_seconds = 240
+    claims = wave(2)
+
+    for _ in range(2):  # silence first, then a token that is in progress
+        waiting = hasty.launch(*claims, node_class=node_class)
+        assert {type(outcome) for outcome in waiting} == {CloudProviderError}
+    aws.time.advance(240)
+    outcomes = hasty.launch(*claims, node_class=node_class)
+
+    assert {type(outcome) for outcome in outcomes} == {LaunchedInstance}
+    assert len(aws.living()) == 2
+    assert "IncorrectState" in [call.outcome for call in aws.calls.of("CreateFleet")]
+
+
+def test_instances_of_a_fleet_that_are_shown_late_are_dealt_as_they_were(
+    aws, process, make_process, node_class
+):
+    """A process that is started meanwhile sees a part of the fleet, and the claims of the others."""
+    aws.behaviour.slow_share, aws.behaviour.slow_seconds = 0.5, 300
+    claims = wave(4)
+    outcomes = process.launch(*claims, node_class=node_class)
+    restarted = make_process()
+    for claim, outcome in zip(claims, outcomes, strict=True):
+        restarted.write_down(claim, outcome.provider_id)
+
+    shown = {each.provider_id: each.token for each in restarted.instances.list().instances}
+    told = {each.provider_id: each.token for each in process.instances.list().instances}
+
+    by_claim = {o.provider_id: c.uid for c, o in zip(claims, outcomes, strict=True)}
+    assert len(shown) == 2
+    assert shown.items() <= by_claim.items()
+    assert told == by_claim, "what this process has launched is there though EC2 shows it late"
+
+
+def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, process, node_class):
+    """EC2 counts it among its server errors; waiting for another answer would bring none."""
+    with aws.fail("CreateFleet", code="InsufficientInstanceCapacity", status=500, times=None):
+        outcome = process.launch_one(claim_of("none", ON_DEMAND), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert outcome.offerings
+    assert isinstance(process.launch_one(claim_of("none", ON_DEMAND), node_class), LaunchedInstance)
+    tokens = [request["ClientToken"] for request in fleets(aws)]
+    assert len(set(tokens)) == 2, "asked anew, not repeated"
+
+
+def test_a_mistake_in_a_first_call_is_a_failure(aws, process, node_class):
+    with aws.fail("CreateFleet", code="InvalidParameterValue", times=None):
+        outcome = process.launch_one(claim_of("wrong", ON_DEMAND), node_class)
+
+    assert isinstance(outcome, LaunchFailedError)
+
+
+@pytest.mark.parametrize(("code", "status"), SERVER_FAULTS)
+def test_a_fault_of_the_server_ends_no_instance_and_blames_none(
+    aws, process, node_class, code, status
+):
+    found = [outcome.provider_id for outcome in process.launch(*wave(3), node_class=node_class)]
+    with aws.fail("TerminateInstances", code=code, status=status, times=None):
+        outcomes = process.instances.terminate(found)
+    calls = aws.calls.count("TerminateInstances")
+
+    assert {type(outcome) for outcome in outcomes} == {CloudProviderError}
+    assert not any(isinstance(outcome, TerminationRefusedError) for outcome in outcomes)
+    assert calls == 3, "the SDK's attempts, and no halving"
+    assert process.instances.terminate(found) == [Termination.STARTED] * 3
