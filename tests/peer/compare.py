@@ -5,10 +5,9 @@
 Each cluster is written to files, read and solved by the functions of the command with both
 packings, and solved several times by the reference (needs `go`; ties are broken by chance there).
 Reported is every pod that only one of both leaves pending. A difference is made small and kept as
-`<seed>.json` with `--keep FOLDER`; `--seed N --clusters 1 --show` prints it. `--golden FILE` writes
-the clusters on which every run of the reference agrees, one JSON line each.
+`<seed>.json` with `--keep FOLDER`; `--seed N --clusters 1 --show` prints it.
 
-Exit code 1: there are differences that `docs/reference/differences.md` does not explain.
+Exit code 1: there are differences that `explained.py` does not know, or no reference to ask.
 """
 
 # ruff: noqa: T201 - a program that reports
@@ -37,8 +36,13 @@ MORE_RUNS = 24
 
 def main():
     arguments = _arguments()
+    try:
+        reference = Reference()
+    except RuntimeError as error:
+        print(f"compare.py: {error}", file=sys.stderr)
+        return 1
     counts, started = Counter(), time.monotonic()
-    with Reference() as reference:
+    with reference:
         for done, seed in enumerate(range(arguments.seed, arguments.seed + arguments.clusters)):
             cluster, types = random_cluster(seed, arguments.without.split(","))
             kind = _judge(reference, cluster, types, counts)
