@@ -201,6 +201,8 @@ def soonest(*delays: timedelta | None) -> timedelta | None:
 
 def metadata_patch(old: NodeClaim, new: NodeClaim) -> MergePatch | None:
     """Return what to send so that labels, annotations and finalizers become the new ones."""
+    if new.metadata is old.metadata:
+        return None
     metadata: dict[str, Json] = {}
     if changed := _changed(old.metadata.labels, new.metadata.labels):
         metadata["labels"] = changed
@@ -226,6 +228,8 @@ def status_patch(
 
     `resource_version` is that of the claim as last written, when its metadata was patched first.
     """
+    if new.status is old.status:  # a draining node asks once a second
+        return None
     before = old.status.model_dump(mode="json", exclude_defaults=True)
     after = new.status.model_dump(mode="json", exclude_defaults=True)
     status: dict[str, Json] = {
