@@ -295,6 +295,25 @@ class SimulatedCloud:
 
     def poll_interruptions(self) -> tuple[Interruption, ...]:
         """Announce the reclaims that faults ask for, and repeat those not acknowledged."""
+        with self._store.reading() as db:
+            is_reclaiming = bool(self.disturbances.active(db, FaultKind.RECLAIM))
+        if is_reclaiming:
+            self._reclaim()
+        with self._store.reading() as db:
+            found = db.execute(
+                "SELECT * FROM interruptions WHERE NOT acknowledged ORDER BY id"
+            ).fetchall()
+        return tuple(
+            Interruption(
+                id=row["id"],
+                kind=InterruptionKind(row["kind"]),
+                provider_id=row["provider_id"],
+                deadline=datetime.fromtimestamp(row["deadline"], UTC),
+            )
+            for row in found
+        )
+
+    def _reclaim(self) -> None:
         now = self._timestamp()
         with self._store.transaction() as db:
             for fault_id, fault in self.disturbances.active(db, FaultKind.RECLAIM):
@@ -308,19 +327,7 @@ class SimulatedCloud:
                         row["instance_type"], row["zone"], row["capacity_type"]
                     )
                     if matches and self.disturbances.strike(db, fault_id):
-                        _reclaim(db, row, now + fault.notice.total_seconds())
-            found = db.execute(
-                "SELECT * FROM interruptions WHERE NOT acknowledged ORDER BY id"
-            ).fetchall()
-        return tuple(
-            Interruption(
-                id=row["id"],
-                kind=InterruptionKind(row["kind"]),
-                provider_id=row["provider_id"],
-                deadline=datetime.fromtimestamp(row["deadline"], UTC),
-            )
-            for row in found
-        )
+                        _announce(db, row, now + fault.notice.total_seconds())
 
     def acknowledge_interruptions(self, ids: Sequence[str]) -> None:
         """Forget announcements."""
@@ -430,7 +437,7 @@ def _adopt(db: sqlite3.Connection, node: NodeView, now: float) -> None:
     )
 
 
-def _reclaim(db: sqlite3.Connection, row: sqlite3.Row, deadline: float) -> None:
+def _announce(db: sqlite3.Connection, row: sqlite3.Row, deadline: float) -> None:
     db.execute("UPDATE instances SET gone_at = ? WHERE token = ?", (deadline, row["token"]))
     db.execute(
         "INSERT OR IGNORE INTO interruptions (id, provider_id, kind, deadline) VALUES (?, ?, ?, ?)",

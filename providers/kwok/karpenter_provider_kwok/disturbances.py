@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -66,6 +67,8 @@ class Disturbances:
             ThrottledError, AuthError: it is refused.
         """
         self.refresh()
+        if not self._any_active():
+            return Disturbance()
         with self._store.transaction() as db:
             struck = {
                 kind: self._first(db, kind, operation)
@@ -89,6 +92,8 @@ class Disturbances:
 
     def is_node_failing(self, node_claim: str) -> bool:
         """Whether the creation of a claim's Node is to fail this time."""
+        if not self._any_active():
+            return False
         with self._store.transaction() as db:
             for fault_id, fault in self.active(db, FaultKind.FAILED_NODE):
                 if fault.matches_claim(node_claim):
@@ -100,7 +105,7 @@ class Disturbances:
         rows = db.execute(
             "SELECT id, fault FROM faults WHERE remaining IS NULL OR remaining > 0 ORDER BY id"
         ).fetchall()
-        faults = [(row["id"], load_faults(f"[{row['fault']}]", file="state")[0]) for row in rows]
+        faults = [(row["id"], _stored_fault(row["fault"])) for row in rows]
         return [(fault_id, fault) for fault_id, fault in faults if fault.kind is kind]
 
     def strike(self, db: sqlite3.Connection, fault_id: str) -> bool:
@@ -118,6 +123,14 @@ class Disturbances:
             self._refresh()
         except BadInputError as error:
             structlog.get_logger("kwok").warning("faults not changed", error=str(error))
+
+    def _any_active(self) -> bool:
+        """Whether any fault is in force; asked first, as it locks nobody out."""
+        with self._store.reading() as db:
+            found = db.execute(
+                "SELECT 1 FROM faults WHERE remaining IS NULL OR remaining > 0 LIMIT 1"
+            ).fetchone()
+        return found is not None
 
     def _first(self, db: sqlite3.Connection, kind: FaultKind, operation: Operation) -> Fault | None:
         for fault_id, fault in self.active(db, kind):
@@ -146,6 +159,11 @@ class Disturbances:
                     db.execute("DELETE FROM faults WHERE id = ?", (row["id"],))
             for fault_id, fault in ids.items():
                 _put(db, fault_id, "file", fault)
+
+
+@lru_cache(maxsize=256)
+def _stored_fault(text: str) -> Fault:
+    return load_faults(f"[{text}]", file="state")[0]
 
 
 def _put(db: sqlite3.Connection, fault_id: str, source: str, fault: Fault) -> None:
