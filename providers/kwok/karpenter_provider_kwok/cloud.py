@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, WELL_KNOWN, ZONE
 from karpenter_core.errors import (
+    CloudProviderError,
     ExhaustedScope,
     InsufficientCapacityError,
     LaunchFailedError,
@@ -89,15 +90,28 @@ class SimulatedCloud:
     def _launch(self, db: sqlite3.Connection, request: LaunchRequest) -> LaunchOutcome:
         now = self._timestamp()
         known = db.execute("SELECT * FROM instances WHERE token = ?", (request.token,)).fetchone()
-        outcome = (
-            self._launch_new(db, request, now) if known is None else _repeated(known, request, now)
-        )
+        if known is None:
+            outcome = self._launch_new(db, request, now)
+        else:
+            outcome = self._in_progress(db, request) or _repeated(known, request, now)
         if isinstance(outcome, LaunchedInstance):
             result = "launched" if known is None else "repeated"
         else:
             result = type(outcome).__name__
         record_call(db, at=now, operation="launch", subject=request.token, result=result)
         return outcome
+
+    def _in_progress(
+        self, db: sqlite3.Connection, request: LaunchRequest
+    ) -> CloudProviderError | None:
+        """Refuse a token whose first request a fault keeps at work; neither done nor refused."""
+        for fault_id, fault in self.disturbances.active(db, FaultKind.TOKEN_IN_PROGRESS):
+            if fault.matches_claim(request.node_claim.name):
+                self.disturbances.strike(db, fault_id)
+                return CloudProviderError(
+                    f"the request with token {request.token} is still in progress"
+                )
+        return None
 
     def _launch_new(
         self, db: sqlite3.Connection, request: LaunchRequest, now: float
@@ -128,12 +142,15 @@ class SimulatedCloud:
         node = node_manifest(
             claim, labels, capacity=launched.capacity, allocatable=launched.allocatable
         )
+        late = timedelta()
         for fault in self._node_faults(db, claim.name, launched):
             if fault.kind is FaultKind.UNREADY_NODE:
                 node = without_kubelet(node)
-            else:
+            elif fault.kind is FaultKind.MISSING_RESOURCE:
                 node = without_resources(node, fault.matches_resource)
-        running_at = now + self._registration_delay(request).total_seconds()
+            else:
+                late += fault.delay
+        running_at = now + (self._registration_delay(request) + late).total_seconds()
         _insert(db, launched, request.token, offering, now=now, running_at=running_at, node=node)
         return launched
 
@@ -144,7 +161,7 @@ class SimulatedCloud:
         offering = (launched.instance_type, launched.zone, launched.capacity_type)
         return [
             fault
-            for kind in (FaultKind.UNREADY_NODE, FaultKind.MISSING_RESOURCE)
+            for kind in (FaultKind.UNREADY_NODE, FaultKind.MISSING_RESOURCE, FaultKind.SLOW_NODE)
             for fault_id, fault in self.disturbances.active(db, kind)
             if fault.matches_claim(node_claim)
             and fault.matches_offering(*offering)

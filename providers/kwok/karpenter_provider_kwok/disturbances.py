@@ -100,6 +100,12 @@ class Disturbances:
                     return self.strike(db, fault_id)
         return False
 
+    def prices(self) -> tuple[Fault, ...]:
+        """Return the faults that move prices now."""
+        self.refresh()
+        with self._store.reading() as db:
+            return tuple(fault for _, fault in self.active(db, FaultKind.PRICE))
+
     def active(self, db: sqlite3.Connection, kind: FaultKind) -> list[tuple[str, Fault]]:
         """Return the faults of a kind that still strike, with their ids."""
         rows = db.execute(

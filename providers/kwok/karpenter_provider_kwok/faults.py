@@ -45,6 +45,12 @@ class FaultKind(StrEnum):
     """The operation is done at once; its reply takes `delay`."""
     LOST_REPLY = "lost-reply"
     """The operation is done; its reply never comes, and the connection breaks."""
+    TOKEN_IN_PROGRESS = "token-in-progress"  # noqa: S105 - the name of a fault
+    """A launch with a token that was used before is refused: its first request is still at work."""
+    SLOW_NODE = "slow-node"
+    """The Node of a matching instance that is launched now appears later by `delay`."""
+    PRICE = "price"
+    """Matching offerings cost `percent` of what the catalogue says, from the next listing on."""
     FAILED_NODE = "failed-node"
     """The Node of a matching instance cannot be created this time."""
     RECLAIM = "reclaim"
@@ -83,6 +89,7 @@ class Fault:
     retry_after: timedelta = timedelta(seconds=1)
     notice: timedelta = timedelta(minutes=2)
     count: int | None = None
+    percent: int = 100
 
     def matches_offering(self, instance_type: str, zone: str, capacity_type: str) -> bool:
         """Whether the fault strikes this offering."""
@@ -118,6 +125,7 @@ class Fault:
                 "retryAfter": format_duration(self.retry_after),
                 "notice": format_duration(self.notice),
                 **({} if self.count is None else {"count": self.count}),
+                **({} if self.percent == 100 else {"percent": self.percent}),  # noqa: PLR2004
             },
             sort_keys=True,
         )
@@ -125,7 +133,7 @@ class Fault:
 
 _FIELDS: Final = {
     "fault", "operation", "instanceTypes", "zones", "capacityTypes", "nodeClaims", "resources",
-    "delay", "retryAfter", "notice", "count",
+    "delay", "retryAfter", "notice", "count", "percent",
 }  # fmt: skip
 
 
@@ -156,9 +164,6 @@ def _fault(entry: object, where: str) -> Fault:
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
         raise BadInputError(f'{where}: unknown field "{unknown[0]}"')
-    count = fields.get("count")
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-        raise BadInputError(f"{where}: count: must be a number above zero, not {json.dumps(count)}")
     return Fault(
         kind=FaultKind(_choice(fields, "fault", "", FaultKind, where)),
         operation=Operation(_choice(fields, "operation", "launch", Operation, where)),
@@ -170,8 +175,18 @@ def _fault(entry: object, where: str) -> Fault:
         delay=_duration(fields, "delay", "0s", where),
         retry_after=_duration(fields, "retryAfter", "1s", where),
         notice=_duration(fields, "notice", "2m", where),
-        count=count,
+        count=_number(fields, "count", where),
+        percent=_number(fields, "percent", where) or 100,
     )
+
+
+def _number(fields: dict[str, object], name: str, where: str) -> int | None:
+    value = fields.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise BadInputError(
+            f"{where}: {name}: must be a number above zero, not {json.dumps(value)}"
+        )
+    return value
 
 
 def _choice(

@@ -7,8 +7,9 @@ idempotent by token, replies get lost, capacity runs out, spot machines are take
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import (
         FetchOutcome,
         InstanceListing,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         TerminateOutcome,
     )
     from karpenter_provider_kwok.disturbances import Disturbance
+    from karpenter_provider_kwok.faults import Fault
 
 __all__ = ["KwokProvider"]
 
@@ -133,8 +135,9 @@ class KwokProvider:
 
     @hookimpl
     def karpenter_list_instance_types(self) -> Sequence[InstanceType]:
-        """Sell the same to every NodePool and NodeClass."""
-        return self._started.catalogue
+        """Sell the same to every NodePool and NodeClass, at the prices of now."""
+        running = self._started
+        return _priced(running.catalogue, running.cloud.disturbances.prices())
 
     @hookimpl
     def karpenter_launch_instances(
@@ -302,6 +305,29 @@ def _catalogue(settings: KwokSettings) -> tuple[InstanceType, ...]:
 def _shipped_catalogue() -> tuple[InstanceType, ...]:
     """Read the catalogue that comes along, once for all the clouds of a process."""
     return load_catalogue(default_catalogue_text(), file="(shipped)")
+
+
+@lru_cache(maxsize=16)
+def _priced(
+    catalogue: tuple[InstanceType, ...], faults: tuple[Fault, ...]
+) -> tuple[InstanceType, ...]:
+    """Return a catalogue as faults price it; the same object while they are the same."""
+    if not faults:
+        return catalogue
+    return tuple(
+        replace(it, offerings=tuple(_offering(it, offering, faults) for offering in it.offerings))
+        for it in catalogue
+    )
+
+
+def _offering(it: InstanceType, offering: Offering, faults: tuple[Fault, ...]) -> Offering:
+    amount = offering.price.amount
+    for fault in faults:
+        if fault.matches_offering(it.name, offering.zone, offering.capacity_type):
+            amount = amount * fault.percent / 100
+    if amount == offering.price.amount:
+        return offering
+    return replace(offering, price=replace(offering.price, amount=amount))
 
 
 def _unready(request: LaunchRequest) -> NodeClassNotReadyError | None:

@@ -23,6 +23,10 @@ _FAULTS: Final = {
     Trouble.THROTTLING: (Fault(kind=FaultKind.THROTTLE),),
     Trouble.AUTH_FAILURE: (Fault(kind=FaultKind.AUTH_FAILURE),),
     Trouble.LOST_REPLY: (Fault(kind=FaultKind.LOST_REPLY, count=1),),
+    Trouble.TOKEN_IN_PROGRESS: (
+        Fault(kind=FaultKind.LOST_REPLY, count=1),
+        Fault(kind=FaultKind.TOKEN_IN_PROGRESS),
+    ),
     Trouble.NO_BOOT: (Fault(kind=FaultKind.FAILED_NODE),),
     Trouble.PARTIAL_LISTING: (Fault(kind=FaultKind.PARTIAL_LISTING),),
 }

@@ -595,6 +595,69 @@ def test_a_node_lacks_the_resources_that_a_fault_takes(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
+def test_a_token_in_progress_is_refused_until_its_instance_can_be_told(tmp_path):
+    """The first request is carried out; the refusals do not say that nothing was done."""
+
+    async def scenario(world):
+        inject = world.cloud.disturbances.inject
+        inject(Fault(kind=FaultKind.LOST_REPLY, count=1))
+        inject(Fault(kind=FaultKind.TOKEN_IN_PROGRESS, node_claims=("web-*",), count=2))
+        request = await world.request("web-1", node_class())
+        outcomes = [await world.launch(request) for _ in range(4)]
+        assert [type(outcome) for outcome in outcomes] == [
+            CloudProviderError,
+            CloudProviderError,
+            CloudProviderError,
+            LaunchedInstance,
+        ]
+        assert "the request with token uid-of-web-1 is still in progress" in str(outcomes[1])
+        assert world.dump()["launches"] == {request.token: 1}
+
+    run_kwok(scenario, tmp_path)
+
+
+def test_some_nodes_of_a_launch_appear_late(tmp_path):
+    async def scenario(world):
+        slow = {"kind": FaultKind.SLOW_NODE, "delay": timedelta(minutes=4)}
+        world.cloud.disturbances.inject(Fault(**slow, node_claims=("web-*",), count=1))
+        for name in ("web-1", "data-1", "web-2"):
+            await launch(world, name)
+        await world.clock.sleep(230)
+        await world.run_task("kwok", "nodes")
+        assert set(world.nodes.nodes) == {"data-1", "web-2"}
+        await world.clock.sleep(11)
+        await world.run_task("kwok", "nodes")
+        assert set(world.nodes.nodes) == {"data-1", "web-2", "web-1"}
+
+    run_kwok(scenario, tmp_path)
+
+
+def test_prices_move_while_a_fault_says_so(tmp_path):
+    """Those of matching offerings alone; two faults multiply, and afterwards all is as before."""
+
+    async def scenario(world):
+        async def prices():
+            return {
+                (it.name, offering.zone, offering.capacity_type): offering.price.amount
+                for it in await world.catalogue(node_class())
+                for offering in it.offerings
+            }
+
+        before = await prices()
+        spot = {"kind": FaultKind.PRICE, "capacity_types": ("spot",)}
+        world.cloud.disturbances.inject(Fault(**spot, percent=150))
+        world.cloud.disturbances.inject(Fault(**spot, percent=200, instance_types=("std1.*",)))
+        factors = {key: amount / before[key] for key, amount in (await prices()).items()}
+        for (name, _, capacity_type), factor in factors.items():
+            wanted = (3.0 if name.startswith("std1.") else 1.5) if capacity_type == "spot" else 1.0
+            assert factor == pytest.approx(wanted), name
+        assert set(map(round, factors.values())) == {1, 2, 3}
+        world.cloud.disturbances.clear()
+        assert await prices() == before
+
+    run_kwok(scenario, tmp_path)
+
+
 def test_a_reclaimed_instance_is_announced_until_acknowledged_and_then_taken(tmp_path):
     async def scenario(world):
         await launch(world, "spot-1", requirements=[only("std1.large"), SPOT])

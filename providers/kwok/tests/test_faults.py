@@ -29,6 +29,7 @@ seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
         retry_after=seconds,
         notice=seconds,
         count=st.none() | st.integers(1, 100),
+        percent=st.integers(1, 1000),
     )
 )
 def test_a_fault_reads_as_it_was_written(fault):
@@ -46,6 +47,7 @@ def test_a_fault_reads_as_it_was_written(fault):
         ('[{"fault": "stock-out", "zone": "a"}]', 'entry 0: unknown field "zone"'),
         ('[{"fault": "stock-out", "zones": "a"}]', 'zones: must be a list of texts, not "a"'),
         ('[{"fault": "stock-out", "count": 0}]', "count: must be a number above zero, not 0"),
+        ('[{"fault": "price", "percent": 0.5}]', "percent: must be a number above zero, not 0.5"),
         ('[{"fault": "slow-call", "delay": 3}]', "delay: must be a duration such as 2s, not 3"),
     ],
 )
