@@ -110,8 +110,12 @@ _EXACT: Final[dict[str, ErrorClass]] = {
         ErrorClass.DISK_CATEGORY: (
             "OperationDenied.ZoneSystemCategoryNotMatch",
             "OperationDenied.CloudSSDNotSupported",
+            "CategoryNotSupported",
         ),
-        ErrorClass.ADDRESSES: ("InvalidVSwitchId.IpNotEnough",),
+        ErrorClass.ADDRESSES: (
+            "InvalidVSwitchId.IpNotEnough",
+            "QuotaExceeded.PrivateIpAddress",  # the word of RunInstances for it
+        ),
         ErrorClass.QUOTA: ("QuotaExceed.ElasticQuota", "InstanceQuotaExceed"),
         ErrorClass.DISK_QUOTA: ("QuotaExceed.DiskCapacity",),
         ErrorClass.SPOT_PRICE: ("InvalidSpotPriceLimit.LowerThanPublicPrice",),

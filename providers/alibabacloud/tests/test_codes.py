@@ -27,6 +27,8 @@ from karpenter_provider_alibabacloud.codes import (
         ("Invalid.PrivatePoolOptions.NoStock", ErrorClass.CAPACITY),
         ("OperationDenied.CloudSSDNotSupported", ErrorClass.DISK_CATEGORY),
         ("InvalidVSwitchId.IpNotEnough", ErrorClass.ADDRESSES),
+        ("QuotaExceeded.PrivateIpAddress", ErrorClass.ADDRESSES),
+        ("CategoryNotSupported", ErrorClass.DISK_CATEGORY),
         ("QuotaExceed.ElasticQuota", ErrorClass.QUOTA),
         ("InstanceQuotaExceed", ErrorClass.QUOTA),
         ("QuotaExceed.DiskCapacity", ErrorClass.DISK_QUOTA),

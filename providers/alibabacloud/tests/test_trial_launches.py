@@ -91,3 +91,58 @@ def test_without_a_type_for_its_images_no_launch_would_succeed(cloud, plugin):
     )
 
     assert (status, reason) == ("False", "NoInstanceType")
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "field"),
+    [
+        ({"systemDisk": {"categories": ["cloud_essd"], "performanceLevel": "PL2"}},
+         "OperationDenied.PerformanceLevelNotMatch", "spec.systemDisk.performanceLevel"),
+        ({"systemDisk": {"categories": ["cloud_essd"], "volumeSize": "3Ti"}},
+         "InvalidSystemDiskSize.ValueNotSupported", "spec.systemDisk"),
+        ({"systemDisk": {"kmsKeyId": "key-1"}},
+         "InvalidEncrypted.NotMatchKmsKeyId", "spec.systemDisk.encrypted, spec.dataDisks"),
+        ({"systemDisk": {"categories": ["cloud_auto"], "provisionedIops": 50_000}},
+         "InvalidProvisionedIops.LimitExceed", "spec.systemDisk.provisionedIops"),
+        ({"dataDisks": [{"volumeSize": "100Gi", "snapshotId": "", "kmsKeyId": "key-1"}]},
+         "InvalidEncrypted.NotMatchKmsKeyId", "spec.systemDisk.encrypted, spec.dataDisks"),
+        ({"password": "alllowercase"}, "InvalidPassword.Malformed", "spec.password"),
+        ({"password": "Passw0rd!", "passwordInherit": True},
+         "InvalidPasswordParam.Mismatch", "spec.password"),
+        ({"internetMaxBandwidthOut": 101},
+         "InvalidInternetMaxBandwidthOut.Malformed", "spec.internetMaxBandwidthOut"),
+        ({"internetChargeType": "PayByNobody"},
+         "InvalidInternetChargeType.ValueNotSupported", "spec.internetChargeType"),
+        ({"metadataOptions": {"httpPutResponseHopLimit": 65}},
+         "InvalidHttpPutResponseHopLimit.NotSupported", "spec.metadataOptions"),
+        ({"tags": {"aliyun.team": "web"}}, "InvalidTagKey.Malformed", "spec.tags"),
+        ({"tags": {"team": "https://web"}}, "InvalidTagValue.Malformed", "spec.tags"),
+    ],
+)  # fmt: skip
+def test_a_value_that_ecs_does_not_take_is_told_at_its_field(cloud, plugin, spec, code, field):
+    """An older CRD let it in, or no rule can tell; nothing is launched from the NodeClass."""
+    node_class = node_class_of(cloud, **spec)
+    type_of_all_disks = [("node.kubernetes.io/instance-type", "In", "ecs.g7.large")]
+    plugin.running.known.note(
+        node_class, node_pool(node_class_ref=REF, requirements=type_of_all_disks)
+    )
+
+    status, reason, message = validation(plugin, node_class)
+
+    assert status == "False"
+    assert message.startswith(f"{field}: ")
+    assert code in message
+    assert reason.startswith(code.replace(".", ""))
+    assert not cloud.held().all
+
+
+def test_data_disks_without_categories_are_of_the_category_of_the_system_disk(cloud, plugin):
+    """New types have none of the first category that there is."""
+    node_class = node_class_of(cloud, dataDisks=[{"volumeSize": "40Gi"}])
+
+    status, *said_of_it = validation(plugin, node_class)
+
+    (call,) = cloud.calls.of(TRIED)
+    assert (status, said_of_it) == ("True", said_of_it)
+    (disk,) = call.parameters["DataDisk"]
+    assert disk["Category"] == call.parameters["SystemDisk"]["Category"]

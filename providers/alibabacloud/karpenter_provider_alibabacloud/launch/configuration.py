@@ -99,7 +99,8 @@ def run_parameters(
     """Return what RunInstances is asked besides type, image and place."""
     spec = node_class.spec
     metadata = spec.metadata_options
-    data_category = next(iter(spec.effective_data_disk_categories), "")
+    # RunInstances takes one category: that of the system disk is one that the type has in the zone.
+    data_category = next(iter(spec.data_disk_categories), category)
     return {
         **common_parameters(
             node_class, user_data=user_data, tags=tags, capacity_type=capacity_type

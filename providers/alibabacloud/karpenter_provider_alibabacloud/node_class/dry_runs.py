@@ -24,16 +24,23 @@ _FIELDS: Final = (
     ("DeploymentSet.", "spec.deploymentSetId"),
     ("InvalidDataDisk", "spec.dataDisks"),
     ("InvalidDeploymentSet", "spec.deploymentSetId"),
+    ("InvalidEncrypted.", "spec.systemDisk.encrypted, spec.dataDisks"),
+    ("InvalidHttp", "spec.metadataOptions"),
     ("InvalidImage", "spec.imageSelectorTerms"),
+    ("InvalidInternetChargeType", "spec.internetChargeType"),
+    ("InvalidInternetMaxBandwidthOut", "spec.internetMaxBandwidthOut"),
     ("InvalidKeyPair", "spec.keyPairName"),
     ("InvalidPassword", "spec.password"),
     ("InvalidPerformanceLevel", "spec.systemDisk.performanceLevel"),
+    ("InvalidProvisionedIops", "spec.systemDisk.provisionedIops"),
     ("InvalidRamRole", "spec.ramRoleName"),
     ("InvalidResourceGroup", "spec.resourceGroupId"),
     ("InvalidSecurityGroup", "spec.securityGroupSelectorTerms"),
     ("InvalidSystemDisk", "spec.systemDisk"),
+    ("InvalidTag", "spec.tags"),
     ("InvalidUserData", "spec.userData"),
     ("InvalidVSwitch", "spec.vSwitchSelectorTerms"),
+    ("OperationDenied.PerformanceLevelNotMatch", "spec.systemDisk.performanceLevel"),
 )
 """The field that a code is about, by how the code begins."""
 

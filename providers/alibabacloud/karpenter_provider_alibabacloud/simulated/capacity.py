@@ -30,6 +30,8 @@ class Capacity:
         """By instance type."""
         self.no_stock_code = "OperationDenied.NoStock"
         """What is said of a pool with nothing left; some say `NoInstanceStock`."""
+        self.no_addresses_code = "InvalidVSwitchId.IpNotEnough"
+        """What is said of a full vSwitch; RunInstances also says `QuotaExceeded.PrivateIpAddress`."""
 
     def stock(self, pool: Pool, machines: int) -> None:
         """Let each pool of a pattern have so many machines, those in use included; the last counts."""
@@ -63,6 +65,7 @@ class Capacity:
         self._vcpus.clear()
         self._machines.clear()
         self.no_stock_code = "OperationDenied.NoStock"
+        self.no_addresses_code = "InvalidVSwitchId.IpNotEnough"
 
     def left(self, pool: Pool) -> int | None:
         """Return how many machines of a pool can be had; None when there is no end of them.

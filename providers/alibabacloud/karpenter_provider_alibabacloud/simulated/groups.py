@@ -13,10 +13,15 @@ from karpenter_provider_alibabacloud.simulated.plans import Plan, WantedDisk, re
 from karpenter_provider_alibabacloud.simulated.pools import ON_DEMAND, SPOT, Pool
 from karpenter_provider_alibabacloud.simulated.strategies import Choice, ordered
 from karpenter_provider_alibabacloud.simulated.tokens import ClientTokens
-from karpenter_provider_alibabacloud.simulated.types import DISK_CATEGORIES
+from karpenter_provider_alibabacloud.simulated.values import (
+    check_launch,
+    disk_category,
+    one_of,
+    performance_level,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from karpenter_provider_alibabacloud.simulated.account import Account
     from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour
@@ -30,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["ConfigFault", "Groups"]
 
 _MOST_CONFIGS: Final = 20
-_MOST_MACHINES: Final = 1000
+_FORBIDDEN: Final = 403
+_MOST_MACHINES: Final = 2000
 _DEFAULT_DISK_GIB: Final = 40
 _SPOT_STRATEGIES: Final = ("lowest-price", "diversified", "capacity-optimized")
 _ON_DEMAND_STRATEGIES: Final = ("lowest-price", "prioritized", "diversified")
@@ -157,18 +163,17 @@ class Groups:
 
     def _template(self, request: Parameters) -> Template:
         own = request.within("LaunchConfiguration")
+        check_launch(own)
         if not own and request.text("LaunchTemplateId"):
             raise request.invalid("LaunchTemplateId", request.text("LaunchTemplateId"))
-        categories = _categories(request, "SystemDiskConfig")
-        if not categories and (one := own.choice("SystemDiskCategory", DISK_CATEGORIES)):
+        categories = _categories(request, "SystemDiskConfig", system=True)
+        if not categories and (one := disk_category(own, "SystemDiskCategory", system=True)):
             categories = (one,)
         system = own.within("SystemDisk")
         disk = Disk(
             category="",
             size_gib=own.integer("SystemDiskSize", _DEFAULT_DISK_GIB),
-            performance_level=own.choice(
-                "SystemDiskPerformanceLevel", ("PL0", "PL1", "PL2", "PL3")
-            ),
+            performance_level=performance_level(own, "SystemDiskPerformanceLevel"),
             encrypted=system.flag("Encrypted"),
             kms_key_id=system.text("KMSKeyId"),
             provisioned_iops=system.integer("ProvisionedIops"),
@@ -177,7 +182,7 @@ class Groups:
         return read_template(
             own,
             system_disk=WantedDisk(disk=disk, categories=categories),
-            data_disk_categories=_categories(request, "DataDiskConfig"),
+            data_disk_categories=_categories(request, "DataDiskConfig", system=False),
             image_id=own.text("ImageId"),
         )
 
@@ -185,7 +190,7 @@ class Groups:
         configs = request.items_of("LaunchTemplateConfig")
         if len(configs) > _MOST_CONFIGS:
             raise CloudError(
-                "InvalidParameter.LaunchTemplateConfig",
+                "InvalidLaunchTemplateConfigs.SizeExceed",
                 f"There are {len(configs)} launch template configs, at most {_MOST_CONFIGS} may be.",
             )
         if not configs:
@@ -236,11 +241,9 @@ class Groups:
         self, choices: Sequence[Choice], capacity_type: str, request: Parameters
     ) -> Sequence[Choice]:
         strategy = (
-            request.choice("SpotAllocationStrategy", _SPOT_STRATEGIES, "lowest-price")
+            _strategy(request, "SpotAllocationStrategy", _SPOT_STRATEGIES)
             if capacity_type == SPOT
-            else request.choice(
-                "PayAsYouGoAllocationStrategy", _ON_DEMAND_STRATEGIES, "lowest-price"
-            )
+            else _strategy(request, "PayAsYouGoAllocationStrategy", _ON_DEMAND_STRATEGIES)
         )
         own = [each for each in choices if each.plan.pool.capacity_type == capacity_type]
         return ordered(own, strategy)
@@ -325,18 +328,27 @@ class Groups:
         return rows
 
 
-def _categories(request: Parameters, name: str) -> tuple[str, ...]:
-    return tuple(
-        found
-        for each in request.items_of(name)
-        if (found := each.choice("DiskCategory", DISK_CATEGORIES))
-    )
+def _categories(request: Parameters, name: str, *, system: bool) -> tuple[str, ...]:
+    found = [disk_category(each, "DiskCategory", system=system) for each in request.items_of(name)]
+    if len(set(found)) < len(found):
+        raise CloudError(
+            "Duplicate.DiskCategory", "The specified disk configs contains duplicate DiskCategory."
+        )
+    return tuple(filter(None, found))
+
+
+def _strategy(request: Parameters, name: str, allowed: Collection[str]) -> str:
+    return one_of(request, name, allowed, f"Invalid{name}.ValueNotSupported") or "lowest-price"
 
 
 def _whole(request: Parameters, name: str, default: int) -> int:
     number = request.integer(name, default)
     if not 0 <= number <= _MOST_MACHINES:
-        raise request.invalid(name, number)
+        raise CloudError(
+            f"{name}LimitExceed",
+            f"The {name} exceeds the limit[0-{_MOST_MACHINES}].",
+            status=_FORBIDDEN,
+        )
     return number
 
 
@@ -348,7 +360,7 @@ def _targets(request: Parameters) -> Mapping[str, float]:
     on_demand = _whole(request, "PayAsYouGoTargetCapacity", 0)
     rest = total - spot - on_demand
     if total < 1 or rest < 0:
-        raise request.invalid("TotalTargetCapacity", total)
+        raise request.invalid("TargetCapacity", total)
     default = request.choice("DefaultTargetCapacityType", ("Spot", "PayAsYouGo"), "PayAsYouGo")
     return {
         ON_DEMAND: on_demand + (rest if default == "PayAsYouGo" else 0),

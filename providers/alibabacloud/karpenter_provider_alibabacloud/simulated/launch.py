@@ -66,7 +66,7 @@ class Launcher:
             return (), error
         limits = (
             self._capacity.allowed(plan.pool),
-            (self._addresses_left(plan), _no_addresses(plan)),
+            (self._addresses_left(plan), self._no_addresses(plan)),
             (self._deployment_sets.left(plan), self._deployment_sets.beyond(plan)),
         )
         had, error = wanted, None
@@ -92,6 +92,12 @@ class Launcher:
 
     def _addresses_left(self, plan: Plan) -> int:
         return self._networks.free_addresses(plan.vswitch) // self._addresses(plan)
+
+    def _no_addresses(self, plan: Plan) -> CloudError:
+        return CloudError(
+            self._capacity.no_addresses_code,
+            f"The vSwitch {plan.vswitch.id} has not enough free addresses.",
+        )
 
     def _addresses(self, plan: Plan) -> int:
         told = self._behaviour.addresses_per_machine
@@ -170,10 +176,3 @@ class Launcher:
             http_endpoint=own.choice("HttpEndpoint", ("enabled", "disabled"), "enabled"),
             http_hops=own.integer("HttpPutResponseHopLimit", _HOPS),
         )
-
-
-def _no_addresses(plan: Plan) -> CloudError:
-    return CloudError(
-        "InvalidVSwitchId.IpNotEnough",
-        f"The vSwitch {plan.vswitch.id} has not enough free addresses.",
-    )

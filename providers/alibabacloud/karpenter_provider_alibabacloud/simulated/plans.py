@@ -12,7 +12,11 @@ from karpenter_provider_alibabacloud.simulated.images import ARM64
 from karpenter_provider_alibabacloud.simulated.instances import Disk
 from karpenter_provider_alibabacloud.simulated.parameters import read_tags
 from karpenter_provider_alibabacloud.simulated.pools import ON_DEMAND, SPOT, Pool
-from karpenter_provider_alibabacloud.simulated.types import DISK_CATEGORIES
+from karpenter_provider_alibabacloud.simulated.values import (
+    check_disk_size,
+    disk_category,
+    performance_level,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +33,7 @@ __all__ = ["Plan", "PlanChecks", "Template", "WantedDisk", "capacity_type_of", "
 _NOT_FOUND: Final = 404
 _FORBIDDEN: Final = 403
 _LARGEST_USER_DATA: Final = 32 * 1024
-_SMALLEST_DISK_GIB: Final = 20
+_DEFAULT_DATA_DISK_GIB: Final = 20
 _MOST_GROUPS: Final = 16
 _MOST_DATA_DISKS: Final = 16
 
@@ -123,8 +127,8 @@ def read_data_disks(own: Parameters, categories: Sequence[str]) -> tuple[WantedD
         WantedDisk(
             disk=Disk(
                 category="",
-                size_gib=_size(each),
-                performance_level=each.text("PerformanceLevel"),
+                size_gib=each.integer("Size", _DEFAULT_DATA_DISK_GIB),
+                performance_level=performance_level(each, "PerformanceLevel"),
                 device=each.text("Device"),
                 encrypted=each.flag("Encrypted"),
                 kms_key_id=each.text("KmsKeyId") or each.text("KMSKeyId"),
@@ -133,22 +137,12 @@ def read_data_disks(own: Parameters, categories: Sequence[str]) -> tuple[WantedD
                 bursting=each.flag("BurstingEnabled"),
                 deleted_with_instance=each.flag("DeleteWithInstance", default=True),
             ),
-            categories=(each.choice("Category", DISK_CATEGORIES),)
-            if each.text("Category")
+            categories=(own_category,)
+            if (own_category := disk_category(each, "Category", system=False))
             else tuple(categories),
         )
         for each in own.items_of("DataDisk", most=_MOST_DATA_DISKS)
     )
-
-
-def _size(disk: Parameters) -> int:
-    size = disk.integer("Size", _SMALLEST_DISK_GIB)
-    if size < _SMALLEST_DISK_GIB and not disk.text("SnapshotId"):
-        raise CloudError(
-            "InvalidDataDiskSize.ValueNotSupported",
-            f"A data disk of {size} GiB is too small, {_SMALLEST_DISK_GIB} is the least.",
-        )
-    return size
 
 
 def read_template(
@@ -234,14 +228,14 @@ class PlanChecks:
                 )
             if group.vpc_id != vswitch.vpc_id:
                 raise CloudError(
-                    "InvalidSecurityGroupId.VPCMismatch",
+                    "InvalidParameter.Mismatch",
                     f"The security group {group_id} and the vSwitch {vswitch.id} are not in the"
                     " same VPC.",
                 )
             kinds.add(group.kind)
         if len(kinds) > 1:
             raise CloudError(
-                "InvalidSecurityGroupType.Mixed",
+                "InvalidOperation.MultiGroupType",
                 "Basic and enterprise security groups must not be given together.",
             )
 
@@ -272,13 +266,15 @@ class PlanChecks:
 
     def _disk_refusal(self, plan: Plan) -> CloudError | None:
         wanted = plan.template.system_disk
-        if wanted.disk.size_gib < max(_SMALLEST_DISK_GIB, plan.image.size_gib):
+        if wanted.disk.size_gib < plan.image.size_gib:
             return CloudError(
                 "InvalidSystemDiskSize.LessThanImageSize",
                 f"A system disk of {wanted.disk.size_gib} GiB is too small for {plan.image.id}.",
+                status=_NOT_FOUND,
             )
         for disk in (wanted, *plan.template.data_disks):
-            if self.category(plan, disk) is None:
+            category = self.category(plan, disk)
+            if category is None:
                 return CloudError(
                     "OperationDenied.ZoneSystemCategoryNotMatch"
                     if disk is wanted
@@ -287,6 +283,8 @@ class PlanChecks:
                     f" zone {plan.pool.zone}.",
                     status=_FORBIDDEN,
                 )
+            if error := check_disk_size(disk.disk, category, system=disk is wanted):
+                return error
         return None
 
     def category(self, plan: Plan, disk: WantedDisk) -> str | None:

@@ -14,7 +14,11 @@ from karpenter_provider_alibabacloud.simulated.plans import (
 )
 from karpenter_provider_alibabacloud.simulated.pools import Pool
 from karpenter_provider_alibabacloud.simulated.tokens import ClientTokens
-from karpenter_provider_alibabacloud.simulated.types import DISK_CATEGORIES
+from karpenter_provider_alibabacloud.simulated.values import (
+    check_launch,
+    disk_category,
+    performance_level,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,9 +31,8 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.simulated.plans import PlanChecks
     from karpenter_provider_alibabacloud.simulated.prices import Prices
 
-__all__ = ["SPOT_STRATEGIES", "RunInstances"]
+__all__ = ["RunInstances"]
 
-SPOT_STRATEGIES: Final = ("NoSpot", "SpotWithPriceLimit", "SpotAsPriceGo")
 _MOST: Final = 100
 _DEFAULT_DISK_GIB: Final = 40
 
@@ -99,7 +102,8 @@ class RunInstances:
             CloudError: it cannot.
         """
         name = request.required("InstanceType")
-        strategy = request.choice("SpotStrategy", SPOT_STRATEGIES, "NoSpot")
+        check_launch(request)
+        strategy = request.text("SpotStrategy", "NoSpot")
         image_id = request.text("ImageId")
         if not image_id and (family := request.text("ImageFamily")):
             newest = self._images.newest_of(family)
@@ -108,12 +112,12 @@ class RunInstances:
             request.required("ImageId")
         vswitch = self._checks.vswitch(request.required("VSwitchId"))
         disk = request.within("SystemDisk")
-        category = disk.choice("Category", DISK_CATEGORIES)
+        category = disk_category(disk, "Category", system=True)
         wanted = WantedDisk(
             disk=Disk(
                 category="",
                 size_gib=disk.integer("Size", _DEFAULT_DISK_GIB),
-                performance_level=disk.choice("PerformanceLevel", ("PL0", "PL1", "PL2", "PL3")),
+                performance_level=performance_level(disk, "PerformanceLevel"),
                 encrypted=disk.flag("Encrypted"),
                 kms_key_id=disk.text("KMSKeyId"),
                 provisioned_iops=disk.integer("ProvisionedIops"),

@@ -221,3 +221,50 @@ def test_a_full_vswitch_beside_a_sold_out_zone_leaves_each_its_own_mark(process,
     assert closed(process) == (sold_out, {cloud.world.vswitches[ZONE_B]})
     assert outcome.scope is ExhaustedScope.OFFERING
     assert {(key.instance_type, key.zone) for key in outcome.offerings} == sold_out
+
+
+@pytest.mark.parametrize("word", ["InvalidVSwitchId.IpNotEnough", "QuotaExceeded.PrivateIpAddress"])
+@pytest.mark.parametrize("api", ["", RUN], ids=["group", "run"])
+def test_a_full_vswitch_is_left_for_another_zone_whatever_ecs_calls_it(
+    cloud, clients, tmp_path, node_class, api, word
+):
+    """Also when its addresses were counted again meanwhile: pods and other clusters take some."""
+    process = Process(cloud, clients, tmp_path, launch_api=api)
+    cloud.capacity.no_addresses_code = word
+    full = cloud.world.vswitches[ZONE_B]
+    process.set_spot(LARGE, ZONE_B, 0.001)
+    cloud.prices.set_spot(LARGE, ZONE_B, 0.001)
+    cloud.networks.leave_addresses(full, 0)
+
+    first = process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
+    cloud.networks.leave_addresses(full, 1000)
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+    second = process.launch_one(claim_of("b", SPOT, ONLY_LARGE), node_class)
+
+    assert {first.zone, second.zone}.isdisjoint({ZONE_B})
+    assert closed(process) == (set(), {full})
+    process.clock.forward(5 * 60)
+    assert process.launch_one(claim_of("c", SPOT, ONLY_LARGE), node_class).zone == ZONE_B
+
+
+def test_of_two_vswitches_of_a_zone_the_full_one_is_left_alone(process):
+    """Though it was counted as the one with most free addresses."""
+    world, networks = process.cloud.world, process.cloud.networks
+    full = world.vswitches[ZONE_B]
+    other = networks.add_vswitch(
+        world.vpc_id, zone=ZONE_B, cidr="10.9.0.0/24", name="other", tags=world.discovery
+    ).id
+    node_class = class_of(
+        process.cloud,
+        status={"vSwitches": [{"id": full, "zoneID": ZONE_B}, {"id": other, "zoneID": ZONE_B}]},
+    )
+    process.cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", times=1)
+    wish = (ON_DEMAND, ONLY_LARGE)
+
+    process.launch_one(claim_of("a", *wish), node_class)
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+    process.vswitches.find(())
+    second = process.launch_one(claim_of("b", *wish), node_class)
+
+    assert process.vswitches.expected_addresses(full) > process.vswitches.expected_addresses(other)
+    assert process.launched(second).vswitch_id == other

@@ -160,7 +160,7 @@ def test_a_lost_reply_is_of_a_group_that_was_made(cloud, launch):
         ({"launch": {"Tag": [{"Key": "acs:x", "Value": "v"}]}}, "InvalidTagKey.Malformed"),
         ({"ClientToken": "x" * 65}, "InvalidClientToken.ValueNotSupported"),
         ({"SpotAllocationStrategy": "random", "spot": True},
-         "InvalidParameter.SpotAllocationStrategy"),
+         "InvalidSpotAllocationStrategy.ValueNotSupported"),
         ({"TotalTargetCapacity": None}, "MissingParameter.TotalTargetCapacity"),
         ({"configs": [{"InstanceType": "ecs.g7.large"}]},
          "MissingParameter.LaunchTemplateConfig.1.VSwitchId"),
@@ -176,7 +176,7 @@ def test_a_group_takes_twenty_configs_and_no_more(cloud, launch, code):
     config = {"InstanceType": "ecs.g7.large", "VSwitchId": vswitch}
 
     assert launch.group(configs=[config] * 20).ids
-    assert code(launch.group, configs=[config] * 21) == "InvalidParameter.LaunchTemplateConfig"
+    assert code(launch.group, configs=[config] * 21) == "InvalidLaunchTemplateConfigs.SizeExceed"
 
 
 def test_errors_can_be_put_into_results(cloud, launch):
