@@ -2,23 +2,23 @@
 
     .venv/bin/python tests/peer/golden.py --clusters 150 --seed 100000
 
-Writes `data/clusters.jsonl`, one JSON object in each line: `cluster`, `types`, and the names of the
-pods that every run of the reference leaves (`unschedulable`). Where we leave other pods, for a reason
-that `explained.py` knows, the line also has the `difference`, and what we leave (`ours`).
+Writes `data/clusters.jsonl.gz`, one JSON object in each line: `seed`, `cluster`, `types`, and the names
+of the pods that every run of the reference leaves (`unschedulable`). Where we leave other pods, for a
+reason that `explained.py` knows, the line also has the `difference`, and what we leave (`ours`).
 
-How clusters are chosen: seeds are gone through one after the other, and a cluster is dropped when
+The program takes seeds one after the other and drops a cluster in two cases only:
 
-- its line would be longer than 7,500 characters, or every pod of it is left;
 - runs of the reference do not agree with each other (ties are broken by chance there);
 - the reference fails.
 
 Nothing is dropped because we differ: a difference that nothing explains ends the program with the
-seed. At the end it says how many clusters were dropped, and for which of these reasons.
+seed. `data/chosen.json` says how many clusters were drawn, dropped and kept, and which differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import sys
 from collections import Counter
@@ -26,16 +26,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.peer import PEER
 from tests.peer.compare import difference
 from tests.peer.draw import random_cluster
 from tests.peer.explained import THEY_LEAVE, WE_LEAVE, explanation
 from tests.peer.ours import plan
 from tests.peer.reference import Reference
 
-FILE = Path(__file__).parent / "data" / "clusters.jsonl"
+FILE = Path(__file__).parent / "data" / "clusters.jsonl.gz"
+CHOSEN = FILE.with_name("chosen.json")
 RUNS = 12
-LARGEST = 7_500
-"""Characters of one line."""
 COMPACT = (",", ":")
 
 
@@ -49,7 +49,7 @@ def main():
     with Reference() as reference:
         while len(lines) < arguments.clusters:
             try:
-                lines.append(kept(reference, *random_cluster(seed)))
+                lines.append({"seed": seed, **kept(reference, *random_cluster(seed))})
             except DroppedError as error:
                 dropped[str(error)] += 1
             except UnexplainedError as error:
@@ -57,12 +57,31 @@ def main():
                 return 1
             seed += 1
     FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text("".join(f"{json.dumps(line, separators=COMPACT)}\n" for line in lines))
-    size = FILE.stat().st_size
-    different = sum("difference" in line for line in lines)
-    sys.stdout.write(f"{len(lines)} clusters ({different} with a difference): {size} B\n")
-    sys.stdout.write(f"dropped: {dict(dropped)}\n")
+    text = "".join(f"{json.dumps(line, separators=COMPACT)}\n" for line in lines)
+    FILE.write_bytes(gzip.compress(text.encode(), mtime=0))  # the same bytes for the same clusters
+    chosen = summary(lines, dropped, drawn=seed - arguments.seed)
+    CHOSEN.write_text(f"{json.dumps(chosen, indent=2)}\n")
+    sys.stdout.write(CHOSEN.read_text())
     return 0
+
+
+def summary(lines, dropped, *, drawn):
+    """Say how the clusters of the file were chosen."""
+    different = Counter(line["difference"] for line in lines if "difference" in line)
+    return {
+        "reference": PEER,
+        "firstSeed": lines[0]["seed"],
+        "drawn": drawn,
+        "dropped": dict(sorted(dropped.items())),
+        "kept": len(lines),
+        "samePodsLeft": len(lines) - different.total(),
+        "differences": dict(sorted(different.items())),
+    }
+
+
+def read():
+    """Return the lines of the file."""
+    return [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]
 
 
 class DroppedError(Exception):
@@ -82,8 +101,6 @@ def kept(reference, cluster, types):
     """
     cluster = _lean(cluster)
     line = {"cluster": cluster, "types": types}
-    if len(json.dumps(line, separators=COMPACT)) > LARGEST:
-        raise DroppedError("too large")
     runs = reference.ask(cluster, types, runs=RUNS)
     verdicts = {frozenset(run["unschedulable"] or ()) for run in runs if "error" not in run}
     if any("error" in run for run in runs):
@@ -91,8 +108,6 @@ def kept(reference, cluster, types):
     if len(verdicts) > 1:
         raise DroppedError("chance has a say")
     (theirs,) = verdicts
-    if len(theirs) == len(cluster["pods"]):
-        raise DroppedError("every pod is left")
     line["unschedulable"] = sorted(theirs)
     ours = frozenset(plan(cluster, types, "first-fit")["unschedulable"])
     if ours != theirs:

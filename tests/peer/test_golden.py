@@ -6,15 +6,15 @@ The clusters and its answers are those of `golden.py`; `compare.py` asks it anew
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections import Counter
 
 import pytest
 
 from karpenter_core.scheduling.problem import Constraint
+from tests.peer import golden
 from tests.peer.ours import plan
 
-FILE = Path(__file__).parent / "data" / "clusters.jsonl"
-CASES = [json.loads(line) for line in FILE.read_text().splitlines()]
+CASES = golden.read()
 PARTS = 8
 
 
@@ -41,6 +41,16 @@ def test_first_fit_leaves_the_pods_that_the_reference_leaves(answers):
 def test_the_default_packing_leaves_no_other_pods(answers):
     for _, first_fit, value in answers:
         assert set(value["unschedulable"]) <= set(first_fit["unschedulable"])
+
+
+def test_the_summary_says_how_the_clusters_were_chosen():
+    """Seeds follow each other: none is missing but those that were dropped."""
+    found = json.loads(golden.CHOSEN.read_text())
+    drawn = range(found["firstSeed"], found["firstSeed"] + found["drawn"])
+    seeds = [case["seed"] for case in CASES]
+    assert seeds == sorted(set(seeds) & set(drawn))
+    assert len(drawn) - len(seeds) == sum(found["dropped"].values())
+    assert found == golden.summary(CASES, Counter(found["dropped"]), drawn=len(drawn))
 
 
 def test_every_difference_is_explained_and_is_one():
