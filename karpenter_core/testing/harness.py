@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from karpenter_core.api.base import KubernetesObject
+    from karpenter_core.clock import Clock
     from karpenter_core.kube.transport import Request, Response, Transport
     from karpenter_core.kube.writer import Faults
     from karpenter_core.sim.fields import Json
@@ -194,9 +195,13 @@ class Harness:
         await self.cluster.__aexit__(kind, error, trace)
 
     def start(
-        self, *arguments: str, name: str = "", faults: Faults | None = None
+        self,
+        *arguments: str,
+        name: str = "",
+        faults: Faults | None = None,
+        clock: Clock | None = None,
     ) -> RunningProcess:
-        """Start a controller process."""
+        """Start a controller process; `clock` is its own, where it is not the cluster's."""
         plugins = load_plugins(extra=self._plugins(), entry_points=())
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings((*self._arguments, *arguments), {}, plugin_options=specs)
@@ -207,7 +212,7 @@ class Harness:
             workload = Cable(self.workload.transport())
             cables.append(workload)
         ports = Ports(
-            clock=self.cluster.clock,
+            clock=clock or self.cluster.clock,
             new_id=CountedIds(name),
             executor=InlineExecutor(),
             planner=InlinePlanner(),

@@ -2,8 +2,9 @@
 
 `Invariants` listens to every write of the embedded cluster and notes each breach with its time:
 
-- a machine is ended, or its Node vanishes, only after its pods have gone, unless a deadline that
-  the user set has passed or the cloud took the machine;
+- a machine is ended, or its Node vanishes, only after the pods that must be drained were evicted
+  and have gone, unless a deadline that the user set has passed or the cloud took the machine;
+- no instance is without a claim for more than an hour;
 - a pod is deleted past its disruption budget only for such a deadline;
 - no command disrupts more machines of a NodePool than its budgets allow;
 - no machine takes a NodePool beyond its limits; those that are being replaced do not count;
@@ -20,7 +21,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.durations import parse_duration
-from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.labels import DISRUPTED_TAINT, NODE_POOL
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.kube.resources import NODES, PODS
@@ -30,7 +31,7 @@ from karpenter_core.sim.registry import parse_time
 from karpenter_core.sim.store import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from karpenter_core.kube.writer import WriteOp
@@ -43,6 +44,12 @@ __all__ = ["Invariants", "unquiet"]
 
 LAG: Final = timedelta(seconds=90)
 """How old what a decision was made on may be: a look, the wait before the second, the writes."""
+MEMORY: Final = timedelta(hours=3)
+"""How long what a NodePool was is remembered: longer than any watch is frozen."""
+UNCLAIMED_SECONDS: Final = 3600.0
+"""How long an instance may have no claim."""
+STUCK_AFTER: Final = timedelta(minutes=1)
+"""A pod whose deletion hangs for so long past its grace period holds its node no more."""
 REASON: Final = "DisruptionReason"
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 NODES_LIMIT: Final = "nodes"
@@ -61,9 +68,15 @@ class _PoolThen:
 class Invariants:
     """Watches a cluster from now on; `breaches` is what was wrong, in words."""
 
-    def __init__(self, harness: Harness) -> None:
+    def __init__(self, harness: Harness, *, now: Callable[[], datetime] | None = None) -> None:
+        """`now` is the controller's wall clock, by which deadlines pass; else the cluster's."""
         self._harness: Final = harness
         self._clock: Final = harness.cluster.clock
+        self._now: Final = now or self._clock.now
+        self.blind_since: datetime | None = None
+        """Since when the controller may not see what changes."""
+        self._unclaimed: dict[str, float] = {}
+        """By provider id, since when no claim has it."""
         self.breaches: Final[list[str]] = []
         self._pools: Final[dict[str, list[_PoolThen]]] = defaultdict(list)
         self._limits: Final[dict[str, dict[str, int]]] = {}
@@ -82,6 +95,24 @@ class Invariants:
     def excuse(self, provider_id: str) -> None:
         """Note that a machine is not ours to end: the cloud takes it, or somebody by hand."""
         self._taken.add(provider_id)
+
+    def note_instances(self, provider_ids: Iterable[str], *, blind_seconds: float = 0.0) -> None:
+        """Look at what the cloud has now.
+
+        `blind_seconds` of the time since the last look the controller could not see the cluster,
+        and had to leave instances alone: they do not count.
+        """
+        claimed = {claim.get("status", {}).get("providerID") for claim in self._harness.claims()}
+        now = self._clock.monotonic()
+        self._unclaimed = {
+            each: self._unclaimed.get(each, now - blind_seconds) + blind_seconds
+            for each in provider_ids
+            if each not in claimed
+        }
+        for provider_id, since in self._unclaimed.items():
+            if now - since > UNCLAIMED_SECONDS:
+                self._breach(f"more instances than claims for an hour: {provider_id} has none")
+                self._unclaimed[provider_id] = float("inf")
 
     def note_terminate(self, provider_ids: Iterable[str]) -> None:
         """Look at a call that ends machines, before it is carried out."""
@@ -139,10 +170,11 @@ class Invariants:
         for pod in self._harness.pods():
             if (
                 pod["spec"].get("nodeName") == _name(node)
-                and _holds_node(pod)
+                and _must_be_drained(pod, self._clock.now())
                 and not self._is_forced(node, pod)
             ):
-                self._breach(f"{what}: {_name(node)}, while pod {_name(pod)} runs there")
+                evicted = "" if "deletionTimestamp" in pod["metadata"] else " and was not evicted"
+                self._breach(f"{what}: {_name(node)}, while pod {_name(pod)} runs there{evicted}")
 
     def _is_forced(self, node: Json, pod: Json) -> bool:
         """Whether the node's claim has a deadline, and it is so near that the pod has to go."""
@@ -154,7 +186,8 @@ class Invariants:
         if since is None or period is None:
             return False
         grace = timedelta(seconds=pod["spec"].get("terminationGracePeriodSeconds", 30))
-        return self._clock.now() >= parse_time(since) + parse_duration(period) - grace
+        now = max(self._clock.now(), self._now())
+        return now >= parse_time(since) + parse_duration(period) - grace
 
     def _check_budget(self, claim: Json) -> None:
         reason = (_condition(claim, REASON) or {}).get("reason", "")
@@ -205,12 +238,12 @@ class Invariants:
         count = sum(_pool_of(each) == pool for each in self._harness.claims())
         history = self._pools[pool]
         history.append(_PoolThen(at=self._clock.now(), spec=spec, claims=count))
-        while len(history) > 1 and history[1].at < self._clock.now() - LAG:
+        while len(history) > 1 and history[1].at < self._clock.now() - MEMORY:
             del history[0]
 
     def _lately(self, pool: str) -> list[_PoolThen]:
         history = self._pools[pool]
-        since = self._clock.now() - LAG
+        since = (self.blind_since or self._clock.now()) - LAG
         recent = [then for then in history if then.at >= since]
         before = [then for then in history if then.at < since]
         return [*before[-1:], *recent]
@@ -299,11 +332,30 @@ def _int_or_percent(text: str) -> int | str:
     return text if text.endswith("%") else int(text)
 
 
-def _holds_node(pod: Json) -> bool:
-    """Whether a node has to wait for this pod: not for finished ones, nor for daemons."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return pod.get("status", {}).get("phase") not in TERMINAL and not any(
-        owner["kind"] in {"DaemonSet", "Node"} for owner in owners
+def _must_be_drained(pod: Json, now: datetime) -> bool:
+    """Whether a node has to wait for this pod.
+
+    It has not for finished and for static ones, for daemons, for those that tolerate its taint and
+    for those whose end hangs.
+    """
+    metadata, spec = pod["metadata"], pod["spec"]
+    owners = metadata.get("ownerReferences") or ()
+    ends = metadata.get("deletionTimestamp")
+    return not (
+        pod.get("status", {}).get("phase") in TERMINAL
+        or any(owner["kind"] in {"DaemonSet", "Node"} for owner in owners)
+        or any(map(_tolerates_disruption, spec.get("tolerations") or ()))
+        or (ends is not None and now - parse_time(ends) > STUCK_AFTER)
+    )
+
+
+def _tolerates_disruption(toleration: Json) -> bool:
+    """Whether a toleration is for the taint of nodes that are disrupted, which has no value."""
+    return (
+        toleration.get("key", "") in {"", DISRUPTED_TAINT}
+        and toleration.get("effect", "") in {"", "NoSchedule"}
+        and (toleration.get("operator") == "Exists" or not toleration.get("value"))
+        and bool(toleration.get("key") or toleration.get("operator") == "Exists")
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from karpenter_core.kube.resources import NODES, PODS
@@ -14,6 +16,7 @@ from karpenter_core.testing.invariants import Invariants, unquiet
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool
 
+FINALIZER = {"metadata": {"finalizers": ["example.com/held"]}}
 POOL = {"karpenter.sh/nodepool": "general"}
 ONE = {
     "consolidationPolicy": "WhenEmpty",
@@ -58,6 +61,8 @@ class Scene:
 
     def __init__(self, harness, watch):
         self.harness, self.cluster, self.watch = harness, harness.cluster, watch
+        self.lead = timedelta()
+        """How far the controller's clock is ahead of the cluster's."""
 
     def status(self, name, **status):
         registry = self.cluster.server.registry
@@ -80,11 +85,17 @@ def seen(tmp_path):
         async def told():
             plugins = {"kwok": KwokProvider()}
             async with Harness(lambda: plugins, folder=tmp_path) as harness:
-                watch = Invariants(harness)
+                scenes = []
+
+                def now():
+                    return harness.cluster.clock.now() + scenes[0].lead
+
+                watch = Invariants(harness, now=now)
                 harness.cluster.apply([NODE_CLASS, node_pool(disruption=ONE, **pool)])
                 harness.cluster.apply([claim("first", terminationGracePeriod="60s"), node("first")])
                 harness.cluster.apply([pod("web", "first")])
                 scene = Scene(harness, watch)
+                scenes.append(scene)
                 scene.status("first", providerID="kwok://first", capacity={"cpu": "4"})
                 await story(scene)
                 return watch.breaches
@@ -104,7 +115,125 @@ def test_a_machine_may_not_be_ended_under_its_pods(seen):
         scene.watch.note_terminate(["kwok://first"])
 
     (breach,) = seen(story)
-    assert "instance ended: first, while pod web runs there" in breach
+    assert breach.endswith("instance ended: first, while pod web runs there and was not evicted")
+
+
+def test_a_machine_may_not_be_ended_while_an_evicted_pod_still_ends(seen):
+    async def story(scene):
+        scene.cluster.patch(PODS, "web", FINALIZER, namespace="default")
+        scene.cluster.delete(PODS, "web", namespace="default")
+        scene.watch.note_terminate(["kwok://first"])
+
+    (breach,) = seen(story)
+    assert breach.endswith("while pod web runs there")
+
+
+def test_a_pod_whose_end_hangs_keeps_no_machine(seen):
+    async def story(scene):
+        scene.cluster.patch(PODS, "web", FINALIZER, namespace="default")
+        scene.cluster.delete(PODS, "web", namespace="default")
+        await scene.cluster.clock.sleep(30 + 61)
+        scene.watch.note_terminate(["kwok://first"])
+
+    assert seen(story) == []
+
+
+@pytest.mark.parametrize(
+    ("toleration", "breaches"),
+    [
+        ({"operator": "Exists"}, 0),
+        ({"key": "karpenter.sh/disrupted", "operator": "Exists"}, 0),
+        ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}, 0),
+        ({"key": "karpenter.sh/disrupted", "operator": "Equal", "value": "so"}, 1),
+        ({"key": "karpenter.sh/disrupted", "operator": "Exists", "effect": "NoExecute"}, 1),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, 1),
+    ],
+)
+def test_pods_that_tolerate_the_taint_need_not_be_drained(seen, toleration, breaches):
+    async def story(scene):
+        scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
+        tolerant = pod("tolerant", "first")
+        tolerant["spec"]["tolerations"] = [toleration]
+        scene.cluster.apply([tolerant])
+        scene.watch.note_terminate(["kwok://first"])
+
+    assert len(seen(story)) == breaches
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
+def test_daemons_and_static_pods_need_not_be_drained(seen, kind):
+    async def story(scene):
+        scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
+        owned = pod("owned", "first")
+        owner = {"apiVersion": "v1", "kind": kind, "name": "first", "uid": "of-the-owner"}
+        owned["metadata"]["ownerReferences"] = [owner]
+        scene.cluster.apply([owned])
+        scene.watch.note_terminate(["kwok://first"])
+
+    assert seen(story) == []
+
+
+def test_a_deadline_that_has_passed_by_the_clock_of_the_controller_allows_the_end(seen):
+    async def story(scene):
+        scene.cluster.delete(NODE_CLAIMS, "first")
+        scene.lead = timedelta(hours=1)
+        scene.watch.note_terminate(["kwok://first"])
+
+    assert seen(story) == []
+
+
+@pytest.mark.parametrize(("minutes", "breaches"), [(59, 0), (61, 1), (180, 1)])
+def test_no_instance_is_without_a_claim_for_more_than_an_hour(seen, minutes, breaches):
+    async def story(scene):
+        for _ in range(minutes + 1):
+            scene.watch.note_instances(["kwok://first", "kwok://stray"])
+            await scene.cluster.clock.sleep(60)
+
+    found = seen(story)
+    assert len(found) == breaches
+    assert all(
+        each.endswith("more instances than claims for an hour: kwok://stray has none")
+        for each in found
+    )
+
+
+def test_an_instance_that_gets_a_claim_in_time_is_no_stray(seen):
+    async def story(scene):
+        for minute in range(120):
+            strays = [] if minute in {50, 100} else ["kwok://stray"]
+            scene.watch.note_instances(["kwok://first", *strays])
+            await scene.cluster.clock.sleep(60)
+
+    assert seen(story) == []
+
+
+def test_time_in_which_nothing_was_seen_does_not_count_for_instances_without_a_claim(seen):
+    async def story(scene):
+        for minute in range(100):
+            scene.watch.note_instances(["kwok://stray"], blind_seconds=60 * (20 <= minute < 65))
+            await scene.cluster.clock.sleep(60)
+        assert scene.watch.breaches == []
+        for _ in range(10):
+            scene.watch.note_instances(["kwok://stray"])
+            await scene.cluster.clock.sleep(60)
+
+    assert len(seen(story)) == 1
+
+
+def test_limits_that_were_cut_unseen_may_have_been_used(seen):
+    async def story(scene):
+        scene.watch.blind_since = scene.cluster.clock.now()
+        await scene.cluster.clock.sleep(60)
+        scene.cluster.apply([node_pool(disruption=ONE, limits={"cpu": "5"})])
+        await scene.cluster.clock.sleep(1800)
+        scene.cluster.apply([claim("second")])
+        scene.status("second", providerID="kwok://second", capacity={"cpu": "6"})
+        scene.watch.blind_since = None
+        scene.cluster.apply([claim("third")])
+        scene.status("third", providerID="kwok://third", capacity={"cpu": "0"})
+
+    (breach,) = seen(story, limits={"cpu": "10"})
+    assert "third" in breach
 
 
 def test_a_machine_without_pods_may_be_ended(seen):
