@@ -7,8 +7,12 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPE
 from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError, OfferingKey
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_provider_aws.launch.fleet import MAX_CONFIGS
+from karpenter_core.testing.builders import instance_type, offering
+from karpenter_provider_aws.api.nodeclass import Subnet
+from karpenter_provider_aws.launch.filters import Candidate
+from karpenter_provider_aws.launch.fleet import MAX_CONFIGS, MAX_OVERRIDES, targets_of
 from karpenter_provider_aws.launch.outcome import short_of_both
+from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 from providers.aws.tests.catalogue.dump import region
 from providers.aws.tests.launch.processes import claim_of, node_class_of
 
@@ -125,3 +129,31 @@ def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
         assert both.scope is ExhaustedScope.OFFERING
         assert both.offerings == tuple(KEYS[1:])
     assert short_of_both(full, full).scope is ExhaustedScope.NODE_CLASS
+
+
+def test_of_more_choices_than_a_fleet_takes_the_cheapest_stay_in_their_order():
+    zones = [f"zone-{number}" for number in range(6)]
+    prices = [1 + (7 * number) % 60 for number in range(60)]
+    types = [
+        instance_type(f"m5.size-{number}", offerings=[offering(z, price=price) for z in zones])
+        for number, price in enumerate(prices)
+    ]
+    template = LaunchTemplate(
+        name="template",
+        data={},
+        tags={},
+        node_class="default",
+        image_id="ami-1",
+        user_data_bytes=0,
+        instance_types=tuple(types),
+    )
+
+    targets = targets_of(
+        [template],
+        [Candidate(instance_type=it, offerings=it.offerings) for it in types],
+        {zone: Subnet(id=f"subnet-{zone}", zone=zone) for zone in zones},
+    )
+
+    assert len(targets) == MAX_OVERRIDES
+    kept = [it.name for it, price in zip(types, prices, strict=True) if price <= 50]
+    assert list(dict.fromkeys(target.instance_type for target in targets)) == kept

@@ -12,7 +12,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import LaunchedInstance, Termination
 from karpenter_provider_aws.simulated.throttling import AWS_RATES
-from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
+from providers.aws.tests.launch.processes import ON_DEMAND, claim_of, node_class_of
 
 
 def ids(outcomes):
@@ -199,6 +199,51 @@ def test_a_token_whose_instance_is_gone_is_refused(aws, process, make_process, n
         assert isinstance(refused, LaunchFailedError)
         assert refused.reason == "InstanceTerminated"
     assert aws.calls.count("CreateFleet") == 1
+
+
+def test_an_instance_that_is_on_its_way_out_serves_its_claim_no_more(aws, process, node_class):
+    aws.behaviour.shutting_down_seconds = 3600
+    claim = claim_of("leaving", ON_DEMAND)
+    first = process.launch_one(claim, node_class)
+    aws.terminate(first.provider_id)
+
+    refused = process.launch_one(claim, node_class)
+
+    assert isinstance(refused, LaunchFailedError)
+    assert refused.reason == "InstanceTerminated"
+
+
+def test_claims_of_two_versions_of_a_node_class_are_launched_from_their_own(
+    aws, process, node_class
+):
+    """The NodeClass has changed between two claims of one batch."""
+    images = sorted(i.id for i in aws.images.all if i.architecture == "x86_64" and not i.windows)
+    amis = tuple(ami.model_copy(update={"id": images[-1]}) for ami in node_class.status.amis)
+    changed = node_class.model_copy(
+        update={
+            "metadata": node_class.metadata.model_copy(update={"resource_version": "2"}),
+            "status": node_class.status.model_copy(update={"amis": amis}),
+        }
+    )
+    before, after = (
+        process.request(claim_of("before", ON_DEMAND), node_class),
+        process.request(claim_of("after", ON_DEMAND), changed),
+    )
+
+    outcomes = process.launching.launch([before, after])
+
+    assert [o.image_id for o in outcomes] == [node_class.status.amis[0].id, images[-1]]
+
+
+def test_a_node_class_with_many_tags_has_smaller_fleets(aws, clients, process):
+    """EC2 takes fifty tags of an instance; what tells its claims has to fit beside the others."""
+    tagged = node_class_of(aws, clients, tags={f"team-{number}": "web" for number in range(38)})
+    claims = [claim_of(f"{'web' * 20}-{number}", ON_DEMAND) for number in range(51)]
+
+    outcomes = process.launch(*claims, node_class=tagged)
+
+    assert {type(outcome) for outcome in outcomes} == {LaunchedInstance}
+    assert aws.calls.count("CreateFleet") > 1
 
 
 def test_the_gone_instance_of_one_claim_leaves_the_others_theirs(process, make_process, node_class):

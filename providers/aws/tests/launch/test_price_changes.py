@@ -66,3 +66,22 @@ def test_prices_that_the_cloud_never_asked_still_decide_after_a_refresh(aws, pro
     process.launching.launch([replace(request, instance_types=(own,))])
 
     assert strategy(aws) == "prioritized"
+
+
+def test_prices_that_move_between_two_reads_are_still_those_of_ec2(aws, process, node_class):
+    """All of them at once, on demand and spot; the history of spot has the former ones as well."""
+    refresh(process)
+    request = process.request(claim_of("early", SPOT, M5, ZONE_A), node_class)
+    for _ in range(2):
+        aws.prices.move()
+        assert process.prices.refresh(process.clients, now=process.clock.now())
+
+    process.launching.launch([request])
+
+    assert strategy(aws) == "price-capacity-optimized"
+    spot, listed = (
+        process.prices.spot("m5.large", "us-east-1a"),
+        process.prices.on_demand("m5.large"),
+    )
+    assert spot.amount == pytest.approx(aws.prices.spot("m5.large", "us-east-1a"))
+    assert listed.amount == pytest.approx(aws.prices.on_demand("m5.large"))

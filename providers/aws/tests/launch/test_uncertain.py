@@ -41,10 +41,6 @@ def fleets(aws):
     return [call.parameters for call in aws.calls.of("CreateFleet")]
 
 
-def free(process, node_class):
-    return [process.subnets.expected_addresses(each.id) for each in node_class.status.subnets]
-
-
 @pytest.mark.parametrize(("code", "status"), SERVER_FAULTS)
 def test_a_fault_of_the_server_is_no_refusal_and_the_call_is_repeated_word_for_word(
     aws, process, node_class, code, status
@@ -59,22 +55,6 @@ def test_a_fault_of_the_server_is_no_refusal_and_the_call_is_repeated_word_for_w
 
     assert {type(outcome) for outcome in again} == {LaunchedInstance}
     assert all(request == fleets(aws)[0] for request in fleets(aws))
-
-
-def test_addresses_stay_reserved_while_nobody_knows_and_are_free_after_a_refusal(
-    aws, process, node_class
-):
-    process.subnets.find([])
-    launched = process.launch(*wave(1), node_class=node_class)
-    assert isinstance(launched[0], LaunchedInstance)
-    before = free(process, node_class)
-    with aws.fail("CreateFleet", code="InvalidParameterValue", times=None):
-        process.launch_one(claim_of("refused", ON_DEMAND), node_class)
-    assert free(process, node_class) == before
-    with aws.fail("CreateFleet", code="InternalError", status=500, times=None):
-        process.launch_one(claim_of("unknown", ON_DEMAND), node_class)
-
-    assert free(process, node_class) <= before
 
 
 @pytest.mark.parametrize(
