@@ -52,6 +52,8 @@ __all__ = ["Launching"]
 _CALLS_AT_ONCE: Final = 8
 _MOST_MACHINES: Final = 100
 """Of one call: RunInstances takes no more."""
+_MADE_WITHIN: Final = timedelta(minutes=5)
+"""By then ECS has made all instances of a call, which it shows one after the other."""
 _FRESH: Final = timedelta(seconds=30)
 """Nobody but this process can have launched for a claim that is so young."""
 
@@ -152,13 +154,29 @@ class Launching:
             if owner is not None and owner.uid in doubtful:
                 mine.setdefault(owner.uid, []).append(instance)
         outcomes: dict[str, LaunchOutcome] = {}
+        launching = self._launching_for(described)
         for token, request in doubtful.items():
             recent = self._recent.of_claim(token)
             if token in mine:
                 outcomes[token] = self._found(request, mine[token])
             elif recent is not None:
                 outcomes[token] = _gone(recent.instance_id)
+            elif token in launching and not self._buyer.knows_of(token):
+                outcomes[token] = CloudProviderError(
+                    "another process launched for this NodeClaim and others of late, and ECS does not "
+                    "show all of their instances yet"
+                )
         return outcomes
+
+    def _launching_for(self, described: Iterable[DescribedInstance]) -> frozenset[str]:
+        """Return the UIDs of claims for which a call may still make instances."""
+        now = self._clock.now()
+        return frozenset(
+            claim.uid
+            for instance in described
+            if instance.launched_at is None or now - instance.launched_at < _MADE_WITHIN
+            for claim in CLAIM_TAGS.claims_of(instance.tags)
+        )
 
     def _described(self) -> tuple[DescribedInstance, ...]:
         listing = self._reader.of_cluster()

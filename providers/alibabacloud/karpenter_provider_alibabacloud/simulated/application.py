@@ -9,6 +9,7 @@ from karpenter_core.provider.simulated.calls import CallLog, LoggedCall
 from karpenter_core.provider.simulated.faults import CloudError, FaultKind, Faults
 from karpenter_core.provider.simulated.rates import Rates
 from karpenter_provider_alibabacloud.simulated.signatures import Signatures
+from karpenter_provider_alibabacloud.simulated.tokens import NoAnswerError
 from karpenter_provider_alibabacloud.simulated.wire import Reply, read_call, refuse, reply
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class Application:
         except CloudError as error:
             self._log(call, FaultKind.LOST_REPLY if fault else error.code)
             return None if fault else self._refused(error, request_id, call.service)
+        except NoAnswerError:
+            self._log(call, FaultKind.LOST_REPLY)
+            return None
         self._log(call, FaultKind.LOST_REPLY if fault else "ok")
         return None if fault else reply(answer, request_id=request_id, service=call.service)
 

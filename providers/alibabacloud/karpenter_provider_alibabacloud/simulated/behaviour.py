@@ -37,6 +37,12 @@ class Behaviour:
     """How many repetitions of a known client token are refused as still in progress."""
     token_in_progress_code: str = "IdempotentProcessing"  # noqa: S105 - an error code
     """What these are refused with; `LastTokenProcessing` is the other code."""
+    launch_seconds: float = 0
+    """How long ECS works on a call that launches before it can answer. Whoever called loses patience: the
+    connection is cut, the token is in progress until then, and its instances are described one after the
+    other."""
+    tags_added: tuple[tuple[str, str], ...] = ()
+    """Tags that the account puts on each new instance by itself, as `acs:tag:createdby`."""
     latency_seconds: float = 0
     """How long every call takes, in real time."""
 

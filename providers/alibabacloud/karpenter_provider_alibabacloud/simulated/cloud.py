@@ -295,6 +295,16 @@ class SimulatedAlibabaCloud:
         """Delete an instance by somebody else's hand."""
         self.instances.end(self.instance(named))
 
+    def tag(self, named: str, tags: Mapping[str, str | None]) -> None:
+        """Set tags of an instance by somebody else's hand; None takes one away."""
+        with self._application.state:
+            own = self.instance(named).tags
+            for key, value in tags.items():
+                if value is None:
+                    own.pop(key, None)
+                else:
+                    own[key] = value
+
     def protect(self, named: str, *, protected: bool = True) -> None:
         """Set or lift the deletion protection of an instance."""
         self.instance(named).deletion_protection = protected

@@ -93,7 +93,7 @@ class Groups:
         self._launcher: Final = launcher
         self._prices: Final = prices
         self._capacity: Final = capacity
-        self._tokens: Final = ClientTokens(account, behaviour)
+        self._tokens: Final = ClientTokens(account, behaviour, launches=True)
         self._faults: list[ConfigFault] = []
         self._results: list[Sequence[Mapping[str, object]]] = []
 

@@ -100,6 +100,8 @@ class Instance:
     http_tokens: str = "optional"
     http_endpoint: str = "enabled"
     http_hops: int = 1
+    shown_at: datetime | None = None
+    """When it is described first, where its launch takes time; at once otherwise."""
     deletion_protection: bool = False
     """Whether it may not be deleted until somebody says that it may."""
     lock_reasons: list[str] = field(default_factory=list[str])
@@ -185,7 +187,7 @@ class Instances:
         """Return what Describe calls see: neither what is quite new nor what is gone."""
         now = self._account.clock()
         lag = timedelta(seconds=self._behaviour.invisible_seconds)
-        return [each for each in self.living if now >= each.launched_at + lag]
+        return [each for each in self.living if now >= (each.shown_at or each.launched_at) + lag]
 
     def existing(self, instance_id: str) -> Instance:
         """Return an instance that is not gone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.simulated.faults import CloudError
@@ -128,7 +129,9 @@ class Launcher:
             self._made(plan, next(free), source=source, group_id=group_id, token=client_token)
             for _ in range(number)
         ]
-        for instance in made:
+        for position, instance in enumerate(made, start=1):
+            share = self._behaviour.launch_seconds * position / number
+            instance.shown_at = instance.launched_at + timedelta(seconds=share)
             self._instances.add(instance)
         return made
 
@@ -157,7 +160,7 @@ class Launcher:
                 each.of(self._checks.category(plan, each) or "") for each in template.data_disks
             ),
             launched_at=self._account.clock(),
-            tags=dict(template.tags),
+            tags={**template.tags, **dict(self._behaviour.tags_added)},
             spot_strategy=plan.spot_strategy or "NoSpot",
             spot_price_limit=plan.price_limit,
             spot_duration=own.integer("SpotDuration", 1),

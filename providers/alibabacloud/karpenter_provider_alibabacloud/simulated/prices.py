@@ -75,6 +75,8 @@ class Prices:
         self._spot: dict[tuple[str, str], float] = {}
         self.walk = 0.0
         """By which part of themselves spot prices go up or down from one hour to the next."""
+        self.on_demand_walk = 0.0
+        """By which part of themselves list prices go up or down from one day to the next."""
 
     def set_on_demand(self, instance_type: str, price: float) -> None:
         """Set a price; 0 takes the type off the price list, as it happens."""
@@ -89,13 +91,18 @@ class Prices:
         self._on_demand.clear()
         self._spot.clear()
         self.walk = 0.0
+        self.on_demand_walk = 0.0
 
     def on_demand(self, instance_type: str) -> float:
         """Return the price of a machine without disks; 0 when there is none."""
         if instance_type in self._on_demand:
             return self._on_demand[instance_type]
         facts = self._catalogue.facts(instance_type)
-        return 0.0 if facts is None else made_up_price(facts)
+        if facts is None:
+            return 0.0
+        day = self._account.clock().date()
+        step = self.on_demand_walk * (2 * _fraction(f"{instance_type}/{day}") - 1)
+        return round(made_up_price(facts) * (1 + step), 4)
 
     def spot(self, instance_type: str, zone: str, *, at: datetime | None = None) -> float:
         """Return the spot price in a zone, now by default; 0 when there is none."""

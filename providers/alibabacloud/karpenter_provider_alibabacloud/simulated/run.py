@@ -55,7 +55,7 @@ class RunInstances:
         self._launcher: Final = launcher
         self._images: Final = images
         self._prices: Final = prices
-        self._tokens: Final = ClientTokens(account, behaviour)
+        self._tokens: Final = ClientTokens(account, behaviour, launches=True)
 
     def clear(self) -> None:
         """Forget the tokens of earlier calls."""

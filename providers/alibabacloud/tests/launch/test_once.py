@@ -253,6 +253,7 @@ def test_an_instance_that_a_claim_names_is_nobody_elses(process, restarted, node
     outcomes = process.launch(lost, kept, waiting, node_class=node_class)
     process.cloud.terminate(outcomes[0].provider_id)
     restarted.write_down(kept, outcomes[1].provider_id)
+    process.clock.forward(6 * 60)  # until then ECS might only not show it yet
 
     again = restarted.launch(lost, waiting, node_class=node_class)
 

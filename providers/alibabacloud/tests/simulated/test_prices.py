@@ -113,3 +113,18 @@ def test_spot_prices_go_up_and_down_by_the_hour_when_they_are_told_to(cloud, cli
     assert len(steady) == 1
     assert len({row["SpotPrice"] for row in rows}) > 1
     assert sorted(rows, key=lambda row: row["Timestamp"])[-2]["SpotPrice"] == before
+
+
+def test_list_prices_move_from_day_to_day_when_they_are_told_to(cloud, clients):
+    steady = cloud.prices.on_demand("ecs.g7.large")
+    cloud.time.advance(24 * 3600)
+    assert price(clients, "ecs.g7.large")["TradePrice"] == steady
+
+    cloud.prices.on_demand_walk = 0.1
+    told = set()
+    for _ in range(3):
+        told.add(price(clients, "ecs.g7.large")["TradePrice"])
+        cloud.time.advance(24 * 3600)
+
+    assert len(told) == 3
+    assert all(abs(each - steady) <= 0.1 * steady + 0.0001 for each in told)
