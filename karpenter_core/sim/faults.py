@@ -39,6 +39,9 @@ class Fault:
     after: int = 0
     """How many matching requests pass unharmed first."""
     latency_seconds: float = 0.0
+    """Begin with the work only after so long."""
+    reply_latency_seconds: float = 0.0
+    """Do the work at once and answer only after so long."""
     status: int = 0
     """Refuse with this code, without doing the work."""
     retry_after_seconds: int = 0

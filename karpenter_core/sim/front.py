@@ -58,6 +58,9 @@ class Front:
             if fault.status:
                 return render_error(fault.error())
         response = self.server.handle(request)
+        for fault in faults:
+            if fault.reply_latency_seconds:
+                await asyncio.sleep(fault.reply_latency_seconds)
         if any(fault.drop_reply for fault in faults):
             raise ConnectionLostError("the reply was lost")
         return response

@@ -6,7 +6,7 @@ import contextlib
 import json
 from unittest.mock import patch
 
-from karpenter_core.kube.resources import DEPLOYMENTS, PODS
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.expectations import CloudAccount
 from karpenter_core.testing.invariants import Invariants, unquiet
@@ -18,7 +18,13 @@ NEWER = {"spec": {"template": {"metadata": {"labels": EDITION}}}}
 """What makes the machines of a pool drift."""
 
 
-def pool(**template):
+BOOT = {"key": "example.com/boot", "effect": "NoSchedule"}
+"""A startup taint; nobody takes it off unless a life does."""
+COMMAND_SECONDS = 600
+"""How long a command waits for its replacements."""
+
+
+def pool(*, after="0s", **template):
     """Machines of one size, two of which may be replaced one at a time within the limits."""
     return node_pool(
         template={
@@ -31,7 +37,7 @@ def pool(**template):
         limits={"cpu": "12"},
         disruption={
             "consolidationPolicy": "WhenEmptyOrUnderutilized",
-            "consolidateAfter": "0s",
+            "consolidateAfter": after,
             "budgets": [{"nodes": "1"}],
         },
     )
@@ -64,8 +70,37 @@ class Scene:
         )
 
     def _account(self):
+        if not (self._folder / "kwok.sqlite3").exists():  # no process has reached the cloud yet
+            return CloudAccount()
         found = cloud(self.harness, self._folder)
         return CloudAccount(instances=found["instances"], launches=found["launches"])
+
+    def claims(self):
+        """Return the claims by name."""
+        return {claim["metadata"]["name"]: claim for claim in self.harness.claims()}
+
+    def instances(self):
+        """Return the names of the claims whose instances exist."""
+        return {each["nodeClaim"] for each in self._account().instances}
+
+    def launches(self):
+        """Return how many instances each token has launched."""
+        return self._account().launches
+
+    @property
+    def disrupted(self):
+        """Names of the nodes that a command has tainted."""
+        return {
+            node["metadata"]["name"]
+            for node in self.harness.nodes()
+            if any(t["key"] == "karpenter.sh/disrupted" for t in node["spec"].get("taints") or ())
+        }
+
+    def take_taint(self, node):
+        """Take the startup taint off a node, as the daemon does for which it was put there."""
+        found = self.cluster.find(NODES, node)
+        taints = [each for each in found["spec"].get("taints") or () if each["key"] != BOOT["key"]]
+        self.cluster.patch(NODES, node, {"spec": {"taints": taints or None}})
 
     async def settle(self, holds):
         await self.harness.settle(holds, seconds=7200)
@@ -112,6 +147,111 @@ async def refused(scene):
     await scene.settle(lambda: scene.is_whole(1, without={claim}))
     scene.cluster.scale(DEPLOYMENTS, "web", 0)
     await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
+
+
+async def stillborn(scene):
+    """Replace a drifted machine by one that registers and is never ready; then somebody ends it.
+
+    The command is taken back, and nobody touches either machine: the one serves, the other may
+    yet come up. Another replacement would be ordered for ever.
+    """
+    scene.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
+    await scene.settle(lambda: scene.is_whole(1))
+    (old,) = scene.claims()
+    scene.break_cloud({"fault": "unready-node", "count": 1})
+    scene.cluster.patch(NODE_POOLS, "general", NEWER)
+    new = await another(scene, {old})
+    await serving_on(scene, old, seconds=COMMAND_SECONDS - 60)
+    assert scene.disrupted == {old}, "the command still waits"
+    await scene.settle(lambda: not scene.disrupted)
+    await serving_on(scene, old, seconds=1800)
+    assert not is_true(scene.claims()[new], "Initialized")
+    assert scene.claims().keys() == scene.instances() == {old, new}
+    assert not any("deletionTimestamp" in claim["metadata"] for claim in scene.claims().values())
+    assert not scene.disrupted
+    scene.cluster.delete(NODE_CLAIMS, new)
+    await scene.settle(lambda: scene.is_whole(1, without={old, new}, **EDITION))
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
+
+
+async def late(scene):
+    """Take the startup taint off a replacement after its command was taken back.
+
+    It is used then, and no third machine is made.
+    """
+    machines = pool(after="5m", startupTaints=[BOOT])
+    scene.cluster.apply([NODE_CLASS, machines, budget(), deployment("web", 2)])
+    await scene.settle(lambda: any(is_true(c, "Registered") for c in scene.claims().values()))
+    (old,) = scene.claims()
+    await scene.cluster.clock.sleep(60)
+    assert not is_true(scene.claims()[old], "Initialized")
+    scene.take_taint(old)
+    await scene.settle(lambda: scene.is_whole(1))
+    scene.cluster.patch(NODE_POOLS, "general", NEWER)
+    new = await another(scene, {old})
+    await serving_on(scene, old, seconds=COMMAND_SECONDS - 60)
+    await scene.settle(lambda: not scene.disrupted)
+    await serving_on(scene, old, seconds=1200)
+    assert scene.claims().keys() == {old, new}
+    scene.take_taint(new)
+    await scene.settle(lambda: scene.is_whole(1, without={old}, **EDITION))
+    assert scene.claims().keys() == {new}
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
+
+
+async def unanswered(scene):
+    """Delete a claim whose instance was launched by a call that never answered.
+
+    Then delete the next one before the cloud has even begun with its launch, whose answer is lost.
+    """
+    lost = {"fault": "lost-reply", "operation": "launch"}
+    scene.break_cloud(lost)
+    scene.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
+    await scene.settle(scene.instances)
+    (first,) = scene.claims()
+    assert not scene.claims()[first].get("status", {}).get("providerID")
+    scene.cluster.delete(NODE_CLAIMS, first)
+    await scene.settle(lambda: first not in scene.claims())
+    assert first not in scene.instances()
+    scene.break_cloud(lost, {"fault": "slow-call", "operation": "launch", "delay": "40s"})
+    await scene.settle(lambda: scene.claims().keys() - {first})
+    (second,) = scene.claims()
+    token = scene.claims()[second]["metadata"]["uid"]
+    await scene.cluster.clock.sleep(5)
+    assert token not in scene.launches()
+    scene.cluster.delete(NODE_CLAIMS, second)
+    await scene.settle(lambda: token in scene.launches())
+    scene.break_cloud()
+    await scene.settle(lambda: scene.is_whole(1, without={first, second}))
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
+
+
+async def another(scene, known):
+    """Wait for one more machine that is registered, and return its name."""
+
+    def registered():
+        claims = scene.claims().items()
+        return [n for n, claim in claims if n not in known and is_true(claim, "Registered")]
+
+    await scene.settle(registered)
+    (name,) = registered()
+    return name
+
+
+async def serving_on(scene, node, *, seconds):
+    """Let time pass, while all pods run on a node."""
+    for _ in range(seconds // 30):
+        await scene.cluster.clock.sleep(30)
+        assert {pod["spec"]["nodeName"] for pod in serving(scene.harness)} == {node}
+        assert len(serving(scene.harness)) == 2
+
+
+def is_true(claim, kind):
+    conditions = claim.get("status", {}).get("conditions", ())
+    return any(item["type"] == kind and item["status"] == "True" for item in conditions)
 
 
 def serving(scene):

@@ -8,12 +8,12 @@ import os
 import pytest
 
 from karpenter_core.testing.kills import Awaits, shown
-from tests.controllers.lives import live, refused, renewed
+from tests.controllers.lives import live, refused, renewed, unanswered
 
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0
 """How long nobody runs between a kill and the next process."""
-LIVES = {"renewed": (renewed, 128), "refused": (refused, 140)}
+LIVES = {"renewed": (renewed, 128), "refused": (refused, 140), "unanswered": (unanswered, 120)}
 """Each with how many awaits it has come by; fewer would mean that some are not seen."""
 
 

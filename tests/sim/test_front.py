@@ -63,6 +63,20 @@ def test_latency_takes_time_of_the_loop():
     assert run_virtual(scenario()) == 10
 
 
+def test_a_late_reply_is_that_of_work_done_at_once():
+    """The work is seen before its answer."""
+
+    async def scenario():
+        async with EmbeddedCluster(times=NEVER) as cluster:
+            cluster.front.faults.add(Fault(matches=on("POST"), reply_latency_seconds=10))
+            answer = asyncio.create_task(cluster.transport().request(MAKE_NODE))
+            await asyncio.sleep(1)
+            seen = len(cluster.list(NODES)), answer.done()
+            return seen, (await answer).status, cluster.clock.monotonic()
+
+    assert run_virtual(scenario()) == ((1, False), 201, 10)
+
+
 @pytest.mark.parametrize(("field", "done"), [("drop_reply", True), ("drop_request", False)])
 def test_a_lost_reply_leaves_the_work_done_and_a_lost_request_does_not(field, done):
     """The client cannot tell the two apart."""

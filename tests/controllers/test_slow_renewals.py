@@ -1,0 +1,117 @@
+"""A leader whose renewals are answered late: two never write at the same time.
+
+To the other candidates a lease is as old as the request that renewed it, not as its answer.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, LEASES
+from karpenter_core.sim.faults import Fault
+from tests.controllers.lives import Scene, budget, pool, watched
+from tests.controllers.scenes import NODE_CLASS, deployment, play
+
+DEADLINE_SECONDS, LEASE_SECONDS = 10.0, 15.0
+
+
+class Writers:
+    """Two candidates, and when each of them sent its writes."""
+
+    def __init__(self, harness, watch):
+        self.harness, self.clock = harness, harness.cluster.clock
+        self.sent = {"old": [], "new": []}
+        self._watch = watch
+
+    async def begin(self):
+        """Start the leader, then the other one."""
+        self.old = self._start("old")
+        await self.harness.settle(lambda: self.old.process.is_leading)
+        self.new = self._start("new")
+
+    def _start(self, name):
+        async def note(op):
+            await self._watch.note_write(op)
+            if op.stage == "request":
+                self.sent[name].append(self.clock.monotonic())
+
+        return self.harness.start(name=name, faults=note)
+
+    def disturb(self, **fault):
+        """Disturb the renewals of the old leader from now on."""
+        self.harness.cluster.front.faults.add(Fault(matches=is_renewal_of_old, times=None, **fault))
+
+    @property
+    def renewed(self):
+        """When the lease was renewed for the last time, as text."""
+        (lease,) = self.harness.cluster.list(LEASES)
+        return lease["spec"]["renewTime"]
+
+
+def is_renewal_of_old(request):
+    if request.method != "PATCH" or "/leases/" not in request.path:
+        return False
+    return json.loads(request.body)["spec"].get("holderIdentity") == "old"
+
+
+def two_candidates(folder, story):
+    """Tell a story of two candidates, while there is always something to write."""
+
+    async def told(harness):
+        with watched(harness) as watch:
+            writers, scene = Writers(harness, watch), Scene(harness, folder)
+            harness.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
+            await writers.begin()
+            await scene.settle(lambda: scene.is_whole(1))
+            await story(writers, scene)
+            await scene.settle(lambda: scene.is_whole(1))
+        assert watch.breaches == []
+        assert writers.sent["new"]
+        assert max(writers.sent["old"]) < min(writers.sent["new"])
+
+    play(folder, told)
+
+
+async def keep_busy(writers, *, seconds):
+    """Have the leader launch and end a machine again and again."""
+    for turn in range(int(seconds / 2)):
+        writers.harness.cluster.scale(DEPLOYMENTS, "bulk", turn % 2)
+        await writers.clock.sleep(2)
+
+
+def test_an_answer_later_than_the_deadline_does_not_open_the_fence(tmp_path):
+    """Each renewal arrives, so that the lease never runs out; yet nobody may know it in time."""
+
+    async def story(writers, scene):
+        scene.cluster.apply([deployment("bulk", 0, cpu="2500m")])
+        writers.disturb(reply_latency_seconds=DEADLINE_SECONDS + 2)
+        began = writers.clock.monotonic()
+        await keep_busy(writers, seconds=60)
+        scene.cluster.scale(DEPLOYMENTS, "bulk", 0)
+        assert await writers.old.wait() == 1
+        assert writers.new.process.is_leading
+        assert began < max(writers.sent["old"]) < began + DEADLINE_SECONDS + 2.5
+
+    two_candidates(tmp_path, story)
+
+
+@pytest.mark.parametrize("seconds", [6.0, 9.0])
+def test_a_slow_answer_and_then_none_ends_the_writes_in_time(tmp_path, seconds):
+    """The last renewal that arrived was sent so long before its answer came."""
+
+    async def story(writers, scene):
+        scene.cluster.apply([deployment("bulk", 0, cpu="2500m")])
+        writers.disturb(reply_latency_seconds=seconds)
+        before = writers.renewed
+        await scene.settle(lambda: writers.renewed != before)
+        sent = writers.clock.monotonic()
+        writers.disturb(drop_request=True)
+        await keep_busy(writers, seconds=60)
+        scene.cluster.scale(DEPLOYMENTS, "bulk", 0)
+        assert await writers.old.wait() == 1
+        assert sent < max(writers.sent["old"]) <= sent + DEADLINE_SECONDS
+        assert min(writers.sent["new"]) >= sent + LEASE_SECONDS - 0.5
+
+    two_candidates(tmp_path, story)
