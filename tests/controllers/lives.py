@@ -22,6 +22,8 @@ BOOT = {"key": "example.com/boot", "effect": "NoSchedule"}
 """A startup taint; nobody takes it off unless a life does."""
 COMMAND_SECONDS = 600
 """How long a command waits for its replacements."""
+REPAIR_SECONDS = 600
+"""How long the kwok provider has a Node that is not Ready before it counts as broken."""
 
 
 def pool(*, after="0s", **template):
@@ -149,7 +151,11 @@ async def refused(scene):
     await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
 
 
-async def stillborn(scene):
+UNREADY = {"fault": "unready-node", "count": 1}
+INCOMPLETE = {"fault": "missing-resource", "resources": ["memory"], "count": 1}
+
+
+async def stillborn(scene, fault=UNREADY, reason="NodeNotReady"):
     """Replace a drifted machine by one that registers and is never ready; then somebody ends it.
 
     The command is taken back, and nobody touches either machine: the one serves, the other may
@@ -158,19 +164,40 @@ async def stillborn(scene):
     scene.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
     await scene.settle(lambda: scene.is_whole(1))
     (old,) = scene.claims()
-    scene.break_cloud({"fault": "unready-node", "count": 1})
+    scene.break_cloud(fault)
     scene.cluster.patch(NODE_POOLS, "general", NEWER)
     new = await another(scene, {old})
     await serving_on(scene, old, seconds=COMMAND_SECONDS - 60)
     assert scene.disrupted == {old}, "the command still waits"
     await scene.settle(lambda: not scene.disrupted)
     await serving_on(scene, old, seconds=1800)
-    assert not is_true(scene.claims()[new], "Initialized")
+    assert condition(scene.claims()[new], "Initialized")["reason"] == reason
     assert scene.claims().keys() == scene.instances() == {old, new}
     assert not any("deletionTimestamp" in claim["metadata"] for claim in scene.claims().values())
     assert not scene.disrupted
     scene.cluster.delete(NODE_CLAIMS, new)
     await scene.settle(lambda: scene.is_whole(1, without={old, new}, **EDITION))
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
+
+
+async def incomplete(scene):
+    """Replace it by one that is ready and never shows the memory that its pods ask for."""
+    await stillborn(scene, fault=INCOMPLETE, reason="ResourceNotRegistered")
+
+
+async def repaired(scene):
+    """Launch a machine that is never ready for pods that wait, until it is replaced as broken.
+
+    Nothing else is launched for the pods meanwhile, and it does not count as empty.
+    """
+    scene.break_cloud(UNREADY)
+    scene.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
+    broken = await another(scene, set())
+    await scene.cluster.clock.sleep(REPAIR_SECONDS - 60)
+    assert scene.claims().keys() == scene.instances() == {broken}
+    assert "deletionTimestamp" not in scene.claims()[broken]["metadata"]
+    await scene.settle(lambda: scene.is_whole(1, without={broken}))
     scene.cluster.scale(DEPLOYMENTS, "web", 0)
     await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
 
@@ -249,9 +276,13 @@ async def serving_on(scene, node, *, seconds):
         assert len(serving(scene.harness)) == 2
 
 
-def is_true(claim, kind):
+def condition(claim, kind):
     conditions = claim.get("status", {}).get("conditions", ())
-    return any(item["type"] == kind and item["status"] == "True" for item in conditions)
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def is_true(claim, kind):
+    return condition(claim, kind).get("status") == "True"
 
 
 def serving(scene):
