@@ -155,3 +155,44 @@ def test_a_candidate_is_in_one_command_at_a_time(tmp_path, monkeypatch):
         assert len(stage.claims - stage.first) == 1
 
     staged(tmp_path, story)
+
+
+def put_namesake(cluster, name):
+    """Put another claim in the place of one; what the first ordered runs on."""
+    registry = cluster.server.registry
+    (old,) = (claim for claim in cluster.list(NODE_CLAIMS) if claim["metadata"]["name"] == name)
+    registry.patch(NODE_CLAIMS, {"metadata": {"finalizers": None}}, name)
+    registry.delete(NODE_CLAIMS, name)
+    metadata = {"name": name, "labels": old["metadata"]["labels"]}
+    registry.create(
+        NODE_CLAIMS,
+        {
+            "apiVersion": NODE_CLAIMS.api_version,
+            "kind": NODE_CLAIMS.kind,
+            "metadata": metadata,
+            "spec": old["spec"],
+        },
+    )
+
+
+def test_a_claim_made_anew_under_the_name_of_a_candidate_is_not_marked(tmp_path, monkeypatch):
+    """The command was decided for another claim; the namesake may be a launch under way."""
+    start, results = CommandQueue.start, []
+
+    async def story(stage):
+        async def late(queue, command, found, **options):
+            if not results:
+                put_namesake(stage.scene.cluster, command.candidates[0].name)
+                await stage.clock.sleep(1)
+            begun = await start(queue, command, found, **options)
+            results.append((begun, stage.reasoned))
+            return begun
+
+        monkeypatch.setattr(CommandQueue, "start", late)
+        await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+        stage.change()
+        await stage.until(lambda: bool(results), seconds=120)
+
+        assert results[0] == (False, set())
+
+    staged(tmp_path, story)
