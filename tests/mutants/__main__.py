@@ -1,0 +1,175 @@
+"""Draw mutants of the product and tell which of them the tests kill.
+
+    .venv/bin/python -m tests.mutants --record               which test reaches what (kept)
+    .venv/bin/python -m tests.mutants --seed 7 --count 150   draw mutants and judge them
+    .venv/bin/python -m tests.mutants --seed 7 --count 150 --draw-only
+
+The first takes as long as the unit tests, and afterwards only what changed test files take. Exit code
+1: fewer are killed than `--goal` per cent of those that are not explained as equivalent.
+"""
+
+# ruff: noqa: T201 - a program that reports
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.mutants.areas import AREAS, NOT_JUDGES, ROOT, TESTS
+from tests.mutants.draw import Mutant, draw
+from tests.mutants.equivalent import reason_for
+from tests.mutants.judge import Record, Recorder, Verdict, judge, tests_reaching
+from tests.mutants.modules import judge_module
+from tests.mutants.probes import MARKS, Blocks, Hook
+
+_QUICK_EXAMPLES: Final = "5"
+"""Of each property, while it is recorded what a test reaches."""
+
+
+class Session:
+    """Takes the place of pytest's loop over the tests."""
+
+    def __init__(self, blocks: Blocks, options: argparse.Namespace) -> None:
+        self._recorder = Recorder(blocks)
+        self._options = options
+        self.verdicts: list[Verdict] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Record, or judge."""
+        if self._options.record:
+            self._record(session.items)
+        else:
+            self._judge(session.items)
+        return True
+
+    def _record(self, items: Sequence[pytest.Item]) -> None:
+        missing = self._recorder.missing(items)
+        print(f"{len(items)} tests; {len(missing)} files to record", flush=True)
+        for number, (file, tests) in enumerate(missing.items(), 1):
+            begun = time.monotonic()
+            ended = self._recorder.record(file, tests)
+            took = time.monotonic() - begun
+            print(f"{number}/{len(missing)} {file}: {took:.0f} s {ended}", flush=True)
+
+    def _judge(self, items: Sequence[pytest.Item]) -> None:
+        record = self._recorder.read(items)
+        by_name = {item.nodeid: item for item in items}
+        for mutant in drawn(self._options):
+            verdict = self._verdict(mutant, record, by_name)
+            self.verdicts.append(verdict)
+            place = f"{mutant.path}:{mutant.line}"
+            outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
+            print(f"{len(self.verdicts)} {place} ({mutant.kind}): {outcome}", flush=True)
+            if not verdict.killed_by:
+                print(told(verdict), flush=True)
+
+    def _verdict(self, mutant: Mutant, record: Record, items: dict[str, pytest.Item]) -> Verdict:
+        source = (ROOT / mutant.path).read_text("utf-8")
+        if not mutant.function:
+            return judge_module(mutant, source, record, budget_seconds=self._options.budget)
+        tests = tests_reaching(mutant, source, record)
+        budget = self._options.budget
+        return judge(mutant, source, tests, record, items, budget_seconds=budget)
+
+
+def drawn(options: argparse.Namespace) -> list[Mutant]:
+    """Return the sample that the options ask for."""
+    mutants = draw(ROOT, AREAS, seed=options.seed, count=options.count)
+    return [mutant for mutant in mutants if options.only in f"{mutant.path}:{mutant.line}"]
+
+
+def told(verdict: Verdict) -> str:
+    """Return a survivor as lines of text."""
+    mutant = verdict.mutant
+    source = (ROOT / mutant.path).read_text("utf-8")
+    tests = f"{verdict.tried} of {verdict.reaching} tests that reach it were run"
+    if not verdict.reaching:
+        tests = "no test reaches it"
+    reason = reason_for(mutant, source)
+    lines = [f"{mutant.path}:{mutant.line}  {mutant.kind}; {tests}", mutant.diff(source)]
+    return "\n".join(lines + [f"equivalent: {reason}"] * bool(reason)) + "\n"
+
+
+def report(verdicts: Sequence[Verdict]) -> float:
+    """Print the survivors and both ratios; return the share without equivalent mutants."""
+    survivors = [verdict for verdict in verdicts if not verdict.killed_by]
+    equal = [
+        verdict
+        for verdict in survivors
+        if reason_for(verdict.mutant, (ROOT / verdict.mutant.path).read_text("utf-8"))
+    ]
+    print("\n=== survivors ===\n")
+    for verdict in survivors:
+        print(told(verdict))
+    killed = len(verdicts) - len(survivors)
+    judged = len(verdicts) - len(equal)
+    raw = killed / max(1, len(verdicts))
+    share = killed / max(1, judged)
+    limits = sum(not verdict.killed_by.count("::") for verdict in verdicts if verdict.killed_by)
+    print(f"killed: {killed} of {len(verdicts)} ({raw:.1%}), {limits} of them by a limit of time")
+    print(f"without {len(equal)} equivalent: {killed} of {judged} ({share:.1%})")
+    return share
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read the options and do what they say."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    parser.add_argument("--count", type=int, default=150)
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of CPU for a mutant")
+    parser.add_argument("--goal", type=float, default=95.0, help="per cent that must be killed")
+    parser.add_argument("--only", default="", help="judge those whose PATH:LINE contains this")
+    parser.add_argument("--record", action="store_true", help="record what the tests reach")
+    parser.add_argument("--draw-only", action="store_true", help="print the sample")
+    parser.add_argument("tests", nargs="*", help="test files or folders (all)")
+    options = parser.parse_args(arguments)
+    print(f"the same mutants again with --seed {options.seed}", flush=True)
+    if options.draw_only:
+        for mutant in drawn(options):
+            source = (ROOT / mutant.path).read_text("utf-8")
+            print(f"{mutant.path}:{mutant.line} ({mutant.kind})\n{mutant.diff(source)}")
+        return 0
+    session = collect_and_run(options)
+    return int(bool(session.verdicts) and report(session.verdicts) * 100 < options.goal)
+
+
+def collect_and_run(options: argparse.Namespace) -> Session:
+    """Collect all tests with marks in the product, and hand them to a session."""
+    blocks = Blocks()
+
+    def compiled(source: str, path: str):
+        relative = str(Path(path).resolve().relative_to(ROOT))
+        return compile(blocks.instrument(source, relative), path, "exec", dont_inherit=True)
+
+    hook = Hook([ROOT / area for area in AREAS], compiled)
+    hook.globals[MARKS] = blocks.hits
+    hook.install()
+    if options.record:
+        os.environ["KARPENTER_PROPERTY_EXAMPLES"] = _QUICK_EXAMPLES
+    session = Session(blocks, options)
+    left_out = [f"--ignore={path}" for path in NOT_JUDGES]
+    usual = [
+        "-q",
+        "-s",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--hypothesis-seed=0",
+    ]
+    pytest.main([*usual, *left_out, *(options.tests or TESTS)], plugins=[session])
+    return session
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""Judge mutants of a module's body, which runs at import: each needs a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.mutants.areas import AREAS, ROOT, sources
+from tests.mutants.draw import Mutant
+from tests.mutants.judge import Record, Verdict, file_of
+from tests.mutants.probes import blocks_of
+
+_MOST_FILES: Final = 12
+_SECONDS: Final = 900
+
+
+def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds: float) -> Verdict:
+    """Run the tests that reach functions which mention the changed name, in another process."""
+    tests = tests_mentioning(name_at(source, mutant.line), mutant, record)
+    chosen: list[str] = []
+    spent = 0.0
+    files: list[str] = []
+    for test in tests:
+        known = file_of(test) in files or len(files) < _MOST_FILES
+        if known and spent + record[test][0] <= budget_seconds:
+            chosen.append(test)
+            spent += record[test][0]
+            files += [file_of(test)] * (file_of(test) not in files)
+    killed_by = _run(mutant, source, chosen) if chosen else ""
+    return Verdict(mutant=mutant, killed_by=killed_by, tried=len(chosen), reaching=len(tests))
+
+
+def name_at(source: str, line: int) -> str:
+    """Return what the statement of a module's or a class's body at a line defines."""
+    found = ""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name), *_]):
+                    found = name
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    found = name
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    found = name
+                case ast.ClassDef(name=name) if not found:
+                    found = name
+                case _:
+                    pass
+    return found
+
+
+def tests_mentioning(name: str, mutant: Mutant, record: Record) -> list[str]:
+    """Return the tests that reach a block which mentions a name, quickest of each file first."""
+    blocks: set[str] = set()
+    word = re.compile(rf"\b{re.escape(name)}\b") if name else None
+    for path in (each for paths in sources(ROOT, tuple(AREAS)).values() for each in paths):
+        text = (ROOT / path).read_text("utf-8")
+        if path == mutant.path and word is None:
+            blocks.update(f"{path}::{block}" for block, _, _ in blocks_of(ast.parse(text)))
+        if word is not None and word.search(text):
+            lines = text.splitlines()
+            for block, numbers, _ in blocks_of(ast.parse(text)):
+                if any(word.search(lines[number - 1]) for number in numbers):
+                    blocks.add(f"{path}::{block}")
+    by_file: dict[str, list[tuple[float, str]]] = {}
+    for test, (took, reached) in record.items():
+        if not blocks.isdisjoint(reached):
+            by_file.setdefault(file_of(test), []).append((took, test))
+    ranked = [
+        (rank, took, test)
+        for found in by_file.values()
+        for rank, (took, test) in enumerate(sorted(found))
+    ]
+    return [test for _, _, test in sorted(ranked)]
+
+
+def _run(mutant: Mutant, source: str, tests: list[str]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        changed = Path(folder) / "changed.py"
+        changed.write_text(mutant.apply(source), "utf-8")
+        command = [sys.executable, "-m", "pytest", "-p", "tests.mutants.replace", "-x", "-q"]
+        command += [
+            "--assert=plain",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "--hypothesis-seed=0",
+            "--tb=no",
+            *tests,
+        ]
+        environment = {**os.environ, "KARPENTER_MUTANT": f"{mutant.path}={changed}"}
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True,
+                timeout=_SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return "time limit"
+    if done.returncode == 0:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    if not failed:
+        return f"::{done.stdout[-300:]} {done.stderr[-300:]}"
+    return failed[1]

@@ -1,0 +1,198 @@
+"""The tool itself: what it draws, what it leaves alone, and how it tells killed from survived."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from tests.mutants.areas import ROOT
+from tests.mutants.draw import draw, mutants_of
+from tests.mutants.equivalent import fragment
+from tests.mutants.probes import MARKS, Blocks, block_of
+
+MODULE = '''
+import logging
+from enum import StrEnum
+
+log = logging.getLogger(__name__)
+
+
+class Shade(StrEnum):
+    LIGHT = "light"
+    DARK = "dark"
+
+
+def shade_of(level: int, *, inverted: bool = False) -> Shade:
+    """Say 3 things."""
+    log.info("asked", level=1)
+    if level < 7 and not inverted:
+        return Shade.LIGHT
+    return Shade.DARK
+'''
+MEMBERS = {"Shade": ["LIGHT", "DARK"]}
+
+
+def changes(source, members=MEMBERS):
+    source = dedent(source)
+    return {(each.kind, fragment(each, source)) for each in mutants_of("m.py", source, members)}
+
+
+class TestDraw:
+    def test_kinds_that_people_make_are_found(self):
+        found = changes(MODULE)
+        assert ("comparison moved", "if level <= 7 and not inverted:") in found
+        assert ("not dropped", "if level < 7 and inverted:") in found
+        assert ("and/or exchanged", "if (level < 7 or (not inverted)):") in found
+        assert ("condition dropped", "if (level < 7):") in found
+        assert ("branch skipped", "if False:") in found
+        assert ("early exit removed", "pass") in found
+        assert ("constant moved", "if level < 8 and not inverted:") in found
+        assert ("member exchanged", "return Shade.LIGHT") in found
+        assert ("flag turned", "def shade_of(level: int, *, inverted: bool = True) -> Shade:") in (
+            found
+        )
+
+    def test_texts_for_people_are_left_alone(self):
+        source = dedent(MODULE)
+        lines = {mutant.line for mutant in mutants_of("m.py", source, MEMBERS)}
+        told = {number for number, line in enumerate(source.splitlines(), 1) if "asked" in line}
+        assert not lines & told
+
+    @pytest.mark.parametrize(
+        ("statement", "kind", "changed"),
+        [
+            ("send(claim)", "statement removed", "pass"),
+            ("await send(claim)", "statement removed", "pass"),
+            ("self.at = now", "statement removed", "pass"),
+            ("send(claim, uid=uid)", "keyword dropped", "send(claim, )"),
+            ("x = a - b", "arithmetic exchanged", "x = (a + b)"),
+            ("x = min(a, b)", "call exchanged", "x = max(a, b)"),
+            ("return (a,)", "result dropped", "return ()"),
+        ],
+    )
+    def test_statement_is_changed(self, statement, kind, changed):
+        assert (kind, changed) in changes(f"async def f(self) -> tuple[int]:\n    {statement}\n")
+
+    def test_a_handler_swallows_its_error(self):
+        source = "def f():\n    try:\n        g()\n    except OSError:\n        raise\n"
+        assert ("error swallowed", "pass") in changes(source)
+
+    def test_a_seed_decides_the_sample(self):
+        areas = {"karpenter_core/lifecycle": 1, "karpenter_core/state": 2}
+        first = draw(ROOT, areas, seed=5, count=9)
+        assert draw(ROOT, areas, seed=5, count=9) == first
+        assert draw(ROOT, areas, seed=6, count=9) != first
+        assert [each.path.split("/")[1] for each in first] == ["lifecycle"] * 3 + ["state"] * 6
+
+    def test_a_mutant_compiles_and_differs(self):
+        for mutant in draw(ROOT, {"karpenter_core/state": 1}, seed=1, count=20):
+            source = (ROOT / mutant.path).read_text("utf-8")
+            assert ast.dump(ast.parse(mutant.apply(source))) != ast.dump(ast.parse(source))
+
+
+class TestProbes:
+    def test_blocks_that_ran_are_noted(self):
+        blocks = Blocks()
+        space = {MARKS: blocks.hits}
+        source = MODULE.replace('log.info("asked", level=1)', "pass")
+        exec(compile(blocks.instrument(source, "m"), "m", "exec"), space)
+        blocks.taken()
+        space["shade_of"](8)
+        assert [blocks.names[each] for each in blocks.taken()] == ["m::shade_of#0"]
+        space["shade_of"](1)
+        assert [blocks.names[each] for each in blocks.taken()] == ["m::shade_of#0", "m::shade_of#1"]
+        assert blocks.taken() == []
+
+    def test_a_line_belongs_to_the_innermost_block(self):
+        lines = MODULE.splitlines()
+        assert block_of(MODULE, lines.index("        return Shade.LIGHT") + 1) == "shade_of#1"
+        assert block_of(MODULE, lines.index("    return Shade.DARK") + 1) == "shade_of#0"
+        assert block_of(MODULE, lines.index("class Shade(StrEnum):") + 1) == ""
+
+
+PRODUCT = """
+LIMIT = 3
+
+
+def is_full(count: int) -> bool:
+    return count >= LIMIT
+
+
+def is_empty(count: int) -> bool:
+    return count <= 0
+"""
+TESTS = """
+from karpenter_core.state.tiny import is_empty, is_full
+
+
+def test_three_are_full():
+    assert is_full(3)
+    assert not is_full(2)
+
+
+def test_nothing_is_empty():
+    assert is_empty(0)
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A tree with a tool, a module and its tests: of `is_empty` half is tested."""
+    for name in (
+        "__main__",
+        "areas",
+        "draw",
+        "equivalent",
+        "judge",
+        "modules",
+        "probes",
+        "replace",
+    ):
+        place = tmp_path / "tests/mutants" / f"{name}.py"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text((ROOT / f"tests/mutants/{name}.py").read_text("utf-8"), "utf-8")
+    product = tmp_path / "karpenter_core/state"
+    product.mkdir(parents=True)
+    (tmp_path / "karpenter_core/__init__.py").touch()
+    (product / "__init__.py").touch()
+    (product / "tiny.py").write_text(PRODUCT, "utf-8")
+    (tmp_path / "tests/test_tiny.py").write_text(TESTS, "utf-8")
+    (tmp_path / "providers").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
+    return tmp_path
+
+
+class TestJudge:
+    def test_survivors_are_those_that_no_test_sees(self, tiny):
+        def tool(*arguments):
+            return subprocess.run(
+                [sys.executable, "-m", "tests.mutants", *arguments],
+                cwd=tiny,
+                env={
+                    "HOME": str(tiny),
+                    "PATH": os.environ["PATH"],
+                    "PYTEST_ADDOPTS": "-p no:karpenter",
+                },
+                capture_output=True,
+                text=True,
+                timeout=50,
+                check=False,
+            )
+
+        recorded = tool("--record")
+        assert "1/1 tests/test_tiny.py" in recorded.stdout, recorded.stdout + recorded.stderr
+        done = tool("--seed", "1", "--count", "300")
+        verdicts = [line for line in done.stdout.splitlines() if "tiny.py:" in line]
+        killed = {line.split()[1] for line in verdicts if "killed by tests/test_tiny.py" in line}
+        survived = {line.split()[1] for line in verdicts if "SURVIVED" in line}
+        module = "karpenter_core/state/tiny.py"
+        assert killed, done.stdout + done.stderr
+        assert f"{module}:2" in killed, done.stdout  # in another process
+        assert f"{module}:6" in killed
+        assert f"{module}:10" in killed | survived
+        assert (tiny / module).read_text("utf-8") == PRODUCT
