@@ -267,6 +267,8 @@ def test_the_writes_of_a_life_are_all_seen(tmp_path, life, capsys):
     assert writes == taped(tmp_path / "second", life).writes
 
 
+@pytest.mark.lives
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("life", LIVES)
@@ -287,6 +289,8 @@ CALLS = [(life, operation) for life in LIVES for operation in ("launch", "termin
 """What the lives ask of the cloud; only the unlucky one is long enough to be compared with it."""
 
 
+@pytest.mark.lives
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "trouble",
     [

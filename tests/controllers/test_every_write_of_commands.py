@@ -74,7 +74,8 @@ def test_the_writes_of_commands_are_all_seen(tmp_path, life):
     assert len(tape.commanded) >= LIVES[life][1]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.lives
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("life", LIVES)
 def test_a_life_ends_well_whichever_write_of_a_command_fails(tmp_path, life, way):

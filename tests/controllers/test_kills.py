@@ -59,7 +59,7 @@ EVERY = "KARPENTER_EVERY_KILL"
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.timeout(3600 if os.environ.get(EVERY) else 300),
+    pytest.mark.timeout(3600 if os.environ.get(EVERY) else 1800),
 ]
 """Warnings: what was about to begin when the process died."""
 
@@ -100,6 +100,7 @@ def test_the_awaits_of_a_life_are_all_seen(tmp_path, life, capsys):
     assert list(seen.items()) == list(lived(tmp_path / "second", life).items())
 
 
+@pytest.mark.lives
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("life", LIVES)
 def test_a_life_ends_well_wherever_the_process_is_killed(tmp_path, life, share):
