@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
@@ -12,10 +11,11 @@ from msgspec.structs import replace as replaced
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif import WhatIf
 from karpenter_core.testing.strategies import problems
+from tests.properties import examples
 from tests.scheduling.odd_pods import odd_pods
 from tests.scheduling.whatif_cases import FEATURES, OPTIONS, drawn_cluster, movable
 
-EXAMPLES = max(int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "200")) // 2, 1)
+EXAMPLES = max(examples(200) // 2, 1)
 
 odd = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 randoms = st.randoms(use_true_random=False)

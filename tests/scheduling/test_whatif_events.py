@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import msgspec
@@ -22,9 +21,10 @@ from karpenter_core.testing.builders import (
     pod_shape,
     problem,
 )
+from tests.properties import examples
 from tests.scheduling.whatif_cases import OPTIONS, asked, drawn_cluster, told
 
-EXAMPLES = max(int(os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "200")) // 16, 1)
+EXAMPLES = max(examples(200) // 16, 1)
 
 brief = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 clusters = st.randoms(use_true_random=False)
