@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 EXAMPLES = os.environ.get("KARPENTER_PROPERTY_EXAMPLES", "")
-LEAST_SECONDS = 300
+LEAST_SECONDS = 1200
 """On a busy machine; a failure that is cut off by a time limit tells nothing."""
 
 
