@@ -78,6 +78,10 @@ class Faults:
         self._faults.append(fault)
         return fault
 
+    def remove(self, fault: Fault) -> None:
+        """Take a fault away, if it is still in force."""
+        self._faults[:] = [each for each in self._faults if each is not fault]
+
     def clear(self) -> None:
         """Let everything pass again."""
         self._faults.clear()

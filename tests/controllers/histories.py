@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import json
 import multiprocessing
 import random
 import signal
@@ -31,10 +30,10 @@ import structlog
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from karpenter_core.sim.faults import Fault, on
 from karpenter_core.testing.expectations import CloudAccount
 from karpenter_core.testing.invariants import unquiet
 from tests.controllers.lives import watched
+from tests.controllers.obstacles import STARTUP_TAINT, ControllerClock, Obstacles, shaken_cloud
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 ACTIONS = (15, 40)
@@ -74,17 +73,19 @@ class Errors:
 class History:
     """One cluster, and what happens to it."""
 
-    def __init__(self, scene, folder, seed, *, watch, verbose=False):
+    def __init__(self, scene, folder, seed, *, clock, watch, verbose=False):
+        """`clock` is the controller's, `watch` looks at every change."""
         self.scene, self.cluster, self.clock = scene, scene.cluster, scene.cluster.clock
         self.rng = random.Random(seed)
         self.folder = folder
         self.watch = watch
+        self.obstacles = Obstacles(scene, folder, self.rng, clock=clock, watch=watch)
         self.running = None
         self.told = []
         self._verbose = verbose
         self._apart = {}
+        self._looked = self.clock.monotonic()
         self._made = 0
-        self._faults = []
         self._cloud = None
 
     # -- what is there at first --------------------------------------------------------------------
@@ -103,6 +104,7 @@ class History:
             f"--kwok-registration-delay={rng.choice(['0s', '5s', '90s'])}",
             f"--kwok-termination-delay={rng.choice(['0s', '0s', '30s'])}",
         ]
+        self.obstacles.begin()
         self.start()
 
     def _pool(self, name):
@@ -125,6 +127,8 @@ class History:
             template["expireAfter"] = rng.choice(["40m", "2h"])
         if rng.random() < 0.3:
             template["terminationGracePeriod"] = rng.choice(["1m", "10m"])
+        if rng.random() < 0.15:
+            template["startupTaints"] = [STARTUP_TAINT]
         limits = {"cpu": str(rng.choice([24, 48, 96]))} if rng.random() < 0.4 else {}
         return node_pool(
             name,
@@ -180,11 +184,11 @@ class History:
         self.cluster.apply([manifest])
 
     def scale(self):
-        for name in self._some(self._names(DEPLOYMENTS), 2):
+        for name in self.obstacles.some(DEPLOYMENTS, 2):
             self.cluster.scale(DEPLOYMENTS, name, self.rng.choice([0, 1, 2, 4, 7, 10]))
 
     def protect(self):
-        for name in self._some(self._names(DEPLOYMENTS), 1):
+        for name in self.obstacles.some(DEPLOYMENTS, 1):
             much = self.rng.choice(
                 [
                     {"minAvailable": 1},
@@ -207,97 +211,43 @@ class History:
             )
 
     def unprotect(self):
-        for name in self._some(self._names(POD_DISRUPTION_BUDGETS), 2):
+        for name in self.obstacles.some(POD_DISRUPTION_BUDGETS, 2):
             self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
 
     def relabel(self):
         """Edit a template, so that the machines of the pool drift."""
         labels = {"example.com/edition": str(self.rng.randint(1, 9))}
-        for name in self._some(self._names(NODE_POOLS), 1):
+        for name in self.obstacles.some(NODE_POOLS, 1):
             self._edit(name, {"template": {"metadata": {"labels": labels}}})
 
     def rebudget(self):
-        for name in self._some(self._names(NODE_POOLS), 1):
+        for name in self.obstacles.some(NODE_POOLS, 1):
             self._edit(name, {"disruption": self._disruption()})
 
     def limit(self):
         cpu = self.rng.choice([None, "8", "16", "48"])
-        for name in self._some(self._names(NODE_POOLS), 1):
+        for name in self.obstacles.some(NODE_POOLS, 1):
             self._edit(name, {"limits": {"cpu": cpu}})
 
     def delete_claim(self):
-        for name in self._some(self._names(NODE_CLAIMS), 2):
+        for name in self.obstacles.some(NODE_CLAIMS, 2):
             self.cluster.delete(NODE_CLAIMS, name)
 
     def delete_node(self):
-        for name in self._some(self._names(NODES), 1):
+        for name in self.obstacles.some(NODES, 1):
             self.cluster.delete(NODES, name)
 
-    # -- what goes wrong ---------------------------------------------------------------------------
+    async def delete_unanswered(self):
+        """Lose the replies of launches, and delete their claims before they are asked again."""
+        self.obstacles.lose_launches()
+        self.deploy()
+        self.scale()
+        await self._pass(self.rng.choice([1, 11, 40]))
+        for claim in self.scene.claims():
+            if not claim.get("status", {}).get("providerID"):
+                self.cluster.delete(NODE_CLAIMS, claim["metadata"]["name"])
 
-    def break_cloud(self):
-        rng = self.rng
-        operation = rng.choice(["launch", "launch", "terminate", "fetch", "list"])
-        count = rng.randint(1, 5)
-        fault = rng.choice(
-            [
-                {"fault": "stock-out", "count": count},
-                {"fault": "stock-out", "zones": [f"test-zone-{rng.choice('abc')}"]},
-                {"fault": "stock-out", "capacityTypes": ["spot"], "count": 3 * count},
-                {"fault": "throttle", "operation": operation, "count": count, "retryAfter": "5s"},
-                {"fault": "slow-reply", "operation": operation, "count": 1, "delay": "4m"},
-                {"fault": "slow-call", "operation": operation, "count": count, "delay": "45s"},
-                {"fault": "lost-reply", "operation": operation, "count": count},
-                {"fault": "failed-node", "count": count},
-                {"fault": "partial-listing", "count": count},
-            ]
-        )
-        self._put_faults([*self._faults[-2:], fault])
-
-    def lose(self):
-        """The cloud loses machines without a word."""
-        for name in self._some(self._names(NODE_CLAIMS), 2):
-            self.watch.excuse(f"kwok://{name}")
-            with closing(sqlite3.connect(self.folder / "kwok.sqlite3")) as instances, instances:
-                instances.execute(
-                    "UPDATE instances SET gone_at = ? WHERE provider_id = ?",
-                    (self.clock.now().timestamp(), f"kwok://{name}"),
-                )
-
-    def reclaim(self):
-        for name in self._some(self._names(NODE_CLAIMS), 2):
-            self.watch.excuse(f"kwok://{name}")
-            notice = self.rng.choice(["30s", "2m"])
-            fault = {"fault": "reclaim", "nodeClaims": [name], "count": 1, "notice": notice}
-            self._put_faults([*self._faults[-2:], fault])
-
-    def break_api(self):
-        rng = self.rng
-        method = rng.choice(["PATCH", "POST", "DELETE", "", "PATCH"])
-        path = rng.choice(["nodeclaims", "nodes", "nodepools", "eviction", ""])
-        how = rng.choice(
-            [
-                {"status": 409},
-                {"status": 429, "retry_after_seconds": 2},
-                {"status": 500},
-                {"status": 503},
-                {"drop_request": True},
-                {"drop_request": True, "latency_seconds": 20.0},
-                {"drop_reply": True},
-                {"latency_seconds": 5.0},
-            ]
-        )
-        self.cluster.front.faults.add(
-            Fault(
-                matches=on(method, path, watch=False),
-                times=rng.randint(1, 12),
-                after=rng.randint(0, 6),
-                **how,
-            )
-        )
-
-    async def restart_api(self):
-        await self.cluster.restart_server(down_seconds=self.rng.choice([1, 30, 120]))
+    # -- what happens to the controller ------------------------------------------------------------
 
     async def kill(self):
         await self.running.kill()
@@ -312,15 +262,21 @@ class History:
     # -- the course of it --------------------------------------------------------------------------
 
     def start(self):
-        self.running = self.scene.start(*self.arguments, faults=self.watch.note_write)
+        self.running = self.scene.start(
+            *self.arguments, faults=self.watch.note_write, clock=self.obstacles.clock
+        )
 
     async def unfold(self):
         """Let everything happen, then take obstacles away and wait for rest, then for nothing."""
+        wrong = self.obstacles
         doings = {
             self.scale: 8, self.deploy: 3, self.protect: 3, self.unprotect: 2, self.relabel: 3,
             self.rebudget: 2, self.limit: 2, self.delete_claim: 3, self.delete_node: 2,
-            self.break_cloud: 4, self.lose: 2, self.reclaim: 2, self.break_api: 6,
-            self.restart_api: 1, self.kill: 4, self.restart: 1,
+            self.delete_unanswered: 2, self.kill: 4, self.restart: 1,
+            wrong.break_cloud: 4, wrong.lose: 2, wrong.reclaim: 2, wrong.break_api: 6,
+            wrong.restart_api: 1, wrong.freeze: 3, wrong.set_clock: 2, wrong.cut_quota: 2,
+            wrong.move_prices: 2, wrong.keep_token_in_progress: 2, wrong.protect_instance: 1,
+            wrong.tag: 1, wrong.send_agent_away: 1,
         }  # fmt: skip
         self.begin()
         for _ in range(self.rng.randint(*ACTIONS)):
@@ -328,7 +284,9 @@ class History:
             (doing,) = self.rng.choices(list(doings), weights=list(doings.values()))
             self._tell(doing.__name__)
             done = doing()
-            if done is not None:
+            if isinstance(done, str):
+                self._show(done)
+            elif done is not None:
                 await done
         self._tell("obstacles away")
         self.ease()
@@ -351,8 +309,7 @@ class History:
 
     def ease(self):
         """Take away what may rightly keep the cluster from rest."""
-        self.cluster.front.faults.clear()
-        self._put_faults([])
+        self.obstacles.ease()
         for name in self._names(POD_DISRUPTION_BUDGETS):
             self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
         disruption = {
@@ -384,12 +341,19 @@ class History:
             self._look()
 
     def _look(self):
+        self.obstacles.advance()
         if not self.running.is_alive:
             self._tell("the process has ended by itself and is started anew")
             self.start()
         now = self.clock.monotonic()
-        apart = self._unpaired()
-        self._apart = {what: self._apart.get(what, now) for what in apart}
+        blind = now - self._looked if self.obstacles.is_blind else 0.0
+        self._looked = now
+        self.watch.note_instances(
+            self._ask(LIVE, self.clock.now().timestamp()), blind_seconds=blind
+        )
+        self._apart = {
+            what: self._apart.get(what, now - blind) + blind for what in self._unpaired()
+        }
         for what, since in self._apart.items():
             if now - since > TOLERANCE_SECONDS:
                 self.watch.breaches.append(f"{self.clock.now():%H:%M:%S} for too long: {what}")
@@ -440,18 +404,14 @@ class History:
     def _names(self, kind):
         return sorted(each["metadata"]["name"] for each in self.cluster.list(kind))
 
-    def _some(self, names, most):
-        return self.rng.sample(names, min(len(names), self.rng.randint(1, most)))
-
     def _edit(self, name, spec):
         self.cluster.patch(NODE_POOLS, name, {"spec": spec})
 
-    def _put_faults(self, faults):
-        self._faults = faults
-        (self.folder / "faults.json").write_text(json.dumps(faults))
-
     def _tell(self, what):
         self.told.append(what)
+        self._show(what)
+
+    def _show(self, what):
         if self._verbose:
             print(f"=== {self.clock.now():%H:%M:%S} {what}")  # noqa: T201
 
@@ -461,10 +421,11 @@ def breaches_of(seed, folder, *, verbose=False, told=None):
     errors, kept = Errors(verbose=verbose), []
 
     async def story(scene):
-        with watched(scene) as watch:
-            history = History(scene, folder, seed, watch=watch, verbose=verbose)
+        clock = ControllerClock(scene.cluster.clock)
+        with watched(scene, now=clock.now) as watch:
+            history = History(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
             kept.append(history)
-            with closing(history):
+            with closing(history), shaken_cloud(history.obstacles):
                 await history.unfold()
                 twins = [token for token, n in history.account().launches.items() if n != 1]
         history.watch.breaches.extend(f"token {token} launched again" for token in twins)
