@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif import WhatIf
 from karpenter_core.testing.strategies import problems
-from tests.properties import examples
+from tests.properties import tried
 from tests.scheduling.odd_pods import odd_pods
 from tests.scheduling.whatif_cases import FEATURES, OPTIONS, drawn_cluster, movable
 
-EXAMPLES = max(examples(200) // 2, 1)
-
-odd = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+odd = tried(100)
 randoms = st.randoms(use_true_random=False)
 
 
