@@ -29,15 +29,16 @@ from karpenter_core.scheduling.tail import free_groups
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from karpenter_core.scheduling.arrays import Floats
     from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.counts import Ties
     from karpenter_core.scheduling.emit import FinishedPlan
     from karpenter_core.scheduling.engine import Halt
     from karpenter_core.scheduling.mix import Mix
 
-__all__ = ["FIRST_FIT", "Portfolio", "first_fit_steps", "portfolio_steps"]
+__all__ = ["FIRST_FIT", "Portfolio", "constraint_tier", "first_fit_steps", "portfolio_steps"]
 
 FIRST_FIT: Final = Profile(measure=Measure.NONE, tight=False, late=True)
 """How the plan is made that always comes first."""
@@ -156,23 +157,25 @@ def _profiles(compiled: CompiledProblem, mix: Mix | None) -> Iterator[Profile]:
             yield replace(grown, mix=openings)
 
 
-def _constrained_first(compiled: CompiledProblem, worth: Floats) -> tuple[int, ...]:
-    """Order classes: those that force nodes, those bound to domains, those to nodes, the rest.
+def constraint_tier(rungs: Iterable[Ties]) -> int:
+    """Return when a class is placed: those that force nodes are 0, the free ones 3.
 
-    Whatever is free can follow anything; what is bound cannot. Among equals the costliest first.
+    Whatever is free can follow anything; what is bound, to domains or to nodes, cannot.
     """
+    for ties in rungs:
+        if any(g.kind is not Kind.AFFINITY and g.index in ties.grows for g in ties.host):
+            return 0
+        if ties.zonal:
+            return 1
+        if ties.host:
+            return 2
+    return 3
 
-    def tier(index: int) -> int:
-        for ties in compiled.ties[index]:
-            if any(g.kind is not Kind.AFFINITY and g.index in ties.grows for g in ties.host):
-                return 0
-            if ties.zonal:
-                return 1
-            if ties.host:
-                return 2
-        return 3
+
+def _constrained_first(compiled: CompiledProblem, worth: Floats) -> tuple[int, ...]:
+    """Order classes by their tiers; among equals the costliest first."""
 
     def key(index: int) -> tuple[int, float]:
-        return tier(index), -round(float(worth[index]), 15)
+        return constraint_tier(compiled.ties[index]), -round(float(worth[index]), 15)
 
     return tuple(sorted(range(len(compiled.classes)), key=key))

@@ -41,6 +41,9 @@ class Outcome(StrEnum):
     """New claims would cost as much as the limit, or more."""
 
 
+_POSSIBLE: Final = frozenset({Outcome.FITS, Outcome.CLAIMS})
+
+
 @final
 class Verdict:
     """What comes of taking nodes away; `removed` are their names, as asked.
@@ -76,7 +79,7 @@ class Verdict:
     @property
     def is_possible(self) -> bool:
         """Whether all pods find places, perhaps on new claims within the limits."""
-        return self.outcome in {Outcome.FITS, Outcome.CLAIMS}
+        return self.outcome in _POSSIBLE
 
     @cached_property
     def claims(self) -> tuple[PlannedNodeClaim, ...]:
@@ -158,24 +161,51 @@ class Question:
         if not walk.left and not walk.rest:
             return self._verdict(Outcome.FITS, walk.moves, None)
         refusal = self._refusal(walk)
-        if refusal is not None:
-            return self._verdict(refusal, walk.moves, None)
-        if self._has_plans and self._most not in {0, 1}:
+        if refusal is None and self._has_plans and self._most not in {0, 1}:
             return self._planned(mark)
-        found = first_outlook(
-            self._base,
-            overlay,
-            (*walk.left, *walk.rest),
-            placed=self._works,
-            nodes=bool(walk.rest),
-            most_claims=self._most,
-        )
-        if found is None:
-            return self._verdict(Outcome.TOO_MANY, walk.moves, None)
-        if found.waiting and self._has_plans:
+        found = None if refusal else self._outlook(walk, self._works, self._most)
+        if found is not None and found.waiting and self._has_plans:
             return self._planned(mark)
         self._kept = found
-        return self._verdict(self._judge(found), walk.moves, found)
+        outcome = refusal or (Outcome.TOO_MANY if found is None else self._judge(found))
+        verdict = self._verdict(outcome, walk.moves, found)
+        if verdict.fits or not self._has_plans:
+            return verdict
+        overlay.undo(mark)
+        return self._constrained_first((*walk.left, *walk.rest)) or verdict
+
+    def _outlook(self, walk: Walk, works: Sequence[Work], most: int | None) -> Outlook | None:
+        """Ask the engine for the rest of a walk; None if it takes more claims than `most`."""
+        return first_outlook(
+            self._base,
+            self._overlay,
+            (*walk.left, *walk.rest),
+            placed=works,
+            nodes=bool(walk.rest),
+            most_claims=most,
+        )
+
+    def _constrained_first(self, homeless: Sequence[Work]) -> Verdict | None:
+        """Place pods on nodes in the order of the solver's other plans; None if some find no room.
+
+        By first-fit, large pods may take the only nodes that smaller ones are allowed on. Not tried
+        where the room on nodes is too little for the `homeless` alone.
+        """
+        plans = self._base.plans
+        works = sorted(self._works, key=lambda work: plans[work[0]].tier)
+        if works == [*self._works]:
+            return None
+        walk = Walk(self._base, self._overlay)
+        if any(walk.shortage(work) for work in homeless):
+            return None
+        walk.place(works)
+        if walk.left or walk.is_short:
+            return None
+        found = self._outlook(walk, works, 0) if walk.rest else None
+        if walk.rest and (found is None or found.waiting):
+            return None
+        self._moves, self._kept = walk.moves, found
+        return self._verdict(Outcome.FITS, walk.moves, found)
 
     def _planned(self, mark: int) -> Verdict:
         """Make the plans of a pass, as the solver does when something is to be bought.
@@ -205,8 +235,7 @@ class Question:
 
     def _refusal(self, walk: Walk) -> Outcome | None:
         """Say why to look no further: pods that fit on no node need machines for all of them."""
-        left = walk.left
-        if self._most == 0 and (left or walk.is_short):
+        if self._most == 0 and (walk.left or walk.is_short):
             return Outcome.TOO_MANY
         if self._most is None and self._below == inf:
             return None
@@ -238,7 +267,7 @@ class Question:
     def _rank(self, found: Outlook) -> tuple[bool, int, float]:
         """Sort answers: those within the limits, then fewest pods left, then cheapest."""
         fee = self._base.compiled.options.node_fee_per_hour
-        refused = self._judge(found) not in {Outcome.FITS, Outcome.CLAIMS}
+        refused = self._judge(found) not in _POSSIBLE
         return (refused, found.waiting, round(found.cost_per_hour + fee * found.claims, 9))
 
     def keep(self, volumes: Mapping[str, PodVolumes]) -> None:

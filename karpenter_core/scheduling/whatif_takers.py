@@ -11,6 +11,7 @@ import numpy as np
 
 from karpenter_core.api.labels import CPU, MEMORY, PODS
 from karpenter_core.scheduling.arrays import grown
+from karpenter_core.scheduling.portfolio import constraint_tier
 from karpenter_core.scheduling.signatures import NO_MATCH
 from karpenter_core.scheduling.topology import Kind
 
@@ -81,7 +82,7 @@ class ClassPlan:
     """What placing a class on existing nodes looks at.
 
     `is_plain`: nothing but what stands here (no ports, shared volumes, affinity to nodes).
-    `rank` sorts classes as the solver does, before age.
+    `rank` sorts classes as first-fit does, before age; `tier` as the solver's other plans do.
     """
 
     number: int
@@ -92,6 +93,7 @@ class ClassPlan:
     closest: tuple[tuple[int, int], tuple[int, int]]
     """The first two of these (or the only one twice): what full nodes most often lack."""
     rank: tuple[int, int]
+    tier: int
     is_plain: bool
     has_wishes: bool
     """Whether something can be given up when no place is found."""
@@ -133,6 +135,7 @@ def class_plan(
         asked=asked,
         closest=(asked[0], asked[:2][-1]),
         rank=(-pod_class.requests.get(CPU, 0), -pod_class.requests.get(MEMORY, 0)),
+        tier=constraint_tier(rungs),
         is_plain=bool(rungs)
         and pod_class.blocked is None
         and not pod_class.shared_volumes
@@ -267,10 +270,16 @@ class Takers:
             self._order, self._positions, self._ranks = order, positions, ranks
         return self._order
 
+    @property
+    def ranks(self) -> Sequence[int]:
+        """The places of all slots in the order."""
+        _ = self.order
+        return self._ranks
+
     def positions(self, slots: Iterable[int]) -> list[int]:
         """Return where slots are in the order."""
-        _ = self.order
-        return [self._ranks[slot] for slot in slots]
+        ranks = self.ranks
+        return [ranks[slot] for slot in slots]
 
     def able(self, numbers: Iterable[int]) -> Mask:
         """Say of the slots in their order which may take a pod of any of these classes."""

@@ -15,7 +15,7 @@ from karpenter_core.scheduling.spread import water
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.topology import Group
@@ -28,9 +28,6 @@ __all__ = ["Walk", "Work"]
 Work = tuple[int, "tuple[PodView, ...]"]
 """Pods of one class, oldest first."""
 
-
-_FEW: Final = 32
-"""Nodes that are looked at to tell that pods find no place."""
 
 _MANY: Final = 32
 """Classes for which it pays to note which nodes are full."""
@@ -73,28 +70,30 @@ class Walk:
             self._closed = set(overlay.removed)
         for position, (number, pods) in enumerate(works):
             plan = plans[number]
-            if not plan.is_plain or (self.left and plan.zonal and self._disturbed(plan)):
+            if not plan.is_plain or (plan.zonal and self._is_counted(plan, self.left)):
                 self.rest.extend(works[position:])
                 return
             mark, before = overlay.mark(), len(self.moves)
-            placed = (
-                self._spread(plan, pods) if plan.zonal else self._put(plan, pods, plan.anywhere)
-            )
+            placed = self._there(plan, pods) if plan.zonal else self._put(plan, pods, plan.anywhere)
             if placed < len(pods):
                 if plan.zonal or plan.has_wishes:
                     overlay.undo(mark)
                     del self.moves[before:]
                     self.rest.extend(works[position:])
-                    self.is_short = not plan.has_wishes
+                    self.is_short = not plan.has_wishes and not self._is_counted(
+                        plan, works[position + 1 :]
+                    )
                     return
                 self.left.append((number, pods[placed:]))
 
-    def _disturbed(self, plan: ClassPlan) -> bool:
-        """Whether the pods left, wherever they go, count for a group of a class."""
+    def _is_counted(self, plan: ClassPlan, works: Sequence[Work]) -> bool:
+        """Whether pods, wherever they go, count for a group that restricts the domains of a class."""
+        if not works:
+            return False
         groups = {group.index for rules in plan.zonal for _, group, _ in rules.groups}
         return any(
             group.index in groups
-            for number, _ in self.left
+            for number, _ in works
             for group in self._base.plans[number].counted
         )
 
@@ -104,10 +103,12 @@ class Walk:
         pods: tuple[PodView, ...],
         key: TakersKey,
         within: Sequence[tuple[int, int]] = (),
+        tops: Sequence[Sequence[int]] | None = None,
     ) -> int:
         """Put pods on the first nodes that take them; return how many found a place.
 
-        On those of a list only, and `within` domains (as bits) of other axes.
+        On those of a list only, and `within` domains (as bits) of other axes. With `tops`, what
+        each domain takes by each of the zonal rules: on the first node alone, as many as these let.
         """
         overlay, places, number, asked = self._overlay, self._base.places, plan.number, plan.asked
         closed, taken = self._closed, overlay.free
@@ -128,6 +129,10 @@ class Walk:
                 room = self._room(plan, slot, free, left)
                 if not room:
                     continue
+            if tops is not None:
+                room = min(room, self._most_in(plan, slot, tops))
+                self._take(plan, slot, free, pods[:room])
+                return room
             after = free.copy()
             for line, amount in asked:
                 after[line] -= amount * room
@@ -157,6 +162,14 @@ class Walk:
                 return False
         return True
 
+    def _most_in(self, plan: ClassPlan, slot: int, tops: Sequence[Sequence[int]]) -> int:
+        """Return how many pods the domains of a node take, by what each domain takes."""
+        signatures, signature = self._base.compiled.signatures, self._base.places[slot].signature
+        return min(
+            caps[signatures.domain(rules.axis, signature)]
+            for rules, caps in zip(plan.zonal, tops, strict=True)
+        )
+
     def foresee(self, walk: Walk) -> list[tuple[int, int]]:
         """Return how many pods of which classes need new claims, as far as that is clear.
 
@@ -174,7 +187,7 @@ class Walk:
             plan, mark, before = plans[number], overlay.mark(), len(short)
             is_clear = plan.is_plain and not plan.has_wishes
             if is_clear and plan.zonal:
-                is_clear = not self._disturbed(plan) and self._spread(plan, pods) == len(pods)
+                is_clear = not self._is_counted(plan, self.left) and self._spread_on(plan, pods)
             elif is_clear:
                 placed = self._put(plan, pods, plan.anywhere)
                 if placed < len(pods):
@@ -183,7 +196,7 @@ class Walk:
             if not is_clear:
                 overlay.undo(mark)
                 del short[before:]
-                short.extend((work[0], self._shortage(work)) for work in walk.rest[position:])
+                short.extend((work[0], self.shortage(work)) for work in walk.rest[position:])
                 break
         return short
 
@@ -202,20 +215,17 @@ class Walk:
         self._short.append((plan.number, count))
         return True
 
-    def _shortage(self, work: Work) -> int:
-        """Return how many pods that were not tried surely find no place on any node."""
+    def shortage(self, work: Work) -> int:
+        """Return how many pods surely find no place on any node, even if no others take any."""
         number, pods = work
-        plan, overlay = self._base.plans[number], self._overlay
+        plan = self._base.plans[number]
+        left = len(pods)
         if not plan.is_plain or plan.has_wishes:
             return 0
-        left = len(pods)
-        for looked_at, slot in enumerate(self._base.takers.of(plan.anywhere)):
-            if looked_at > _FEW:
+        for _, _, room in self._takers(plan, plan.anywhere, left):
+            left -= room
+            if left <= 0:
                 return 0
-            if slot not in overlay.removed:
-                left -= self._room(plan, slot, overlay.room(slot), left)
-                if not left:
-                    return 0
         return left
 
     def _room(self, plan: ClassPlan, slot: int, free: list[int], most: int) -> int:
@@ -239,112 +249,142 @@ class Walk:
 
     # -- domains -------------------------------------------------------------------------------
 
-    def _spread(self, plan: ClassPlan, pods: tuple[PodView, ...]) -> int:
-        """Place a class with zonal constraints; less than all where that takes more than nodes."""
+    def _there(self, plan: ClassPlan, pods: tuple[PodView, ...]) -> int:
+        """Put pods on the first nodes that take them, whose domains do; return how many."""
         level, overlay = plan.level, self._overlay
         if level is not None and False not in overlay.usable(level.start, level.size):
-            return self._even_out(plan, level, pods)
+            return self._there_level(plan, level, pods)
         placed = 0
         while placed < len(pods):
             caps = [self._caps(rules) for rules in plan.zonal]
-            growing = -1
-            for number, (tops, _, grows, _) in enumerate(caps):
-                if max(tops, default=0) <= 0 or (grows and growing >= 0):
-                    return 0
-                if grows:
-                    growing = number
+            within = [
+                (rules.axis, sum([1 << domain for domain, cap in enumerate(tops) if cap > 0]))
+                for rules, (tops, _, _, _) in zip(plan.zonal, caps, strict=True)
+            ]
+            if not all(domains for _, domains in within):
+                break
             here = pods[placed:] if placed else pods
-            if growing >= 0:
-                wanted = self._along(plan, here, growing, caps)
-            else:
-                wanted = len(here) if self._put_within(plan, here, caps) else 0
-            if not wanted:
-                return 0
-            placed += wanted
+            grows = any(of_axis[2] for of_axis in caps)
+            tops = [of_axis[0] for of_axis in caps] if grows and len(here) > 1 else None
+            count = self._put(plan, here, (plan.number, *within[0]), within[1:], tops)
+            placed += count
+            if tops is None or not count:
+                break
         return placed
 
-    def _even_out(self, plan: ClassPlan, level: Level, pods: tuple[PodView, ...]) -> int:
-        """Place a class whose own pods are to be level, in domains that all count.
-
-        A round fills the lowest domains, up to what the skew allows over the lowest of its beginning.
-        """
-        counts = self._overlay.counts(level.start, level.size)
-        placed, left = 0, len(pods)
+    def _there_level(self, plan: ClassPlan, level: Level, pods: tuple[PodView, ...]) -> int:
+        """Put pods that are to be level in domains that all count; return how many found a place."""
+        overlay, ranks = self._overlay, self._base.takers.ranks
+        counts = overlay.counts(level.start, level.size)
+        left = len(pods)
+        fronts: dict[int, tuple[int, list[int], int] | None] = {}
+        takers: dict[int, Iterator[tuple[int, list[int], int]]] = {}
         while left:
-            lowest = min(counts)
-            most = level.max_skew + (lowest if level.size >= level.min_domains else 0)
-            if lowest >= most:
-                return 0
-            if left == 1:
-                last = pods[placed:] if placed else pods
-                done = self._put_in(plan, level, counts.index(lowest), last)
-                return len(pods) if done else 0
-            before = counts.copy()
-            while left and lowest < most:
-                counts[counts.index(lowest)] += 1
-                lowest = min(counts)
-                left -= 1
-            for was, domain in sorted(zip(before, range(level.size), strict=True)):
-                quota = counts[domain] - was
-                if quota:
-                    here = pods[placed : placed + quota]
-                    if not self._put_in(plan, level, domain, here):
-                        return 0
-                    placed += quota
-        return placed
-
-    def _put_in(
-        self, plan: ClassPlan, level: Level, domain: int, pods: tuple[PodView, ...]
-    ) -> bool:
-        """Put pods in one domain; whether all found a place there, or get one by new claims."""
-        missing = len(pods) - self._put(plan, pods, level.keys[domain])
-        return not missing or self._opens(plan, level.axis, domain, missing)
-
-    def _along(
-        self, plan: ClassPlan, pods: tuple[PodView, ...], growing: int, caps: Sequence[_Caps]
-    ) -> int:
-        """Fill the domains of the axis whose caps change; 0 where one did not take its pods."""
-        tops, levels, _, first = caps[growing]
-        if first or not levels:
-            return int(self._put_within(plan, pods[:1], caps))
-        domains = [domain for domain, cap in enumerate(tops) if cap > 0]
-        if len(pods) == 1:
-            domain = min(domains, key=levels.__getitem__)
-            return int(self._put_within(plan, pods, caps, (growing, domain)))
-        quotas = water([levels[d] for d in domains], [tops[d] for d in domains], len(pods))
-        start = 0
-        for _, domain, quota in sorted(
-            (levels[d], d, quota) for d, quota in zip(domains, quotas, strict=True) if quota
-        ):
-            here = pods[start : start + quota]
-            if not self._put_within(plan, here, caps, (growing, domain)):
-                return 0
-            start += quota
-        return start
-
-    def _put_within(
-        self,
-        plan: ClassPlan,
-        pods: tuple[PodView, ...],
-        caps: Sequence[_Caps],
-        fixed: tuple[int, int] | None = None,
-    ) -> bool:
-        """Put pods in domains that take some, by one rule in one only; whether all found a place."""
-        if fixed is not None and len(caps) == 1:
-            axis, domain = plan.zonal[0].axis, fixed[1]
-            missing = len(pods) - self._put(plan, pods, (plan.number, axis, 1 << domain))
-            return not missing or self._opens(plan, axis, domain, missing)
-        within: list[tuple[int, int]] = []
-        if fixed is None and len(caps) == 1:
-            rules, tops = plan.zonal[0], caps[0][0]
-            domains = sum([1 << domain for domain, cap in enumerate(tops) if cap > 0])
-            return self._put(plan, pods, (plan.number, rules.axis, domains)) == len(pods)
-        for number, (rules, (tops, _, _, _)) in enumerate(zip(plan.zonal, caps, strict=True)):
-            if fixed is not None and number == fixed[0]:
-                within.insert(0, (rules.axis, 1 << fixed[1]))
+            lowest = min(counts) if level.size >= level.min_domains else 0
+            highest = lowest + level.max_skew
+            domains = [domain for domain, count in enumerate(counts) if count < highest]
+            if left == len(pods) == 1:
+                bits = sum([1 << domain for domain in domains])
+                return self._put(plan, pods, (plan.number, level.axis, bits)) if bits else 0
+            first, chosen = len(ranks), -1
+            for domain in domains:
+                if domain not in fronts:
+                    if domain not in takers:
+                        takers[domain] = self._takers(plan, level.keys[domain], left)
+                    fronts[domain] = next(takers[domain], None)
+                front = fronts[domain]
+                if front is not None and ranks[front[0]] < first:
+                    first, chosen = ranks[front[0]], domain
+            front = fronts.get(chosen)
+            if front is None:
+                break
+            slot, free, room = front
+            count = min(room, left, highest - counts[chosen])
+            placed = len(pods) - left
+            after = self._take(plan, slot, free, pods[placed : placed + count])
+            counts[chosen] += count
+            left -= count
+            if room > count:
+                fronts[chosen] = (slot, after, room - count)
             else:
-                within.append((rules.axis, sum([1 << d for d, cap in enumerate(tops) if cap > 0])))
-        return self._put(plan, pods, (plan.number, *within[0]), within[1:]) == len(pods)
+                del fronts[chosen]
+        return len(pods) - left
+
+    def _takers(
+        self, plan: ClassPlan, key: TakersKey, most: int
+    ) -> Iterator[tuple[int, list[int], int]]:
+        """Yield the nodes of a list that take pods: slot, what is free, and how many, to `most`."""
+        overlay, places, closed = self._overlay, self._base.places, self._closed
+        taken = overlay.free
+        (line_a, amount_a), (line_b, amount_b) = plan.closest
+        for slot in overlay.open.of(key):
+            free = taken.get(slot) or places[slot].free
+            if free[line_a] < amount_a or free[line_b] < amount_b or slot in closed:
+                continue
+            room = self._room(plan, slot, free, most)
+            if room:
+                yield slot, free, room
+
+    def _take(
+        self, plan: ClassPlan, slot: int, free: list[int], pods: tuple[PodView, ...]
+    ) -> list[int]:
+        """Put pods on a node with so much free; return what is free then."""
+        after = free.copy()
+        for line, amount in plan.asked:
+            after[line] -= amount * len(pods)
+        self._overlay.put(slot, plan.number, len(pods), after)
+        if self._least:
+            self._close(slot, after)
+        self.moves.append((plan.number, slot, pods))
+        return after
+
+    def _spread_on(self, plan: ClassPlan, pods: tuple[PodView, ...]) -> bool:
+        """Place a class with zonal constraints on nodes and claims; whether it is clear how.
+
+        Nodes that are there come first; each round then opens claims in the domains that take some.
+        """
+        placed = self._there(plan, pods)
+        while placed < len(pods):
+            left = len(pods) - placed
+            quotas = self._quotas(plan, left)
+            if not quotas:
+                return False
+            axis = plan.zonal[0].axis
+            for domain, quota in quotas:
+                here = pods[placed : placed + quota]
+                missing = quota - self._put(plan, here, (plan.number, axis, 1 << domain))
+                if missing and not self._opens(plan, axis, domain, missing):
+                    return False
+                placed += quota
+            placed += self._there(plan, pods[placed:])
+        return True
+
+    def _quotas(self, plan: ClassPlan, left: int) -> list[tuple[int, int]]:
+        """Return how many pods the engine puts in each domain next; nothing where that is unclear.
+
+        The rules are those of `spread`, for one axis on which spread constraints alone grow.
+        """
+        if len(plan.zonal) > 1:
+            return []
+        rules = plan.zonal[0]
+        tops, levels, _, first = self._caps(rules)
+        domains = [domain for domain, cap in enumerate(tops) if cap > 0]
+        if first or not levels or not domains:
+            return []
+        caps = [tops[domain] for domain in domains]
+        if sum(caps) < left:
+            ((start, group, _), *others) = rules.groups
+            usable = _both(self._overlay.usable(start, rules.size), rules.allowed)
+            if others or group.kind is not Kind.SPREAD:
+                return []
+            if usable.count(True) == len(domains) >= group.min_domains:
+                if not all(self._base.can_open(plan.number, rules.axis, d) for d in domains):
+                    return []
+                caps = [NO_CAP] * len(domains)  # no domain ever holds the others down
+        quotas = water([levels[domain] for domain in domains], caps, left)
+        shares = zip(domains, quotas, strict=True)
+        ordered = sorted((levels[domain], domain, quota) for domain, quota in shares if quota)
+        return [(domain, quota) for _, domain, quota in ordered]
 
     def _caps(self, rules: ZonalRules) -> _Caps:
         """Say how many pods each domain takes (the rules of `Counts.domain_caps`)."""
