@@ -11,13 +11,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from karpenter_core.errors import AuthError, InsufficientCapacityError, SettingsError
-from karpenter_core.provider.contract import ClusterFacts, LaunchRequest, ProviderContext
+from karpenter_core.provider.contract import (
+    ClusterFacts,
+    LaunchedInstance,
+    LaunchRequest,
+    ProviderContext,
+)
 from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
 from karpenter_provider_alibabacloud.settings import SETTINGS
 from karpenter_provider_alibabacloud.testing import node_class_for
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
-from providers.alibabacloud.tests.machines.cluster_world import World
+from providers.alibabacloud.tests.launch.processes import class_of
+from providers.alibabacloud.tests.machines.cluster_world import SPOT, TYPE, ZONE_B, World
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -211,3 +217,126 @@ def test_every_period_is_above_zero_and_every_name_its_own(context, plugin):
 
     assert len({task.name for task in tasks}) == len(tasks)
     assert all(task.period > timedelta() for task in tasks)
+
+
+def task_of(plugin, name):
+    return next(task.run for task in plugin.karpenter_declare_tasks() if task.name == name)
+
+
+class TestOnePartTellsAnother:
+    """What one hook learns, another one goes by."""
+
+    @pytest.fixture
+    def world(self, cloud, context, plugin):
+        plugin.karpenter_start(context)
+        return World(cloud, plugin.running.clients)
+
+    def test_a_listing_announces_what_somebody_stopped(self, cloud, plugin, world):
+        (stopped,) = world.launch("web-one")
+        cloud.stop_instance(stopped)
+
+        plugin.karpenter_list_instances()
+
+        (said,) = plugin.karpenter_poll_interruptions()
+        assert said.provider_id == stopped
+
+    def test_what_spot_takes_back_is_not_bought_for_a_while(self, cloud, plugin, world):
+        (taken,) = world.launch("web-one", **SPOT)
+        cloud.reclaim_spot(taken)
+
+        task_of(plugin, "spot-reclaims")()
+
+        marks = plugin.running.parts.unavailable.view(now=cloud.time()).offerings
+        assert {mark[:3] for mark in marks} == {(TYPE, ZONE_B, "spot")}
+
+    def test_an_event_that_comes_later_is_drift(self, cloud, plugin, world):
+        (found,) = world.launch("web-one")
+        cloud.schedule_event(found)
+        node_class = plugin_class(cloud, world.cloud.instance(found))
+
+        task_of(plugin, "system-events")()
+        (drift,) = plugin.karpenter_detect_drift([world.claim("web-one", found)], node_class)
+
+        assert drift.reason == "SystemEventScheduled"
+
+    def test_what_was_listed_is_not_read_again_for_its_tags(self, cloud, plugin, world):
+        (found,) = world.launch("web-one")
+        node = world.join(found)
+        cloud.tag(found, {"Name": node.name})
+        plugin.karpenter_list_instances()
+        cloud.calls.clear()
+
+        plugin.karpenter_sync_instance(world.claim("web-one", found), node)
+
+        assert not cloud.calls.of("DescribeInstances")
+
+    def test_launches_joins_and_ends_reach_the_watch_over_registrations(self, cloud, plugin, world):
+        """By them a script that does not join nodes is fetched anew."""
+        told = []
+
+        class Recorder:
+            def note_launched(self, ids):
+                told.append(("launched", *ids))
+
+            def note_registered(self, provider_id):
+                told.append(("registered", provider_id))
+
+            def note_terminated(self, ids):
+                told.append(("terminated", *ids))
+
+        (found,) = world.launch("web-one")
+        outcome = LaunchedInstance(
+            provider_id=found,
+            instance_type=TYPE,
+            zone=ZONE_B,
+            capacity_type="on-demand",
+            capacity={},
+            allocatable={},
+        )
+        parts = plugin.running.parts
+        parts.registrations, parts.launching = Recorder(), Launching()
+        parts.launching.outcome = outcome
+        request = LaunchRequest(
+            node_claim=None, node_class=node_class_for(cloud), instance_types=()
+        )
+
+        plugin.karpenter_launch_instances([request])
+        plugin.karpenter_sync_instance(world.claim("web-one", found), world.join(found))
+        plugin.karpenter_terminate_instances([found])
+
+        assert told == [("launched", found), ("registered", found), ("terminated", found)]
+
+    def test_a_registered_node_teaches_the_memory_of_its_type(self, cloud, plugin, world):
+        (found,) = world.launch("web-one")
+        learned = []
+
+        class Types:
+            def learn_memory(self, node_class, **facts):
+                learned.append((node_class.name, facts))
+
+        plugin.running.parts.types = Types()
+        plugin.running.known.note(plugin_class(cloud, cloud.instance(found)))
+        node = world.join(found, capacity={"memory": 7 * 2**30})
+
+        plugin.karpenter_sync_instance(world.claim("web-one", found), node)
+
+        ((name, facts),) = learned
+        assert (name, facts["instance_type"], facts["memory_bytes"]) == ("default", TYPE, 7 * 2**30)
+
+    def test_a_node_class_that_is_gone_is_known_no_more(self, cloud, plugin, world):
+        node_class = node_class_for(cloud)
+        plugin.running.known.note(node_class)
+
+        plugin.karpenter_finalize_node_class(node_class)
+
+        assert plugin.running.known.node_class(node_class.name) is None
+
+
+def plugin_class(cloud, instance):
+    """Return the NodeClass that an instance was launched from, as discovery left it."""
+    status = {
+        "images": [{"id": instance.image_id, "requirements": []}],
+        "securityGroups": [{"id": each} for each in instance.security_groups],
+        "vSwitches": [{"id": instance.vswitch_id, "zoneID": ZONE_B}],
+    }
+    return class_of(cloud, status=status)

@@ -302,3 +302,15 @@ def test_the_earliest_end_of_an_instance_is_announced():
         queue.replace(source, {})
     queue.replace("a", said("a", None))
     assert [each.id for each in queue.waiting()] == ["a/i-1"]
+
+
+def test_events_of_what_was_just_listed_are_not_looked_up(world):
+    (ours,) = world.launch("web-one")
+    world.cloud.schedule_event(ours, cycle=Cycle.Executing)
+    world.instances.list()
+    world.cloud.calls.clear()
+
+    world.announcing.events.run()
+
+    assert len(world.announcing.poll()) == 1
+    assert world.cloud.calls.count("DescribeInstances") == 0

@@ -268,3 +268,15 @@ def test_of_two_vswitches_of_a_zone_the_full_one_is_left_alone(process):
 
     assert process.vswitches.expected_addresses(full) > process.vswitches.expected_addresses(other)
     assert process.launched(second).vswitch_id == other
+
+
+@pytest.mark.parametrize("code", ["InvalidImageId.NotFound", "Throttling.User", "Forbidden.RAM"])
+def test_a_launch_that_is_refused_gives_its_addresses_back(process, node_class, code):
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+    vswitches = process.cloud.world.vswitches.values()
+    before = {each: process.vswitches.expected_addresses(each) for each in vswitches}
+
+    with process.cloud.fail(GROUP, code=code, status=403, times=None):
+        process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert {each: process.vswitches.expected_addresses(each) for each in vswitches} == before

@@ -397,3 +397,63 @@ def test_calls_are_held_back_beyond_the_burst(cloud, clients, tmp_path, node_cla
         process.launch_one(claim_of(name, ON_DEMAND, ONLY_LARGE), node_class)
 
     assert process.waited == [0.5, 1.0]
+
+
+def test_claims_that_saw_another_version_of_a_node_class_have_calls_of_their_own(process):
+    """Each is launched as the NodeClass was when the core handed the claim over."""
+    old, new = (class_of(process.cloud, tags={"team": team}) for team in ("red", "blue"))
+    new = new.model_copy(
+        update={"metadata": new.metadata.model_copy(update={"resource_version": "2"})}
+    )
+    wish = (ON_DEMAND, ONLY_LARGE)
+
+    outcomes = process.launching.launch(
+        [
+            *process.requests(claim_of("a", *wish), node_class=old),
+            *process.requests(claim_of("b", *wish), node_class=new),
+        ]
+    )
+
+    assert [process.launched(each).tags["team"] for each in outcomes] == ["red", "blue"]
+
+
+def test_a_launched_instance_and_its_node_count_once_for_balance(process):
+    zones = sorted(process.cloud.world.vswitches)
+    node_class = class_of(process.cloud, vSwitchSelectionPolicy="balanced")
+    first = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(zones[1])), node_class)
+    process.nodes = {
+        "1": node_in(first.zone, first.provider_id.removeprefix("cn-hangzhou.i-")),
+        **{
+            f"{zone}-{number}": node_in(zone, f"{zone}-{number}")
+            for zone in zones
+            if zone != first.zone
+            for number in range(2)
+        },
+    }
+
+    second = process.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert second.zone == first.zone
+
+
+def test_an_on_demand_claim_takes_nothing_of_an_open_private_pool(running, node_class):
+    """It is kept for what asks for it, and counted there."""
+    pool = running.cloud.reservations.add(
+        "kept", instance_type=LARGE, zone=ZONE_B, total=1, criteria="Open"
+    )
+
+    outcome = running.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert running.launched(outcome).reservation_id == ""
+    assert running.cloud.reservations.left(pool) == 1
+
+
+@pytest.mark.parametrize("wish", [SPOT, ON_DEMAND], ids=["spot", "on-demand"])
+def test_a_spot_instance_is_terminated_when_it_is_taken_back(process, running, node_class, wish):
+    """A stopped one would be paid for and never come back as a node."""
+    for each in (process, running):
+        each.launch_one(claim_of("group" if each is process else "run", wish), node_class)
+
+    (group,), (run,) = process.sent(), running.sent(RUN)
+    for sent in (group["LaunchConfiguration"], run):
+        assert sent.get("SpotInterruptionBehavior") == ("Terminate" if wish is SPOT else None)

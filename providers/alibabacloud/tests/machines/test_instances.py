@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.errors import AuthError, CloudProviderError, NodeClaimNotFoundError
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    NodeClaimNotFoundError,
+    ThrottledError,
+)
 from karpenter_core.provider.contract import Instance, Termination
 from karpenter_provider_alibabacloud.described import parse_provider_id, read_instance
 from providers.alibabacloud.tests.machines.cluster_world import SPOT
@@ -206,8 +211,9 @@ def test_a_claim_whose_instance_is_listed_no_more_is_remembered_as_ended(world):
 
     world.instances.list()
 
-    assert found.endswith(world.recent.ended("uid-of-short"))
-    assert world.recent.get(found) is None
+    name = parse_provider_id(found)[1]
+    assert world.recent.ended("uid-of-short") == name
+    assert world.recent.get(name) is None
 
 
 def test_what_was_launched_and_seen_while_a_listing_went_on_is_not_gone(world, monkeypatch):
@@ -280,6 +286,25 @@ def test_termination_is_asked_for_once_and_ends_in_gone(world):
     world.clock.forward(30)
     assert world.instances.terminate([found]) == [Termination.GONE]
     assert listed(world) == {}
+
+
+def test_what_was_just_launched_and_is_ended_at_once_is_gone_when_it_is_not_seen_again(world):
+    """Whoever deletes it has seen it."""
+    (found,) = world.launch("short", remembered=True)
+
+    assert world.instances.terminate([found]) == [Termination.STARTED]
+    assert world.instances.terminate([found]) == [Termination.GONE]
+
+
+def test_throttled_deletions_are_not_made_one_by_one(world):
+    """It would be more calls, where there were too many."""
+    found = world.launch("web-one", "web-two", "web-three", "web-four")
+    with world.cloud.fail("DeleteInstances", code="Throttling.User", times=None):
+        outcomes = world.instances.terminate(found)
+
+    assert {type(each) for each in outcomes} == {ThrottledError}
+    assert world.batches == [4]
+    assert world.instances.terminate(found) == [Termination.STARTED] * 4
 
 
 def test_one_that_does_not_go_is_asked_again_after_a_minute(world):

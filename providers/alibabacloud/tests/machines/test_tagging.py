@@ -406,3 +406,58 @@ def is_synced(tagged, pair):
     except (AuthError, ThrottledError):
         return False
     return True
+
+
+def test_an_instance_that_stops_gets_no_tags(tagged):
+    (pair,) = tagged.launch("alone")
+    tagged.world.cloud.stop_instance(pair[0].status.provider_id)
+    tagged.restart()
+
+    tagged.sync(pair)
+
+    assert tagged.count() == 0
+
+
+def test_throttling_says_nothing_of_an_instance(tagged):
+    """Its tags are set as soon as ECS takes calls again."""
+    (pair,) = tagged.launch("alone")
+    with tagged.world.cloud.fail("TagResources", code="Throttling.User", times=None):
+        for _ in range(2):
+            with pytest.raises(ThrottledError):
+                tagged.tagging.sync(*pair)
+            tagged.world.clock.forward(1)
+
+    tagged.tagging.sync(*pair)
+
+    assert "Name" in tagged.tags(pair)
+
+
+def test_tags_that_somebody_takes_away_are_set_again_and_those_of_others_stay(tagged):
+    """ACK and policies of the account have tags of their own on our instances."""
+    tagged.world.cloud.behaviour.tags_added = (("acs:tag:createdby", "sub:1:web"),)
+    tagged.user_tags({"team": "search"})
+    (pair,) = tagged.launch("alone", user_tags={"team": "search"})
+    tagged.sync(pair)
+    expected = {**tagged.tags(pair), "ack.aliyun.com": "c1"}
+
+    tagged.world.cloud.tag(
+        pair[0].status.provider_id,
+        {"Name": None, "karpenter.sh/nodeclaim": None, "team": "theirs", "ack.aliyun.com": "c1"},
+    )
+    tagged.restart()
+    tagged.world.instances.list()
+    tagged.sync(pair)
+
+    assert tagged.tags(pair) == expected
+
+
+def test_an_instance_that_lost_all_our_tags_is_not_listed_and_its_claim_still_finds_it(tagged):
+    """It is not ended for that: the claim names it."""
+    (pair,) = tagged.launch("alone")
+    provider_id = pair[0].status.provider_id
+    tagged.world.cloud.tag(provider_id, dict.fromkeys(tagged.tags(pair)))
+    tagged.restart()
+
+    assert tagged.world.instances.list().instances == ()
+    (found,) = tagged.world.instances.fetch([provider_id])
+    assert found.provider_id == provider_id
