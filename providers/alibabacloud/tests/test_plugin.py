@@ -323,6 +323,26 @@ class TestOnePartTellsAnother:
         ((name, facts),) = learned
         assert (name, facts["instance_type"], facts["memory_bytes"]) == ("default", TYPE, 7 * 2**30)
 
+    def test_prices_that_move_are_read_again(self, cloud, context, plugin, world):
+        """List prices move from day to day, those of spot by the hour."""
+        parts = plugin.running.parts
+        task_of(plugin, "instance-types")()
+        facts = parts.type_catalogue.current()[0][TYPE]
+        cloud.prices.walk = cloud.prices.on_demand_walk = 0.2
+        told = set()
+        for _ in range(2):
+            parts.price_reader.consider([TYPE])
+            parts.price_reader.refresh()
+            on_demand = parts.prices.on_demand(facts).amount
+            spot = parts.prices.spot(facts, ZONE_B, hours=1).amount
+            assert on_demand == pytest.approx(cloud.prices.on_demand(TYPE))
+            assert spot == pytest.approx(cloud.prices.spot(TYPE, ZONE_B))
+            told.add((on_demand, spot))
+            context.clock.forward(days=1)
+            cloud.time.advance(24 * 3600)
+
+        assert len(told) == 2
+
     def test_a_node_class_that_is_gone_is_known_no_more(self, cloud, plugin, world):
         node_class = node_class_for(cloud)
         plugin.running.known.note(node_class)

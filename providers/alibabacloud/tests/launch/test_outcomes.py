@@ -428,3 +428,21 @@ def test_a_claim_that_allows_nothing_there_is_launches_nothing(process, node_cla
 
     assert isinstance(outcome, InsufficientCapacityError)
     assert not process.sent()
+
+
+def test_a_spot_price_that_has_moved_over_the_limit_closes_its_zone_for_spot_alone(
+    cloud, clients, tmp_path
+):
+    """It was below the limit when it was read; the claim gets an instance of another zone."""
+    process = Process(cloud, clients, tmp_path, launch_api=RUN)
+    node_class = class_of(process.cloud, spot={"priceLimit": 0.15})
+    for zone, read, now in ((ZONE_B, 0.08, 0.2), (ZONE_G, 0.1, 0.1)):
+        process.set_spot(LARGE, zone, read)
+        process.cloud.prices.set_spot(LARGE, zone, now)
+
+    outcome = process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
+    on_demand = process.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert (outcome.zone, outcome.capacity_type) == (ZONE_G, "spot")
+    assert marked(process) == {(LARGE, ZONE_B, "spot")}
+    assert on_demand.capacity_type == "on-demand"
