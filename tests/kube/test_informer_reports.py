@@ -1,0 +1,45 @@
+"""An informer reports how many objects it holds, and each outage once with its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.metrics import KubeMetrics
+from tests.kube.scripted import HANG, bookmark, event, node, page
+from tests.kube.test_informer import follow
+
+LISTED = [event("ADDED", node("a", 1)), event("ADDED", node("b", 2)), bookmark(3, initial=True)]
+
+
+def test_objects_of_a_listing_are_counted():
+    registry = CollectorRegistry()
+
+    async def script(follower):
+        await follower.informer.synced.wait()
+        objects = registry.get_sample_value("karpenter_core_informer_objects", {"kind": "Node"})
+        assert objects == 2
+        invalid = "karpenter_core_informer_invalid_objects"
+        assert registry.get_sample_value(invalid, {"kind": "Node"}) == 0
+
+    follow(script, watches=[[*LISTED, HANG]], metrics=KubeMetrics(registry))
+
+
+def test_an_outage_is_logged_once_and_so_is_its_end():
+    async def script(follower):
+        await follower.informer.synced.wait()
+        await asyncio.sleep(300)
+
+    broken = ApiError("the watch broke", status=0)
+    with capture_logs() as logs:
+        follow(
+            script,
+            answers=[page([node("a", 1), node("b", 2)], 30)] * 9,
+            watches=[[*LISTED, broken], [broken], [broken], [bookmark(40), HANG]],
+        )
+    told = [(entry["log_level"], entry["event"]) for entry in logs if "connect" in entry["event"]]
+    assert told == [("warning", "disconnected; retrying"), ("info", "connected again")]
+    assert [entry["error"] for entry in logs if "error" in entry] == ["the watch broke"]
