@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from karpenter_core.controllers.nodeclaim import drift as controller
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
+from karpenter_core.kube.resources import custom
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.provider.contract import DriftFinding, NodeClassHash
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.faults import Fault, on
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import Harness
+from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
 
+NODE_CLASSES = custom(KWOKNodeClass.resource)
 KEPT = {"consolidateAfter": "0s", "budgets": [{"nodes": "0"}]}
 """Nothing is disrupted, so that what is found can be looked at."""
 ONE_POD_A_NODE = {
@@ -301,6 +304,22 @@ def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
         assert drifted(scene) == []
 
     play(tmp_path, story)
+
+
+def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
+    """Somebody took its finalizers away; claims are judged again once there is one of its name."""
+
+    async def story(scene, cloud):
+        registry = scene.cluster.server.registry
+        registry.patch(NODE_CLASSES, {"metadata": {"finalizers": None}}, "default", "")
+        scene.cluster.delete(NODE_CLASSES, "default")
+        await scene.cluster.clock.sleep(10)
+        scene.cluster.apply([NODE_CLASS])
+        await scene.cluster.clock.sleep(10)
+        relabel(scene, {"team": "a"})
+        await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=30)
+
+    play(tmp_path, story, nodes=2)
 
 
 def test_a_cluster_that_changes_hands_does_not_drift(tmp_path):
