@@ -275,6 +275,10 @@ def test_storage_kinds_are_read():
         }
     )
     assert (claim.volume_name, claim.storage_class, claim.bind_completed) == ("v", "", True)
+    bare = view_from_manifest(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    )
+    assert (bare.volume_name, bare.storage_class, bare.phase) == ("", None, "Pending")
     storage_class = view_from_manifest(
         {
             "apiVersion": "storage.k8s.io/v1",
