@@ -14,6 +14,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
@@ -31,6 +32,15 @@ settings.register_profile(
 )
 settings.register_profile("shrunk", settings.get_profile("drawn"), phases=tuple(Phase))
 settings.load_profile("drawn")
+
+# Tracebacks as Python writes them: rich ones show every local variable, which takes seconds each.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
+LOGGING = structlog.get_config()
 
 SEED = "hypothesis_seed"
 
@@ -50,6 +60,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     terminalreporter.write_line(
         f"properties: the same examples again with --hypothesis-seed={config.getoption(SEED)}"
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Take back how a command that a test ran in this process logs."""
+    structlog.configure(**LOGGING)
 
 
 def pytest_collection_finish() -> None:
