@@ -50,7 +50,7 @@ LAUNCHES = (
     "SELECT subject, count(*) FROM calls WHERE operation = 'launch' AND result = 'launched' "
     "GROUP BY subject"
 )
-COLLECTED_AT = (100_000, 50, 50)
+COLLECTED_AT = (400_000, 50, 50)
 """When garbage is collected: the defaults spend a tenth of the time on objects that stay."""
 
 
@@ -242,10 +242,20 @@ class History:
         self.obstacles.lose_launches()
         self.deploy()
         self.scale()
-        await self._pass(self.rng.choice([1, 11, 40]))
-        for claim in self.scene.claims():
-            if not claim.get("status", {}).get("providerID"):
-                self.cluster.delete(NODE_CLAIMS, claim["metadata"]["name"])
+        for _ in range(60):
+            await self._pass(1.0)
+            if self._unanswered():
+                break
+        await self._pass(self.rng.choice([0.1, 1, 3]))
+        for name in self._unanswered():
+            self.cluster.delete(NODE_CLAIMS, name)
+
+    def _unanswered(self):
+        return [
+            claim["metadata"]["name"]
+            for claim in self.scene.claims()
+            if not claim.get("status", {}).get("providerID")
+        ]
 
     # -- what happens to the controller ------------------------------------------------------------
 

@@ -1,0 +1,178 @@
+"""Obstacles of random histories stand in the way, and only until they are taken away."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.testing.invariants import Invariants
+from karpenter_provider_kwok.dump import dump_file
+from tests.controllers.histories import History
+from tests.controllers.obstacles import ControllerClock, Obstacles, shaken_cloud
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+
+
+class Scripted(random.Random):
+    """A source of chance that chooses what the test wants, wherever that is to be had."""
+
+    def __init__(self, *wanted):
+        super().__init__(1)
+        self.wanted = wanted
+
+    def choice(self, seq):
+        return next((each for each in self.wanted if each in seq), None) or super().choice(seq)
+
+
+@pytest.fixture
+def staged(tmp_path):
+    """Return a function that plays with obstacles and a controller whose pods all run."""
+
+    def stage(story, *wanted, pool=None):
+        async def told(scene):
+            (tmp_path / "faults.json").write_text("[]")
+            clock = ControllerClock(scene.cluster.clock)
+            watch = Invariants(scene, now=clock.now)
+            obstacles = Obstacles(scene, tmp_path, Scripted(*wanted), clock=clock, watch=watch)
+            with shaken_cloud(obstacles):
+                scene.cluster.apply([NODE_CLASS, pool or node_pool(), deployment("web", 2)])
+                running = scene.start(clock=clock)
+                await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+                await story(scene, obstacles, running)
+
+        play(tmp_path, told, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+
+    return stage
+
+
+async def passes(scene, obstacles, seconds):
+    for _ in range(seconds // 30):
+        await scene.cluster.clock.sleep(30)
+        obstacles.advance()
+
+
+@pytest.mark.parametrize(
+    ("how", "stale"),
+    [("forbidden", True), ("silent", False), ("no headers", False), ("no answer", True)],
+)
+def test_a_kind_is_frozen_for_a_time(staged, how, stale):
+    """Where lists are answered, they show that a watch without a word has missed nothing."""
+
+    async def story(scene, obstacles, running):
+        faults = scene.cluster.front.faults
+        obstacles.rng.random = lambda: 0.5  # eleven minutes
+        assert obstacles.freeze() == f"poddisruptionbudgets: {how} for 657 s"
+        await passes(scene, obstacles, 540)
+        assert faults.hits > 0
+        failure = running.process.servers.failures().get("freshness", "")
+        assert ("poddisruptionbudgets" in failure) is stale
+        await passes(scene, obstacles, 360)
+        hits = faults.hits
+        assert obstacles.is_blind
+        await passes(scene, obstacles, 600)
+        assert faults.hits == hits
+        assert not obstacles.is_blind
+        assert "freshness" not in running.process.servers.failures()
+
+    staged(story, "poddisruptionbudgets", how)
+
+
+def test_the_clock_of_the_controller_jumps_and_is_put_right(staged):
+    """The API server and the cloud keep their time."""
+
+    async def story(scene, obstacles, running):
+        assert obstacles.set_clock() == "3 min"
+        ahead = running.process.runtime.clock.now() - scene.cluster.clock.now()
+        assert ahead == timedelta(minutes=3)
+        scene.cluster.scale(DEPLOYMENTS, "web", 12)
+        await scene.settle(lambda: len(scene.pods("Running")) == 12, seconds=120)
+        found = dump_file(str(obstacles.folder / "kwok.sqlite3"), now=scene.cluster.clock.now())
+        now = scene.cluster.clock.now().timestamp()
+        assert all(each["launchedAt"] <= now for each in found["instances"])
+        await passes(scene, obstacles, 2400)
+        assert running.process.runtime.clock.now() == scene.cluster.clock.now()
+
+    staged(story, 3, 1)
+
+
+def test_replies_are_lost_until_obstacles_are_taken_away(staged):
+    async def story(scene, obstacles, running):
+        obstacles.rng.random = lambda: 0.0
+        obstacles.begin()
+        faults = scene.cluster.front.faults
+        scene.cluster.scale(DEPLOYMENTS, "web", 30)
+        await scene.settle(lambda: len(scene.pods("Running")) == 30, seconds=600)
+        assert faults.hits > 0
+        obstacles.ease()
+        hits = faults.hits
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.claims(), seconds=600)
+        assert faults.hits == hits
+
+    staged(story)
+
+
+def test_startup_taints_stay_while_nobody_takes_them_off(staged):
+    taint = {"key": "example.com/agent", "effect": "NoSchedule"}
+
+    def tainted(scene):
+        return [each for each in scene.nodes() if taint in (each["spec"].get("taints") or ())]
+
+    async def story(scene, obstacles, running):
+        name = scene.nodes()[0]["metadata"]["name"]
+        obstacles.send_agent_away()
+        scene.cluster.patch(NODES, name, {"spec": {"taints": [taint]}})
+        await passes(scene, obstacles, 60)
+        assert tainted(scene)
+        obstacles.ease()
+        obstacles.advance()
+        assert not tainted(scene)
+
+    staged(story)
+
+
+def test_a_quota_is_lifted_in_time(staged):
+    async def story(scene, obstacles, running):
+        obstacles.cut_quota()
+        (fault,) = json.loads((obstacles.folder / "faults.json").read_text())
+        assert fault["fault"] == "quota"
+        await passes(scene, obstacles, 3660)
+        assert json.loads((obstacles.folder / "faults.json").read_text()) == []
+
+    staged(story)
+
+
+def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
+    """The instance is there, nobody has been told, and it ends all the same."""
+
+    async def story(scene):
+        (tmp_path / "faults.json").write_text("[]")
+        clock = ControllerClock(scene.cluster.clock)
+        history = History(scene, tmp_path, 1, clock=clock, watch=Invariants(scene))
+        history.rng.choice = Scripted(1, "1").choice
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        history.arguments = ["--kwok-launch-latency=2s"]
+        history.start()
+        with closing(history), shaken_cloud(history.obstacles):
+            await history._pass(60)
+            deleted = []
+            delete = scene.cluster.delete
+
+            def noted(kind, name, **options):
+                deleted.append(name)
+                delete(kind, name, **options)
+
+            scene.cluster.delete = noted
+            await history.delete_unanswered()
+            assert deleted
+            history.ease()
+            await history._pass(1800)
+            launched = set(history.account().launches)
+            assert launched
+            assert not history.watch.breaches
+
+    play(tmp_path, story, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
