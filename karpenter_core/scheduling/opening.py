@@ -249,7 +249,7 @@ class Opener:
         if not fitting.any():
             return None
         asked = signature
-        signature = signatures.settled(signature, wanted.pins, int(claim.rows[fitting][0]))
+        signature = self._settled(asked, wanted, claim.rows[fitting])
         if signature == NO_MATCH:
             return None
         claim = signatures.claim(signature)
@@ -278,6 +278,21 @@ class Opener:
             charge=_charge(claim, claim.rows[fitting]),
             score=float(claim.prices[fitting][0]) + fee,
         )
+
+    def _settled(self, signature: int, wanted: _Wanted, rows: Columns) -> int:
+        """Settle where claims are, by the cheapest of some rows that has `minValues` beside it.
+
+        By the cheapest of all where none has.
+        """
+        signatures, request = self._compiled.signatures, wanted.task.request
+        if signatures.claim(signature).has_min_values:
+            settled = (signatures.settled(signature, wanted.pins, row) for row in rows.tolist())
+            for number in dict.fromkeys(settled):
+                if number != NO_MATCH:
+                    claim = signatures.claim(number)
+                    if not claim.min_values_missing(claim.fitting(request)):
+                        return number
+        return signatures.settled(signature, wanted.pins, int(rows[0]))
 
     def _measured(self, number: int, signature: int, wanted: _Wanted) -> Opening | None:
         """Open claims measured by the row whose room is cheapest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -84,3 +85,70 @@ def test_a_limit_that_just_holds_the_types_asked_for_is_enough(limit, fits, opti
     assert [planned.instance_types for planned in plan.claims] == (
         [("m-02", "m-04", "m-08")] if fits else []
     )
+
+
+def several_types(least, **more):
+    """Make a NodePool whose claims keep so many types to choose from."""
+    return node_pool(
+        requirements=[requirement_spec(INSTANCE_TYPE, "Exists", min_values=least)], **more
+    )
+
+
+def held(pool, waiting, types, options):
+    """Return the lists of types of a plan that keeps every rule and places all pods."""
+    asked = problem(waiting, pools=[pool], catalogue=types)
+    plan = solve(asked, options)
+    assert violations(asked, plan) == []
+    assert not plan.unschedulable
+    return [planned.instance_types for planned in plan.claims]
+
+
+@pytest.mark.parametrize("cpu", ["500m", "1500m", "3"])
+@pytest.mark.parametrize("count", [3, 12, 40])
+def test_min_values_hold_for_many_pods_of_several_sizes(cpu, count, options):
+    """Machines filled to the last core would be of the largest type alone."""
+    waiting = [
+        *pods(count, cpu=cpu, name="even"),
+        *pods(count, cpu="700m", memory="3Gi", name="lean"),
+        *pods(count // 2, cpu="250m", memory="6Gi", name="wide"),
+    ]
+
+    lists = held(several_types(3), waiting, SIZES, options)
+
+    assert all(len(types) >= 3 for types in lists)
+
+
+def test_min_values_hold_in_the_zone_that_counted_pods_are_put_in(options):
+    """The cheapest type is alone in its zone; the others are elsewhere."""
+    lone = instance_type("a-lone", cpu="4", price=0.1, zones=["zone-b"], spot_discount=0.0)
+    others = (
+        instance_type(f"b-{n}", cpu="4", price=1.0 + n, zones=["zone-a"], spot_discount=0.0)
+        for n in range(3)
+    )
+    counted = [
+        pod("counted"),
+        pod("watcher", "db", topology_spread=spread(ZONE, 1, WEB)),
+    ]
+
+    lists = held(several_types(3), counted, catalogue(lone, *others), options)
+
+    assert all(len(types) >= 3 for types in lists)
+
+
+def test_a_list_cut_to_its_longest_without_the_values_asked_for_is_not_bought(options):
+    """Two types are listed at most, and the cheapest two are of one family."""
+    family = "example.com/family"
+    types = catalogue(
+        *(
+            instance_type(name, cpu="4", price=price, labels={family: name[0]})
+            for name, price in (("m-1", 1.0), ("m-2", 1.1), ("r-1", 2.0))
+        )
+    )
+    pool = node_pool(requirements=[requirement_spec(family, "Exists", min_values=2)])
+    asked = problem(pods(1), pools=[pool], catalogue=types)
+
+    cut = solve(asked, replace(options, max_instance_types=2))
+    whole = solve(asked, replace(options, max_instance_types=3))
+
+    assert not cut.claims
+    assert [planned.instance_types for planned in whole.claims] == [("m-1", "m-2", "r-1")]
