@@ -21,7 +21,7 @@ from karpenter_core.scheduling.compiled import compile_steps
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.whatif_base import Base
 from karpenter_core.scheduling.whatif_bounds import Bounds
-from karpenter_core.scheduling.whatif_cluster import Cluster, with_pods, without_pod
+from karpenter_core.scheduling.whatif_cluster import Cluster, with_pods
 from karpenter_core.scheduling.whatif_engine import run
 from karpenter_core.scheduling.whatif_overlay import Overlay
 from karpenter_core.scheduling.whatif_question import Outcome, Question, Verdict
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, Problem
+    from karpenter_core.scheduling.problem import ExistingNode, Problem
 
 __all__ = ["Outcome", "Verdict", "WhatIf"]
 
@@ -57,7 +57,7 @@ class _Compiled:
 
 @final
 class WhatIf:
-    """A cluster that can be asked what-ifs, and told what has changed.
+    """A cluster that can be asked what-ifs.
 
     `problem` is a pass as it would be solved now: its pods are pending, its nodes have theirs, and
     `volumes` also speaks of pods that run. `movable` are the UIDs of the pods that leave with each
@@ -113,7 +113,7 @@ class WhatIf:
         """Take nodes away for the questions that follow, if their pods find places on others.
 
         Otherwise nothing changes. Pods that moved to a node earlier move on with it. `pop` takes
-        back the last push that fitted; whatever is told of the cluster takes back all.
+        back the last push that fitted; `bar` takes back all.
 
         Raises:
             KeyError: no such node.
@@ -169,84 +169,16 @@ class WhatIf:
             nodes.append(replace(there, available={PODS: 0}) if name in self._barred else there)
         return cluster.framed(pods, nodes, usage)
 
-    # -- what has changed ----------------------------------------------------------------------
-
-    def put_node(self, node: ExistingNode, movable: Iterable[str]) -> None:
-        """Tell of a node that is new, or not as it was; `movable` are UIDs of pods on it."""
-        self._unsettle()
-        self._cluster.put(node, movable)
-        if self._compiled is not None:
-            self._compiled.base.usage_differs(self._cluster.usage)
-            if not self._compiled.base.put(node, self._cluster.movable[node.name]):
-                self._compiled = None
-
-    def drop_node(self, name: str) -> None:
-        """Tell that a node is gone, and its pods with it.
-
-        Raises:
-            KeyError: no such node.
-        """
-        self._unsettle()
-        self._cluster.drop(name)
-        if self._compiled is not None:
-            self._compiled.base.usage_differs(self._cluster.usage)
-            if not self._compiled.base.drop(name):
-                self._compiled = None
-
-    def bind(
-        self, pod: PodView, node: str, *, movable: bool = True, volumes: PodVolumes | None = None
-    ) -> None:
-        """Tell that a pod, pending or new, is on a node now; what it requests is taken there.
-
-        Raises:
-            KeyError: no such node.
-        """
-        there, uids = self._cluster.nodes[node], self._cluster.movable[node]
-        self._cluster.pending.pop(pod.uid, None)
-        if volumes is not None:
-            self._tell_volumes(pod, volumes)
-        bound = with_pods(there, (pod,), self._cluster.volumes)
-        self.put_node(bound, uids | {pod.uid} if movable else uids)
-
-    def unbind(self, uid: str, node: str) -> None:
-        """Tell that a pod is not on a node any more.
-
-        Raises:
-            KeyError: no such node, or no such pod there.
-        """
-        there = without_pod(self._cluster.nodes[node], uid, self._cluster.volumes)
-        self.put_node(there, self._cluster.movable[node] - {uid})
-        self._cluster.volumes.pop(uid, None)
-
-    def pend(self, pod: PodView, volumes: PodVolumes | None = None) -> None:
-        """Tell that a pod waits for a place."""
-        self._unsettle()
-        if volumes is not None:
-            self._tell_volumes(pod, volumes)
-        self._cluster.pending[pod.uid] = pod
-        if self._compiled is not None and self._compiled.base.class_number(pod) is None:
-            self._compiled = None
-
-    def drop_pending(self, uid: str) -> None:
-        """Tell that a pod does not wait any more.
-
-        Raises:
-            KeyError: it did not.
-        """
-        self._unsettle()
-        if self._cluster.pending.pop(uid).shape.pod_anti_affinity:
-            self._compiled = None  # perhaps nobody else kept others away
-
     def bar(self, names: Iterable[str]) -> None:
-        """Let no pods go to these nodes (and to any other again): they are to be left in peace."""
-        self._unsettle()
-        self._barred = frozenset(names)
+        """Let no pods go to these nodes (and to any other again): they are to be left in peace.
 
-    def _tell_volumes(self, pod: PodView, volumes: PodVolumes) -> None:
-        known = self._cluster.volumes.get(pod.uid)
-        if known is None or known.attached != volumes.attached:
-            self._compiled = None  # others may share them
-        self._cluster.volumes[pod.uid] = volumes
+        Takes back every push.
+        """
+        self._pushes.clear()
+        if self._compiled is not None:
+            self._compiled.overlay.undo(0)
+            self._compiled.is_settled = False
+        self._barred = frozenset(names)
 
     # -- what is computed ----------------------------------------------------------------------
 
@@ -258,7 +190,7 @@ class WhatIf:
             self._pushes.clear()
             cluster = self._cluster
             asked = yield from compile_steps(cluster.problem(), self._options, self._cache)
-            base = Base(asked, cluster.movable, cluster.volumes, cluster.usage)
+            base = Base(asked, cluster.movable)
             self._compiled = _Compiled(base)
             yield 5
 
@@ -275,9 +207,7 @@ class WhatIf:
         if not compiled.is_settled:
             members: dict[int, list[PodView]] = {}
             for pod in self._cluster.pending.values():
-                number = compiled.base.class_number(pod)
-                if number is not None:
-                    members.setdefault(number, []).append(pod)
+                members.setdefault(compiled.base.class_number(pod), []).append(pod)
             works = [(number, tuple(pods)) for number, pods in members.items()]
             compiled.base.bar(())  # pending pods may go anywhere
             question = Question(
@@ -288,10 +218,3 @@ class WhatIf:
             compiled.base.bar(self._barred)
             compiled.is_settled = True
         return compiled
-
-    def _unsettle(self) -> None:
-        """Take back what the overlay has: the cluster is about to change."""
-        self._pushes.clear()
-        if self._compiled is not None:
-            self._compiled.overlay.undo(0)
-            self._compiled.is_settled = False

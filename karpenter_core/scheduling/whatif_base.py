@@ -1,8 +1,8 @@
 """The cluster as what-ifs see it: every node with the pods that could leave it, as integers.
 
-Compiled once with every pod that may ever have to move, so that all classes and groups are known;
-kept up to date node by node. A node has a *slot* for life. What pods add to the counts is kept for
-each node, so that a node can leave with one look.
+Compiled once with every pod that may ever have to move, so that all classes and groups are known. A
+node has a *slot*. What pods add to the counts is kept for each node, so that a node can leave with
+one look.
 """
 
 from __future__ import annotations
@@ -28,20 +28,16 @@ from karpenter_core.scheduling.whatif_takers import Takers, class_plan
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from karpenter_core.api.records import PodShape, PodView, Resources
+    from karpenter_core.api.records import PodShape, PodView
     from karpenter_core.scheduling.arrays import Mask
     from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
-    from karpenter_core.scheduling.signatures import NodeSignature
+    from karpenter_core.scheduling.problem import ExistingNode
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["Base", "Effects", "Place"]
 
 _AMPLE: Final = 1000
 """New nodes for which limits leave room where it does not matter how many a question takes."""
-
-_MOST_SHAPES: Final = 100_000
-"""Shapes whose groups are remembered."""
 
 
 @dataclass(slots=True)
@@ -69,8 +65,6 @@ class Place:
     movers: tuple[tuple[int, tuple[PodView, ...]], ...]
     staying: Effects
     moving: Effects
-    owners: dict[int, int]
-    """How many pods keep others away, by group."""
 
 
 @final
@@ -81,8 +75,6 @@ class Base:
         self,
         compiled: CompiledProblem,
         movable: Mapping[str, Collection[str]],
-        volumes: Mapping[str, PodVolumes],
-        usage: Mapping[str, Resources],
     ) -> None:
         self.compiled: Final = compiled
         self.slots: Final = dict[str, int]()
@@ -104,11 +96,6 @@ class Base:
         """Pods that affinity asks for and that may turn out to be in a cell."""
         self.witnesses: Final = dict[int, int]()
         """Nodes that make any other cell's domain known."""
-        self._usage: Final = {pool: dict(amounts) for pool, amounts in usage.items()}
-        self.freed: dict[str, dict[str, int]] = {}
-        """How much less of the limits of pools is used than when this was compiled."""
-        self._volumes: Final = volumes
-        self._numbers: Final = {id(c): number for number, c in enumerate(compiled.classes)}
         self._class_of: Final = {
             pod.uid: number for number, c in enumerate(compiled.classes) for pod in c.members
         }
@@ -117,12 +104,10 @@ class Base:
         self._cells_of: Final = dict[tuple[int, int], "tuple[int, ...] | None"]()
         self._effects: Final = dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]()
         self._made_from: Final = dict[tuple[int, int], tuple[bool, ...]]()
-        self._owners: Final = dict[int, int]()
         self._can_open: Final = dict[tuple[int, int, int], bool]()
         self._witnessed: Final = dict[int, tuple[int, ...]]()
-        self._spare: Final = list[int]()
         for node in compiled.nodes:
-            self.put(node, movable.get(node.name, ()))
+            self._put(node, frozenset(movable.get(node.name, ())))
 
     def _lay_out_cells(self) -> bytes:
         known: list[Mask] = []
@@ -136,70 +121,34 @@ class Base:
 
     # -- nodes ---------------------------------------------------------------------------------
 
-    def put(self, node: ExistingNode, uids: Collection[str]) -> bool:
-        """Add a node, or replace what is known of it.
-
-        False when that takes compiling anew: its labels, or pods on it, are of a kind not seen yet,
-        or nobody is left of those who keep others away.
-        """
-        place = self._read(node, frozenset(uids))
-        if place is None:
-            return False
-        slot = self.slots.get(node.name)
-        owners = {} if slot is None else self.places[slot].owners
-        if slot is None:
-            slot = self._spare.pop() if self._spare else len(self.slots)
-            self.slots[node.name] = slot
-        else:
-            self._count(slot, self.places[slot], -1)
-        self.places[slot] = place
+    def _put(self, node: ExistingNode, uids: frozenset[str]) -> None:
+        slot = self.slots[node.name] = len(self.slots)
+        place = self.places[slot] = self._read(node, uids)
         self.takers.put(slot, (not node.initialized, node.name), place.signature, place.free)
-        self._count(slot, place, 1)
-        return all(group in self._owners for group in owners)
-
-    def drop(self, name: str) -> bool:
-        """Forget a node; False when that takes compiling anew, as for `put`."""
-        slot = self.slots.pop(name)
-        place = self.places.pop(slot)
-        self._count(slot, place, -1)
-        self.takers.drop(slot)
-        self._spare.append(slot)
-        return all(group in self._owners for group in place.owners)
+        for effects in (place.staying, place.moving):
+            for group, count in effects.host.items():
+                self.host.add(group, slot, count)
+            for cell, count in effects.cells.items():
+                self.cells[cell] += count
+            for cell, count in effects.perhaps.items():
+                self.perhaps[cell] = self.perhaps.get(cell, 0) + count
+        for cell in self.witnessed(place):
+            self.witnesses[cell] = self.witnesses.get(cell, 0) + 1
 
     def bar(self, names: Iterable[str]) -> None:
         """Let no pods go to these nodes, and to any other again."""
         self.takers.bar(frozenset(self.slots[name] for name in names if name in self.slots))
 
-    def usage_differs(self, usage: Mapping[str, Resources]) -> None:
-        """Tell what the nodes of every pool hold now."""
-        self.freed = {}
-        self._can_open.clear()
-        for pool in usage.keys() | self._usage.keys():
-            now, before = usage.get(pool, {}), self._usage.get(pool, {})
-            self.freed[pool] = {
-                name: before.get(name, 0) - now.get(name, 0) for name in now.keys() | before.keys()
-            }
-
-    def _read(self, node: ExistingNode, uids: frozenset[str]) -> Place | None:
+    def _read(self, node: ExistingNode, uids: frozenset[str]) -> Place:
         compiled = self.compiled
-        described = compiled.reader.signature(node)
-        if not self._knows(described):
-            return None
-        signature = compiled.signatures.of_node(described)
+        signature = compiled.signatures.of_node(compiled.reader.signature(node))
         effects = {True: Effects(), False: Effects()}
         movers: dict[int, list[PodView]] = {}
-        owners: dict[int, int] = {}
         for pod in node.pods:
-            groups, moves = self._groups(pod.shape), pod.uid in uids
-            number = self.class_number(pod) if moves else -1
-            if groups is None or number is None:
-                return None
+            moves = pod.uid in uids
             if moves:
-                movers.setdefault(number, []).append(pod)
-            self._add(effects[moves], groups, pod, signature)
-            for group in groups if pod.shape.pod_anti_affinity else ():
-                if group.kind is Kind.INVERSE:
-                    _change(owners, group.index, 1)
+                movers.setdefault(self.class_number(pod), []).append(pod)
+            self._add(effects[moves], self._groups(pod.shape), pod, signature)
         return Place(
             node=node,
             signature=signature,
@@ -207,14 +156,7 @@ class Base:
             movers=self.work(movers.items()),
             staying=effects[False],
             moving=effects[True],
-            owners=owners,
         )
-
-    def _knows(self, described: NodeSignature) -> bool:
-        values = (
-            (axis, described.requirements.single_value(axis.key)) for axis in self.compiled.axes
-        )
-        return all(not value or value in axis.index for axis, value in values)
 
     def work(
         self, movers: Iterable[tuple[int, Sequence[PodView]]]
@@ -224,31 +166,14 @@ class Base:
         pods.sort(key=lambda work: (self.plans[work[0]].rank, pod_order(work[1][0])))
         return tuple(pods)
 
-    def class_number(self, pod: PodView) -> int | None:
-        """Return the class of a pod; None when it has none yet.
+    def class_number(self, pod: PodView) -> int:
+        """Return the class of a pod."""
+        return self._class_of[pod.uid]
 
-        Nor can it be told of a new pod with volumes, which others may share.
-        """
-        number = self._class_of.get(pod.uid)
-        if number is None:
-            volumes = self._volumes.get(pod.uid)
-            if volumes is not None and volumes.attached:
-                return None
-            found = self.compiled.index.find(pod.shape, volumes)
-            if found is not None:
-                number = self._numbers[id(found)]
-        return number
-
-    def _groups(self, shape: PodShape) -> tuple[Group, ...] | None:
+    def _groups(self, shape: PodShape) -> tuple[Group, ...]:
         known = self._groups_of.get(id(shape))
         if known is None:
-            groups = self.compiled.index.groups
-            before = len(groups.all)
-            counting = counting_groups(groups, shape)
-            if len(groups.all) != before:
-                return None
-            if len(self._groups_of) >= _MOST_SHAPES:
-                self._groups_of.clear()
+            counting = counting_groups(self.compiled.index.groups, shape)
             known = self._groups_of[id(shape)] = (shape, counting)
         return known[1]
 
@@ -310,7 +235,6 @@ class Base:
         made = compiled.pools[pool]
         if signature == NO_MATCH or made.reservations:
             return False
-        made = made.with_more(self.freed.get(made.name, {}))
         most = compiled.max_new_nodes
         if not made.is_ample(made.remaining, _AMPLE) or (most is not None and most < _AMPLE):
             return False
@@ -351,19 +275,6 @@ class Base:
         domains = self.compiled.signatures.possible(axis, signature)
         return tuple(self.cell(axis, group, domain) for domain in domains)
 
-    def _count(self, slot: int, place: Place, sign: int) -> None:
-        for effects in (place.staying, place.moving):
-            for group, count in effects.host.items():
-                self.host.change(group, slot, sign * count)
-            for cell, count in effects.cells.items():
-                self.cells[cell] += sign * count
-            for cell, count in effects.perhaps.items():
-                _change(self.perhaps, cell, sign * count)
-        for cell in self.witnessed(place):
-            _change(self.witnesses, cell, sign)
-        for group, count in place.owners.items():
-            _change(self._owners, group, sign * count)
-
     def witnessed(self, place: Place) -> tuple[int, ...]:
         """Return the cells whose domain is known through nodes alone, this one among them.
 
@@ -387,12 +298,3 @@ class Base:
                 if not self.made[cell] and counts_on(group, signature, self.compiled.signatures):
                     cells.append(cell)
         return tuple(cells)
-
-
-def _change(counts: dict[int, int], key: int, difference: int) -> None:
-    """Count, and forget what is nothing."""
-    count = counts.get(key, 0) + difference
-    if count:
-        counts[key] = count
-    else:
-        counts.pop(key, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.api.labels import NODES, PODS
+from karpenter_core.api.labels import PODS
 from karpenter_core.scheduling.problem import PodVolumes
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import ExistingNode, Problem
 
-__all__ = ["Cluster", "with_pods", "without_pod"]
+__all__ = ["Cluster", "with_pods"]
 
 _NO_VOLUMES: Final = PodVolumes()
 
@@ -33,27 +33,6 @@ class Cluster:
         for node in problem.nodes:
             self.nodes[node.name] = node
             self.movable[node.name] = _leaving(node, movable.get(node.name, ()))
-
-    def put(self, node: ExistingNode, movable: Iterable[str]) -> None:
-        """Add or replace a node; what it takes of its pool's limits with it."""
-        if node.name in self.nodes:
-            self.drop(node.name)
-        self.nodes[node.name] = node
-        self.movable[node.name] = _leaving(node, movable)
-        self._hold(node, 1)
-
-    def drop(self, name: str) -> ExistingNode:
-        """Forget a node."""
-        node = self.nodes.pop(name)
-        del self.movable[name]
-        self._hold(node, -1)
-        return node
-
-    def _hold(self, node: ExistingNode, sign: int) -> None:
-        if node.pool:
-            usage = self.usage.setdefault(node.pool, {})
-            for name, amount in (*node.capacity.items(), (NODES, 1)):
-                usage[name] = usage.get(name, 0) + sign * amount
 
     def problem(self) -> Problem:
         """Return everything as one pass in which all that can move is to be placed."""
@@ -94,25 +73,6 @@ def with_pods(
         for driver, claims in volumes.get(pod.uid, _NO_VOLUMES).attached.items():
             attached[driver] = attached.get(driver, frozenset()) | claims
     return replace(node, pods=(*node.pods, *added), available=available, volumes=attached)
-
-
-def without_pod(node: ExistingNode, uid: str, volumes: Mapping[str, PodVolumes]) -> ExistingNode:
-    """Return a node without one of its pods.
-
-    Raises:
-        KeyError: no such pod there.
-    """
-    gone = next((pod for pod in node.pods if pod.uid == uid), None)
-    if gone is None:
-        raise KeyError(uid)
-    left = tuple(pod for pod in node.pods if pod.uid != uid)
-    available, attached = dict(node.available), dict(node.volumes)
-    for name, amount in _requests(gone):
-        available[name] = available.get(name, 0) + amount
-    for driver, claims in volumes.get(uid, _NO_VOLUMES).attached.items():
-        others = (volumes.get(pod.uid, _NO_VOLUMES).attached.get(driver, ()) for pod in left)
-        attached[driver] = attached.get(driver, frozenset()) - claims.difference(*others)
-    return replace(node, pods=left, available=available, volumes=attached)
 
 
 def _requests(pod: PodView) -> tuple[tuple[str, int], ...]:

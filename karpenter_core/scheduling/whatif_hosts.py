@@ -18,20 +18,13 @@ class HostCounts:
 
     def __init__(self) -> None:
         self.rows: Final = dict[int, dict[int, int]]()
-        """By group: the slots where any are counted. Only `change` may write them."""
+        """By group: the slots where any are counted. Only `add` may write them."""
         self._arrays: Final = dict[int, "Amounts"]()
 
-    def change(self, group: int, slot: int, difference: int) -> None:
-        """Count more or fewer pods of a group on a node."""
+    def add(self, group: int, slot: int, count: int) -> None:
+        """Count more pods of a group on a node, before any `array` is asked for."""
         row = self.rows.setdefault(group, {})
-        count = row.get(slot, 0) + difference
-        if count:
-            row[slot] = count
-        else:
-            row.pop(slot, None)
-        known = self._arrays.get(group)
-        if known is not None and slot < len(known):
-            known[slot] = count
+        row[slot] = row.get(slot, 0) + count
 
     def array(self, group: int, size: int) -> Amounts:
         """Return the counts of all slots below `size`; not to be written to."""

@@ -219,7 +219,7 @@ class Overlay:
 
     def freed(self, pool: str, resources: Iterable[str]) -> Resources:
         """Return what the nodes that are gone leave of the limits of a pool."""
-        freed = {name: self.base.freed.get(pool, {}).get(name, 0) for name in resources}
+        freed = dict.fromkeys(resources, 0)
         for slot in self.removed:
             node = self.base.places[slot].node
             if node.pool == pool:

@@ -1,16 +1,14 @@
-"""Which nodes take one more pod of a class: remembered, and mended when a node among them changes."""
+"""Lists the nodes that take one more pod of a class; each list is kept until nodes are barred."""
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
 
 from karpenter_core.api.labels import CPU, MEMORY, PODS
-from karpenter_core.scheduling.arrays import grown
 from karpenter_core.scheduling.portfolio import constraint_tier
 from karpenter_core.scheduling.signatures import NO_MATCH
 from karpenter_core.scheduling.topology import Kind
@@ -27,12 +25,6 @@ __all__ = ["ClassPlan", "Takers", "TakersKey", "class_plan"]
 
 TakersKey: TypeAlias = tuple[int, int, int]
 """A class, an axis (or -1: wherever), and the domains of it, as bits, that nodes are to be in."""
-
-_MOST_CHANGES: Final = 64
-"""Changed nodes that a remembered list is mended for; after more it is made anew."""
-
-_LONGEST_LOG: Final = 1_000_000
-"""Changes after which everything is forgotten instead of noting more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,14 +168,6 @@ def _most(group: Group, grows: bool) -> int:  # noqa: FBT001 - a fact, not a swi
     return group.max_skew if group.kind is Kind.SPREAD else 0
 
 
-@dataclass(slots=True)
-class _List:
-    """Slots in the order of filling, and how many changes they have seen."""
-
-    slots: array[int]
-    seen: int
-
-
 @final
 class Takers:
     """The columns of all nodes by slot, and the lists of who takes what."""
@@ -197,56 +181,32 @@ class Takers:
         self._compiled: Final = compiled
         self._plans: Final = plans
         self._host: Final = host
-        size = max(2 * len(compiled.nodes), 64)
+        size = max(len(compiled.nodes), 1)
         self.free: Amounts = np.full((len(compiled.resources), size), -1, dtype=np.int64)
         """A line per resource, a column per slot."""
         self.signature: Amounts = np.zeros(size, dtype=np.int64)
         self._keys: Final = dict[int, tuple[bool, str]]()
-        self._in_use: Final = dict[int, int]()
+        self._in_use: Final = set[int]()
         self._barred: frozenset[int] = frozenset()
         self._is_barred: Mask = np.zeros(size, dtype=np.bool_)
         self._order: Amounts | None = None
         self._open: Amounts | None = None
         self._positions: Amounts = np.empty(0, dtype=np.int64)
         self._ranks: list[int] = []
-        self._lists: Final = dict[TakersKey, _List]()
+        self._lists: Final = dict[TakersKey, "array[int]"]()
         self._good: Final = dict[tuple[int, int], bool]()
-        self._changes: Final = list[int]()
 
     def put(self, slot: int, key: tuple[bool, str], signature: int, free: Sequence[int]) -> None:
         """Set the columns of a slot; `key` is its node's place in the order of filling."""
-        if slot >= self.signature.shape[0]:
-            size = self.signature.shape[0]
-            self.free = grown(self.free, 2 * size, -1)
-            self.signature = grown(self.signature, 2 * size)
-            self._is_barred = grown(self._is_barred, 2 * size)
-        if slot in self._keys:
-            self._release(slot)
-        if self._keys.get(slot) != key:
-            self._keys[slot] = key
-            self._reorder()
+        self._keys[slot] = key
         self.free[:, slot] = free
         self.signature[slot] = signature
-        self._in_use[signature] = self._in_use.get(signature, 0) + 1
-        self._touch(slot)
-
-    def drop(self, slot: int) -> None:
-        """Empty a slot."""
-        self._release(slot)
-        del self._keys[slot]
-        self.free[:, slot] = -1
-        self._reorder()
-
-    def _release(self, slot: int) -> None:
-        signature = int(self.signature[slot])
-        self._in_use[signature] -= 1
-        if not self._in_use[signature]:
-            del self._in_use[signature]
+        self._in_use.add(signature)
 
     def bar(self, slots: frozenset[int]) -> None:
         """Let nothing more go to these slots."""
-        for slot in sorted(slots ^ self._barred):
-            self._touch(slot)
+        if slots != self._barred:
+            self._lists.clear()
         self._barred = slots
         self._is_barred[:] = False
         self._is_barred[list(slots)] = True
@@ -296,29 +256,12 @@ class Takers:
                 may |= np.logical_and.reduce([*fits, ~self._is_barred[order]])
         return may
 
-    def _reorder(self) -> None:
-        self._order = self._open = None
-        self._lists.clear()
-
-    def _touch(self, slot: int) -> None:
-        if len(self._changes) >= _LONGEST_LOG:
-            self._changes.clear()
-            self._lists.clear()
-        self._changes.append(slot)
-        self._open = None
-
     def of(self, key: TakersKey) -> array[int]:
         """Return the slots that take one more pod of a class (in a domain), in their order."""
-        known, changes = self._lists.get(key), len(self._changes)
-        if known is not None:
-            if known.seen == changes:
-                return known.slots
-            if changes - known.seen <= _MOST_CHANGES:
-                self._mend(known, key)
-                return known.slots
-        found = self._scan(*key)
-        self._lists[key] = _List(found, len(self._changes))
-        return found
+        known = self._lists.get(key)
+        if known is None:
+            known = self._lists[key] = self._scan(*key)
+        return known
 
     def _scan(self, number: int, axis: int, domains: int) -> array[int]:
         plan, slots = self._plans[number], self._open_slots()
@@ -354,28 +297,3 @@ class Takers:
             return good
         domain = signatures.domain(axis, signature)
         return domain >= 0 and bool(domains >> domain & 1)
-
-    def _mend(self, known: _List, key: TakersKey) -> None:
-        number, axis, domains = key
-        slots, ranks = known.slots, self._ranks
-        for slot in set(self._changes[known.seen :]):
-            position = bisect_left(slots, ranks[slot], key=ranks.__getitem__)
-            there = position < len(slots) and slots[position] == slot
-            takes = self._takes(number, slot) and self._is_good(
-                number, int(self.signature[slot]), axis, domains
-            )
-            if takes and not there:
-                slots.insert(position, slot)
-            elif there and not takes:
-                del slots[position]
-        known.seen = len(self._changes)
-
-    def _takes(self, number: int, slot: int) -> bool:
-        plan = self._plans[number]
-        if slot in self._barred or any(
-            self.free[line, slot] < amount for line, amount in plan.asked
-        ):
-            return False
-        return all(
-            self._host.rows.get(rule.group, {}).get(slot, 0) <= rule.most for rule in plan.host
-        )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
 from karpenter_core.api.labels import ZONE
-from karpenter_core.scheduling.problem import Packing
+from karpenter_core.scheduling.problem import Packing, PodVolumes
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif import Outcome, WhatIf
 from karpenter_core.testing.builders import (
@@ -182,6 +182,40 @@ def test_nobody_moves_to_a_node_that_is_barred():
     assert moves(whatif.evaluate(("going",))) == {"a": ["one"]}
 
 
+def test_volumes_of_pods_that_run_count_against_the_limit_of_their_node():
+    """One more does not fit where the limit is reached."""
+    nodes = [
+        replace(node("a", web("one", "a")), volume_limits={"disk": 1}),
+        replace(node("b", web("two", "b"), free="3"), volume_limits={"disk": 1}),
+        replace(node("c", free="3"), volume_limits={"disk": 1}),
+    ]
+    attached = {
+        f"uid-default-{name}": PodVolumes(attached={"disk": frozenset({f"default/{name}"})})
+        for name in ("one", "two")
+    }
+    nodes[1] = replace(nodes[1], volumes={"disk": frozenset({"default/two"})})
+
+    full, spare = (
+        asked(replace(problem((), nodes=some, catalogue=TYPES), volumes=attached))
+        for some in (nodes[:2], nodes)
+    )
+
+    assert not full.evaluate(("a",)).fits
+    assert moves(spare.evaluate(("a",))) == {"c": ["one"]}
+
+
+def test_a_spread_counts_zones_that_only_nodes_have():
+    """No pool makes any there."""
+    even = {"topology_spread": spread(ZONE, 1, WEB)}
+    whatif = ask(
+        node("a", web("one", "a", **even), zone="zone-q"),
+        node("b", free="1", zone="zone-new"),
+        pools=(),
+    )
+
+    assert moves(whatif.evaluate(("a",))) == {"b": ["one"]}
+
+
 def test_a_node_that_nobody_knows_is_an_error():
     """A caller mixed something up."""
     with pytest.raises(KeyError):
@@ -326,10 +360,10 @@ def test_a_long_growth_fills_the_first_nodes_with_room_wherever_it_goes_on_from(
 
 
 def test_there_is_nothing_to_take_back_before_a_push():
-    """Nor after the cluster has changed."""
+    """Nor after other nodes are barred."""
     whatif = ask(node("a", web("one", "a")), node("b", free="1"))
     whatif.push(("a",))
-    whatif.put_node(node("c", free="1"), ())
+    whatif.bar(("b",))
 
     with pytest.raises(IndexError):
         whatif.pop()
@@ -382,7 +416,7 @@ def test_every_verdict_passes_the_verifier(random):
 @given(randoms)
 @often
 def test_answers_do_not_depend_on_what_was_asked_before(random):
-    """Nor on pushes that were taken back."""
+    """Nor on pushes that were taken back, nor on nodes that were barred for a while."""
     facts = drawn_cluster(random)
     asked_much = asked(facts)
     sets = list(questions(random, facts))
@@ -391,6 +425,10 @@ def test_answers_do_not_depend_on_what_was_asked_before(random):
         asked_much.evaluate(names)
     for _ in pushed:
         asked_much.pop()
+    for names in sets:
+        asked_much.bar(names)
+        asked_much.evaluate(sets[0])
+    asked_much.bar(())
 
     for names in reversed(sets):
         assert told(asked_much.evaluate(names)) == told(asked(facts).evaluate(names))
