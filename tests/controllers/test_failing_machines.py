@@ -9,6 +9,7 @@ from tests.controllers.lives import incomplete, late, live, repaired, stillborn,
 REPAIR = "--feature-gates=NodeRepair=true"
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("life", "arguments"),
     [(stillborn, ()), (incomplete, ()), (late, ()), (unanswered, ()), (repaired, (REPAIR,))],

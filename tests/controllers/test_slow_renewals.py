@@ -14,6 +14,7 @@ from karpenter_core.sim.faults import Fault
 from tests.controllers.lives import Scene, budget, pool, watched
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
+pytestmark = pytest.mark.timeout(300)
 DEADLINE_SECONDS, LEASE_SECONDS = 10.0, 15.0
 
 
