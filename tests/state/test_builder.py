@@ -64,6 +64,23 @@ def the_machine(builder: StateBuilder):
     return only
 
 
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_machine_is_not_found_by_the_name_of_a_node_that_is_gone(renamed):
+    """Whether the instance has no node at all then, or one of another name."""
+    builder = state(*machine("web-1"))
+    before = builder.snapshot()
+    gone = before.nodes["web-1"]
+    builder.fold(Removed(gone))
+    if renamed:
+        builder.fold(Observed(msgspec.structs.replace(gone, name="web-2", uid="uid-web-2")))
+
+    found = builder.snapshot()
+
+    assert set(before.state_nodes_by_node) == {"web-1"}
+    assert set(found.state_nodes_by_node) == ({"web-2"} if renamed else set())
+    assert set(found.state_nodes_by_claim) == set(before.state_nodes_by_claim)
+
+
 class TestSharing:
     def test_nothing_happened_gives_the_same_snapshot(self):
         builder = state(*machine("web-1"))
