@@ -364,9 +364,9 @@ class Walk:
 
         The rules are those of `spread`, for one axis on which spread constraints alone grow.
         """
-        if len(plan.zonal) > 1:
+        rules, *further = plan.zonal
+        if further:
             return []
-        rules = plan.zonal[0]
         tops, levels, _, first = self._caps(rules)
         domains = [domain for domain, cap in enumerate(tops) if cap > 0]
         if first or not levels or not domains:
