@@ -156,6 +156,8 @@ def collect_and_run(options: argparse.Namespace) -> Session:
         os.environ["KARPENTER_PROPERTY_EXAMPLES"] = _QUICK_EXAMPLES
     session = Session(blocks, options)
     left_out = [f"--ignore={path}" for path in NOT_JUDGES]
+    # A busy machine is no mutant; one that hangs in a loop ends at its limit of CPU.
+    limits = ["-o", "timeout=300"]
     usual = [
         "-q",
         "-s",
@@ -166,7 +168,7 @@ def collect_and_run(options: argparse.Namespace) -> Session:
         "no:xdist",
         "--hypothesis-seed=0",
     ]
-    pytest.main([*usual, *left_out, *(options.tests or TESTS)], plugins=[session])
+    pytest.main([*usual, *limits, *left_out, *(options.tests or TESTS)], plugins=[session])
     return session
 
 

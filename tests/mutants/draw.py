@@ -197,7 +197,7 @@ class _Module:
             if name in {"annotation", "returns", "decorator_list", "type_params", "bases"}:
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
+                if isinstance(child, ast.AST) and not _checks_lengths(node, child):
                     yield from self.visit(child, inside)
 
     def _at(self, node: ast.AST) -> tuple[int, int]:
@@ -322,7 +322,7 @@ class _Module:
             return
         arguments = sorted([*node.args, *(each.value for each in node.keywords)], key=self._at)
         for keyword in node.keywords:
-            if keyword.arg is None or keyword.arg in _WORDS:
+            if keyword.arg is None or keyword.arg in _WORDS or _checks_lengths(node, keyword):
                 continue
             start, end = self._at(keyword)
             later = [each for each in arguments if self._at(each)[0] > end]
@@ -354,12 +354,21 @@ def _skipped(node: ast.AST) -> bool:
             return _only_says(node)
 
 
+def _checks_lengths(call: ast.AST, node: ast.AST) -> bool:
+    """Tell whether a node is the `strict=True` of `zip`, which is an assertion."""
+    match node:
+        case ast.keyword(arg="strict", value=ast.Constant(value=True)):
+            return _name(call) == "zip"
+        case _:
+            return False
+
+
 def _only_says(node: ast.AST) -> bool:
     match node:
         case ast.Expr(value=ast.Await(value=ast.Call(func=function)) | ast.Call(func=function)):
             return _tells(function) or _name(function) == "assert_never"
-        case ast.Expr(value=ast.Constant()):
-            return True
+        case ast.Expr(value=ast.Constant()) | ast.Delete(targets=[ast.Name()]):
+            return True  # a docstring, or an argument that an interface brings and nobody uses
         case (
             ast.Assign(value=ast.Call(func=function)) | ast.AnnAssign(value=ast.Call(func=function))
         ):

@@ -78,6 +78,19 @@ class TestDraw:
     def test_statement_is_changed(self, statement, kind, changed):
         assert (kind, changed) in changes(f"async def f(self) -> tuple[int]:\n    {statement}\n")
 
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "x = zip(a, b, strict=True)",
+            "del x",
+            "assert x > 1",
+            "raise BadInputError(f'{x + 1}')",
+            "x: tuple[1, 2]",
+        ],
+    )
+    def test_statement_that_no_behaviour_depends_on_is_left_alone(self, statement):
+        assert changes(f"def f():\n    {statement}\n") == set()
+
     def test_a_handler_swallows_its_error(self):
         source = "def f():\n    try:\n        g()\n    except OSError:\n        raise\n"
         assert ("error swallowed", "pass") in changes(source)
