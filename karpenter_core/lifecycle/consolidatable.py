@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE, is_true
 from karpenter_core.api.labels import NODE_POOL
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
 
 __all__ = ["consolidatable_step", "quiet_since", "settled_at"]
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""By how much the clocks of two processes may differ without either being wrong."""
 
 
 def quiet_since(claim: NodeClaim) -> datetime | None:
@@ -46,12 +49,17 @@ def settled_at(claim: NodeClaim, pool: NodePool) -> datetime | None:
 def consolidatable_step(claim: NodeClaim, pool: NodePool | None, *, now: datetime) -> Step:
     """Set or clear the condition; within the window look again exactly at its end.
 
+    Where the clock was ahead when quiet was noted, and has been put right, it is counted from now.
     Claims of static pools are never consolidatable; those without a pool are left as they are.
     """
     if pool is None or claim.is_deleting or NODE_POOL not in claim.metadata.labels:
         return Step(claim=claim)
     if pool.spec.replicas is not None:
         return Step(claim=without_condition(claim, CONSOLIDATABLE))
+    quiet = quiet_since(claim)
+    if quiet is not None and quiet - now > CLOCKS_DIFFER:
+        status = claim.status.model_copy(update={"last_pod_event_time": now})
+        claim = claim.model_copy(update={"status": status})
     at = settled_at(claim, pool)
     if at is None:
         return Step(claim=without_condition(claim, CONSOLIDATABLE))

@@ -145,6 +145,26 @@ class TestConsolidatable:
         )
         assert not self.is_set(self.step(lost, now=after(days=1)))
 
+    def test_quiet_is_counted_anew_where_the_clock_was_ahead_when_it_was_noted(self):
+        """Else a clock that was hours ahead keeps the node for as many hours."""
+        ahead = node_claim(stage="Initialized", last_pod_event=after(hours=5))
+        step = self.step(ahead, now=EPOCH)
+        assert not self.is_set(step)
+        assert step.claim.status.last_pod_event_time == EPOCH
+        assert step.requeue_after == timedelta(minutes=1)
+        assert self.is_set(self.step(step.claim, now=after(seconds=60)))
+
+        first = node_claim(stage="Initialized")
+        assert self.step(first, now=after(hours=-5)).claim.status.last_pod_event_time == after(
+            hours=-5
+        )
+
+    def test_clocks_of_two_processes_may_differ_a_little(self):
+        claim = node_claim(stage="Initialized", last_pod_event=after(seconds=50))
+        step = self.step(claim, now=EPOCH)
+        assert step.claim.status.last_pod_event_time == after(seconds=50)
+        assert step.requeue_after == timedelta(seconds=110)
+
     def test_static_pools_have_none(self):
         """Case 137."""
         claim = node_claim(stage="Initialized", consolidatable=True)
