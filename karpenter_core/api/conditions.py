@@ -127,8 +127,8 @@ def is_unknown(conditions: Iterable[Condition], condition_type: str) -> bool:
 class ConditionRules:
     """The root condition of a kind and the conditions it depends on.
 
-    `generation` and `created` are the object's; `deleting` says that it has a deletion timestamp,
-    in which case every condition follows the generation.
+    `generation` is the object's; `deleting` says that it has a deletion timestamp, in which case every
+    condition follows the generation.
     """
 
     root: str = READY
@@ -138,11 +138,11 @@ class ConditionRules:
         self,
         conditions: tuple[Condition, ...],
         *,
-        created: datetime | None,
+        since: datetime | None,
         generation: int,
         deleting: bool = False,
     ) -> tuple[Condition, ...]:
-        """Add the root and every dependent that is absent, as Unknown since the object's birth."""
+        """Add the root and every dependent that is absent, as Unknown since then."""
         for condition_type in (self.root, *self.dependents):
             if find(conditions, condition_type) is None:
                 fresh = Condition(
@@ -150,11 +150,11 @@ class ConditionRules:
                     status=UNKNOWN,
                     reason=AWAITING_RECONCILIATION,
                     message=AWAITING_RECONCILIATION_MESSAGE,
-                    last_transition_time=created,
+                    last_transition_time=since,
                     observed_generation=generation,
                 )
                 conditions = self._store(
-                    conditions, fresh, now=created, generation=generation, deleting=deleting
+                    conditions, fresh, now=since, generation=generation, deleting=deleting
                 )
         return conditions
 

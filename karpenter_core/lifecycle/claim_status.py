@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 from karpenter_core.api.conditions import FALSE, TRUE, find
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
 
 __all__ = [
+    "CLOCKS_DIFFER",
     "condition_of",
     "cut",
     "disrupted_labels",
     "initialise",
     "metric_labels",
+    "redated",
     "restamped",
     "with_condition",
     "with_conditions",
@@ -28,6 +31,8 @@ __all__ = [
     "without_condition",
 ]
 
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""By how much the clocks of two processes may differ without either being wrong."""
 MAX_MESSAGE: Final = 300
 """Length at which texts of clouds are cut (upstream default)."""
 
@@ -37,13 +42,17 @@ def condition_of(claim: NodeClaim, condition_type: str) -> Condition | None:
     return find(claim.status.conditions, condition_type)
 
 
-def initialise(claim: NodeClaim) -> NodeClaim:
-    """Return the claim with every condition that must be there."""
+def initialise(claim: NodeClaim, *, now: datetime) -> NodeClaim:
+    """Return the claim with every condition that must be there.
+
+    A condition that is new is dated by the controller's clock, by which the time limits of launch and
+    registration pass. The API server's, which dated the creation of the claim, may show hours less.
+    """
     return with_conditions(
         claim,
         NODE_CLAIM_CONDITIONS.initialise(
             claim.status.conditions,
-            created=claim.metadata.creation_timestamp,
+            since=now,
             generation=claim.metadata.generation,
             deleting=claim.is_deleting,
         ),
@@ -103,6 +112,19 @@ def restamped(claim: NodeClaim, now: datetime) -> NodeClaim:
         status=TRUE if last.status == TRUE else FALSE,
         reason=last.reason,
         message=last.message,
+    )
+
+
+def redated(claim: NodeClaim, condition_type: str, now: datetime) -> NodeClaim:
+    """Return the claim with one condition as it is, but since now."""
+    return with_conditions(
+        claim,
+        tuple(
+            item.model_copy(update={"last_transition_time": now})
+            if item.type == condition_type
+            else item
+            for item in claim.status.conditions
+        ),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from karpenter_core.api.conditions import TRUE, is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE, INITIALIZED
 from karpenter_core.lifecycle.changes import Step
 from karpenter_core.lifecycle.claim_status import (
+    CLOCKS_DIFFER,
     condition_of,
     with_condition,
     without_condition,
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
 
 __all__ = ["consolidatable_step", "quiet_since", "settled_at"]
-
-CLOCKS_DIFFER: Final = timedelta(minutes=1)
-"""By how much the clocks of two processes may differ without either being wrong."""
 
 
 def quiet_since(claim: NodeClaim) -> datetime | None:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import AWAITING_RECONCILIATION, is_true
 from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
 from karpenter_core.lifecycle.changes import Fact, Step
-from karpenter_core.lifecycle.claim_status import condition_of, disrupted_labels
+from karpenter_core.lifecycle.claim_status import (
+    CLOCKS_DIFFER,
+    condition_of,
+    disrupted_labels,
+    redated,
+)
 from karpenter_core.lifecycle.launch import DISRUPTED
 from karpenter_core.lifecycle.registration import pool_uid_of
 from karpenter_core.state.events import RegistrationSettled
@@ -43,7 +48,8 @@ def liveness_step(
 ) -> Step:
     """Give a claim up that is not launched, or not registered, in time.
 
-    Both clocks run from the last transition of the condition, not from the claim's creation.
+    Both limits run from the last transition of the condition, not from the claim's creation. Where the
+    clock was ahead when the transition was noted, and has been put right, they run from now.
     """
     conditions = claim.status.conditions
     if is_true(conditions, REGISTERED):
@@ -58,6 +64,8 @@ def liveness_step(
         since = condition.last_transition_time
     if since is None:
         return Step(claim=claim, requeue_after=limit)
+    if condition is not None and since - now > CLOCKS_DIFFER:
+        return Step(claim=redated(claim, waits_for, now), requeue_after=limit)
     left = since + limit - now
     if left > timedelta():
         return Step(claim=claim, requeue_after=left)

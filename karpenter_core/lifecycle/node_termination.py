@@ -32,7 +32,12 @@ from karpenter_core.api.nodeclaim import (
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import Fact, NodePatch
-from karpenter_core.lifecycle.claim_status import condition_of, with_condition
+from karpenter_core.lifecycle.claim_status import (
+    CLOCKS_DIFFER,
+    condition_of,
+    redated,
+    with_condition,
+)
 from karpenter_core.lifecycle.detachment import (
     awaited_attachments,
     awaiting_notice,
@@ -288,6 +293,9 @@ class _Walk:
         if since is None:
             self._note_draining()
             since = self.now
+        elif since - self.now > CLOCKS_DIFFER:  # the clock was ahead, and has been put right
+            self.claim = redated(self.claim, DRAINED, self.now)
+            since = self.now
         if self.now - since < MINIMUM_DRAIN:
             return False
         self.claim = with_condition(self.claim, DRAINED, now=self.now)
@@ -295,11 +303,15 @@ class _Walk:
         return True
 
     def _closed_at(self) -> datetime | None:
-        """Return when a node that a command had tainted was deleted; None for any other."""
+        """Return when a node that a command had tainted was deleted; None for any other.
+
+        The API server dates a deletion. Where its clock is ahead of ours the time tells nothing.
+        """
         reason = None if self.claim is None else condition_of(self.claim, DISRUPTION_REASON)
         if reason is None or reason.status != TRUE or not has_taint(self.node.taints, DISRUPTED):
             return None
-        return self.node.deletion_timestamp
+        deleted = self.node.deletion_timestamp
+        return None if deleted is None or deleted > self.now else deleted
 
     def _is_detached(self, pods: tuple[PodView, ...], deadline: datetime | None) -> bool:
         staying = (pod for pod in pods if not is_drainable(pod, self.now))

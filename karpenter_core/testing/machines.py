@@ -329,7 +329,7 @@ def _staged(claim: NodeClaim, stage: str, now: datetime) -> NodeClaim:
     claim = _with_conditions(
         claim,
         NODE_CLAIM_CONDITIONS.initialise(
-            claim.status.conditions, created=now, generation=claim.metadata.generation
+            claim.status.conditions, since=now, generation=claim.metadata.generation
         ),
     )
     if stage not in _STAGES:

@@ -32,7 +32,7 @@ def at(seconds: int) -> datetime:
 
 
 def fresh(generation: int = 1) -> tuple[Condition, ...]:
-    return RULES.initialise((), created=BORN, generation=generation)
+    return RULES.initialise((), since=BORN, generation=generation)
 
 
 def set_(conditions, condition_type, status, *, seconds, reason="Because", generation=1, **more):
@@ -77,7 +77,7 @@ def test_first_touch_makes_root_and_dependents_unknown_since_creation():
 def test_initialising_twice_changes_nothing():
     conditions = fresh()
 
-    assert RULES.initialise(conditions, created=BORN, generation=1) is conditions
+    assert RULES.initialise(conditions, since=BORN, generation=1) is conditions
 
 
 def test_an_independent_condition_is_born_now():
@@ -237,7 +237,7 @@ def test_root_and_dependents_cannot_be_cleared(condition_type):
 
 def test_without_dependents_the_root_becomes_true_with_the_first_set():
     rules = ConditionRules()
-    conditions = rules.initialise((), created=BORN, generation=1)
+    conditions = rules.initialise((), since=BORN, generation=1)
     assert is_unknown(conditions, "Ready")
 
     conditions = rules.set_true(conditions, type="Discovered", now=at(1), generation=1)

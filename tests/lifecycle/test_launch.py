@@ -190,14 +190,14 @@ def test_an_unready_node_class_deletes_the_claim():
 def test_a_failed_launch_shows_its_reason_and_is_retried():
     """Case 32."""
     error = LaunchFailedError("instance creation failed", reason="CustomReason")
-    claim = initialise(node_claim())
+    claim = initialise(node_claim(), now=EPOCH)
     step = launch_failed(claim, error, now=LATER)
     found = condition(step)
     assert (found.status, found.reason, found.message) == (
         "Unknown", "CustomReason", "instance creation failed",
     )  # fmt: skip
     assert (step.error, step.delete) == (error, "")
-    assert found.last_transition_time == EPOCH, "liveness counts from the birth of the condition"
+    assert found.last_transition_time == EPOCH, "liveness counts from when the condition was added"
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,26 @@ class TestDrain:
         condition = find(first.claim.status.conditions, DRAINED)
         assert (condition.status, condition.last_transition_time) == ("Unknown", after(seconds=60))
 
+    def test_a_deletion_that_lies_in_the_future_is_not_waited_for(self):
+        """The API server dates it, whose clock may be hours ahead of ours."""
+        alive = node_claim("web", stage="Initialized", deleted=EPOCH)
+        marked = with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Empty")
+        claim, its_node = going(marked, taints=("karpenter.sh/disrupted:NoSchedule",))
+        now = after(hours=-5)
+        first = look(claim, its_node, now=now)
+        condition = find(first.claim.status.conditions, DRAINED)
+        assert (condition.status, condition.last_transition_time) == ("Unknown", now)
+        assert look(first.claim, its_node, now=now + timedelta(seconds=5)).action is TERMINATE
+
+    def test_a_drain_counts_anew_where_the_clock_was_ahead_when_it_began(self):
+        """Else a clock that was hours ahead keeps the empty node for as many hours."""
+        claim, its_node = going()
+        ahead = look(claim, its_node, now=after(hours=5)).claim
+        found = look(ahead, its_node, now=EPOCH)
+        assert found.action is WAIT
+        assert find(found.claim.status.conditions, DRAINED).last_transition_time == EPOCH
+        assert look(found.claim, its_node, now=after(seconds=5)).action is TERMINATE
+
     def test_without_its_claim_it_does_not_wait(self):
         """Case 72: no claim, or two of them."""
         claim, its_node = going()

@@ -318,6 +318,24 @@ class TestLiveness:
         assert not step.delete
         assert timedelta() < step.requeue_after < timedelta(minutes=15)
 
+    @pytest.mark.parametrize(
+        ("claim", "limit"),
+        [(node_claim("web"), timedelta(minutes=5)), (launched(), timedelta(minutes=15))],
+    )
+    def test_limits_run_anew_where_the_clock_was_ahead_when_they_began(self, claim, limit):
+        """Else a machine that never comes up is kept for as many hours as the clock was ahead."""
+        now = after(hours=-5)
+        step = liveness_step(claim, now=now)
+        assert (step.delete, step.requeue_after) == ("", limit)
+        assert not liveness_step(step.claim, now=now + limit - timedelta(seconds=1)).delete
+        assert liveness_step(step.claim, now=now + limit).delete
+
+    def test_clocks_of_two_processes_may_differ_a_little(self):
+        claim = launched()
+        step = liveness_step(claim, now=after(seconds=-50))
+        assert step.claim is claim
+        assert step.requeue_after == timedelta(minutes=15, seconds=50)
+
 
 class TestProgress:
     def test_a_ready_node_goes_all_the_way_in_one_look(self):

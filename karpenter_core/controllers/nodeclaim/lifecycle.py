@@ -200,10 +200,11 @@ class NodeClaimLifecycle:
     async def _launched(self, claim: NodeClaim) -> Step | None:
         """Return the claim with what its launch brought; None when that has just changed."""
         advice = launch_advice(claim, self._feed.snapshot().ledger)
-        fresh = initialise(claim)
+        now = self._runtime.clock.now()
+        fresh = initialise(claim, now=now)
         match advice.action:
             case LaunchAction.ADOPT if advice.result is not None:
-                return launched_step(fresh, advice.result, self._runtime.clock.now())
+                return launched_step(fresh, advice.result, now)
             case LaunchAction.CALL:
                 return await self._launcher.launch(fresh)
             case LaunchAction.NONE:

@@ -29,7 +29,7 @@ def with_condition(
     metadata = pool.metadata
     conditions = NODE_POOL_CONDITIONS.initialise(
         pool.status.conditions,
-        created=metadata.creation_timestamp,
+        since=metadata.creation_timestamp,
         generation=metadata.generation,
         deleting=pool.is_deleting,
     )
