@@ -8,7 +8,8 @@
 - a pod is deleted past its disruption budget only for such a deadline;
 - no command disrupts more machines of a NodePool than its budgets allow;
 - no machine takes a NodePool beyond its limits; those that are being replaced do not count;
-- no claim gets a second instance.
+- no claim gets a second instance;
+- no claim is given up for being late before its time, whatever the controller's clock shows.
 
 `unquiet` says what is wrong with a cluster that nothing happens to any more.
 """
@@ -46,6 +47,8 @@ LAG: Final = timedelta(seconds=90)
 """How old what a decision was made on may be: a look, the wait before the second, the writes."""
 MEMORY: Final = timedelta(hours=3)
 """How long what a NodePool was is remembered: longer than any watch is frozen."""
+LEAST_WAIT: Final = timedelta(minutes=10)
+"""How long a launched claim is given at least to register; less than any limit of a history."""
 UNCLAIMED_SECONDS: Final = 3600.0
 """How long an instance may have no claim."""
 STUCK_AFTER: Final = timedelta(minutes=1)
@@ -84,6 +87,8 @@ class Invariants:
         self._marked: Final[dict[str, datetime]] = {}
         """By the UID of a claim, until when it was known to bear the reason of a disruption."""
         self._taken: Final[set[str]] = set()
+        self._leads: Final[dict[str, timedelta]] = {}
+        """By the UID of a claim, how far the controller's clock was ahead when it was made."""
         for kind, listener in (
             (NODE_POOLS, self._note_pool),
             (NODE_CLAIMS, self._note_claim),
@@ -126,7 +131,11 @@ class Invariants:
 
     async def note_write(self, op: WriteOp) -> None:
         """Look at a write of the controller before it is sent; give it as, or within, `faults`."""
-        if op.verb != "delete" or op.kind is not PODS or op.stage != "request":
+        if op.verb != "delete" or op.stage != "request":
+            return
+        if op.kind is NODE_CLAIMS:
+            self._note_given_up(self._harness.cluster.find(NODE_CLAIMS, op.name))
+        if op.kind is not PODS:
             return
         pod = self._harness.workload.find(PODS, op.name, namespace=op.namespace)
         node = self._node_of(pod) if pod is not None else None
@@ -147,6 +156,7 @@ class Invariants:
         if before is None or change.type == DELETED:
             if before is None:
                 self._limits[uid] = self._most_allowed(pool)
+                self._leads[uid] = self._now() - self._clock.now()
             found = self._harness.cluster.find(NODE_POOLS, pool)
             if found is not None:
                 self._remember(pool, found["spec"])
@@ -175,6 +185,31 @@ class Invariants:
             ):
                 evicted = "" if "deletionTimestamp" in pod["metadata"] else " and was not evicted"
                 self._breach(f"{what}: {_name(node)}, while pod {_name(pod)} runs there{evicted}")
+
+    def _note_given_up(self, claim: Json | None) -> None:
+        """Look at a claim that the controller deletes: one that boots is left its time.
+
+        A clock that was set meanwhile may end it, and so may its expiry, which is dated by the API
+        server's clock and passes by the controller's.
+        """
+        if (
+            claim is None
+            or "deletionTimestamp" in claim["metadata"]
+            or (_condition(claim, "Launched") or {}).get("status") != "True"
+            or (_condition(claim, "Registered") or {}).get("status") == "True"
+            or claim["status"].get("providerID", "") in self._taken
+            or self._leads.get(claim["metadata"]["uid"]) != self._now() - self._clock.now()
+        ):
+            return
+        created = parse_time(claim["metadata"]["creationTimestamp"])
+        lifetime = claim["spec"].get("expireAfter", "Never")
+        if lifetime != "Never" and self._now() >= created + parse_duration(lifetime):
+            return
+        age = self._clock.now() - created
+        if age < LEAST_WAIT:
+            self._breach(
+                f"claim {_name(claim)} given up {age.total_seconds():.0f} s after creation"
+            )
 
     def _is_forced(self, node: Json, pod: Json) -> bool:
         """Whether the node's claim has a deadline, and it is so near that the pod has to go."""

@@ -43,6 +43,8 @@ REST_SECONDS = 4 * 3600.0
 """How long a cluster without obstacles may take to come to rest: longer than any back-off."""
 CPU_SECONDS = 150.0
 """How long a history may compute: many times what any needs, unless time stands still in it."""
+STILLBORN_SECONDS = 1800.0
+"""How long somebody watches a machine that registered and serves nothing, before they end it."""
 TOLERANCE_SECONDS = 1200.0
 """How long what belongs together may be apart: two rounds of garbage collection, and more."""
 LIVE = "SELECT provider_id FROM instances WHERE gone_at IS NULL OR gone_at > ? ORDER BY launched_at"
@@ -84,6 +86,7 @@ class History:
         self.told = []
         self._verbose = verbose
         self._apart = {}
+        self._stillborn = {}
         self._looked = self.clock.monotonic()
         self._made = 0
         self._cloud = None
@@ -342,6 +345,23 @@ class History:
                 self.watch.breaches.extend(f"{now} no rest: {each}" for each in missing)
                 return
             await self._pass(LOOK_SECONDS)
+            self._end_stillborn()
+
+    def _end_stillborn(self):
+        """Delete claims whose Nodes never become whole: nobody but NodeRepair does it for users."""
+        now = self.clock.monotonic()
+        self._stillborn = {
+            claim["metadata"]["name"]: self._stillborn.get(claim["metadata"]["name"], now)
+            for claim in self.scene.claims()
+            if any(
+                each["type"] == "Initialized"
+                and each["reason"] in {"NodeNotReady", "ResourceNotRegistered"}
+                for each in claim.get("status", {}).get("conditions", ())
+            )
+        }
+        for name, since in self._stillborn.items():
+            if now - since > STILLBORN_SECONDS:
+                self.cluster.delete(NODE_CLAIMS, name)
 
     async def _pass(self, seconds):
         """Let time pass, and look now and then what is apart that belongs together."""

@@ -33,6 +33,8 @@ PLURALS = (
 )  # fmt: skip
 """What a watch is frozen of; empty for everything."""
 STARTUP_TAINT = {"key": "example.com/agent", "effect": "NoSchedule"}
+CLOCK_MINUTES = [3, 20, 90, 300, -3, -20, -90, -300]
+"""By how much the clock of the controller's machine may be ahead."""
 ZONES = [f"test-zone-{letter}" for letter in "abc"]
 
 
@@ -71,12 +73,15 @@ class Obstacles:
         self._blind_until = 0.0
 
     def begin(self):
-        """Have some histories lose replies all the time."""
+        """Have some histories lose replies, or the controller's clock be wrong, all the time."""
         if self.rng.random() < 0.25:
             self.loses_replies = True
             self.cluster.front.faults.add(
                 Fault(matches=self._is_lost_write, drop_reply=True, times=None)
             )
+
+        if self.rng.random() < 0.15:
+            self.clock.lead = timedelta(minutes=self.rng.choice(CLOCK_MINUTES))
 
     def loses_reply(self):
         """Tell whether the next reply is lost."""
@@ -131,6 +136,8 @@ class Obstacles:
                 {"fault": "slow-call", "operation": operation, "count": times, "delay": "45s"},
                 {"fault": "lost-reply", "operation": operation, "count": times},
                 {"fault": "failed-node", "count": times},
+                {"fault": "unready-node", "count": times},
+                {"fault": "missing-resource", "resources": ["memory"], "count": times},
                 {"fault": "partial-listing", "count": times},
                 {"fault": "slow-node", "count": times, "delay": rng.choice(["1m", "7m", "20m"])},
             ]
@@ -293,11 +300,11 @@ class Obstacles:
 
     def set_clock(self):
         """Set the wall clock of the controller's machine; it is put right later."""
-        minutes = self.rng.choice([3, 20, 90, 300]) * self.rng.choice([1, -1])
+        minutes, before = self.rng.choice(CLOCK_MINUTES), self.clock.lead
         self.clock.lead = timedelta(minutes=minutes)
 
         def put_right():
-            self.clock.lead = timedelta()
+            self.clock.lead = before
 
         self._after(self.rng.randint(30, 2400), put_right)
         return f"{minutes} min"

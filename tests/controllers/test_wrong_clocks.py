@@ -31,7 +31,7 @@ def test_machines_register_and_end_whatever_the_clock_shows(tmp_path, hours):
         )
         with shaken_cloud(Obstacles(scene, tmp_path, random.Random(1), clock=clock, watch=watch)):
             scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
-            scene.start("--kwok-registration-delay=90s", clock=clock)
+            scene.start("--kwok-registration-delay=90s", faults=watch.note_write, clock=clock)
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=300)
             assert len(made) == 1
             scene.cluster.scale(DEPLOYMENTS, "web", 0)

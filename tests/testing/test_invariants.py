@@ -88,7 +88,8 @@ def seen(tmp_path):
                 scenes = []
 
                 def now():
-                    return harness.cluster.clock.now() + scenes[0].lead
+                    lead = scenes[0].lead if scenes else timedelta()
+                    return harness.cluster.clock.now() + lead
 
                 watch = Invariants(harness, now=now)
                 harness.cluster.apply([NODE_CLASS, node_pool(disruption=ONE, **pool)])
@@ -375,3 +376,40 @@ def test_rest_is_that_everything_runs_and_belongs_together(seen):
     assert wrong[0] == ["pod web is Pending on first", "claim first is not ready"]
     assert any("not one to one" in each for each in wrong[1])
     assert "token uid launched 2 times" in wrong[1]
+
+
+@pytest.fixture
+def given_up(seen):
+    """Return a function that has the controller delete a claim, and returns the breaches."""
+
+    def give_up(*true, after_seconds=60, is_set=False):
+        async def story(scene):
+            conditions = [
+                {
+                    "type": each,
+                    "status": "True",
+                    "reason": each,
+                    "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+                for each in true
+            ]
+            scene.status("first", conditions=conditions)
+            await scene.cluster.clock.sleep(after_seconds)
+            scene.lead = timedelta(hours=5 if is_set else 0)
+            await scene.watch.note_write(WriteOp(verb="delete", kind=NODE_CLAIMS, name="first"))
+
+        return seen(story)
+
+    return give_up
+
+
+def test_a_claim_that_boots_may_not_be_given_up_at_once(given_up):
+    (breach,) = given_up("Launched")
+    assert breach.endswith("claim first given up 60 s after creation")
+
+
+def test_a_claim_may_be_given_up_in_time_or_for_another_reason(given_up):
+    assert given_up("Launched", after_seconds=900) == []
+    assert given_up() == given_up("Launched", "Registered") == []
+    assert given_up("Launched", is_set=True) == []
