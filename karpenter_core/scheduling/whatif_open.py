@@ -78,7 +78,6 @@ class OpenTakers:
         if len(slots) < _FEW or self._free is None:
             return slots
         listed = np.frombuffer(slots, dtype=np.int32)
-        able = np.ones(len(listed), dtype=np.bool_)
         for line, amount in self._plans[key[0]].asked:
-            able &= self._free[line, listed] >= amount
-        return array("i", listed[able].tobytes())
+            listed = listed[self._free[line].take(listed) >= amount]
+        return array("i", listed.tobytes())

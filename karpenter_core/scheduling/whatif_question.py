@@ -172,7 +172,7 @@ class Question:
         if verdict.fits or not self._has_plans:
             return verdict
         overlay.undo(mark)
-        return self._constrained_first((*walk.left, *walk.rest)) or verdict
+        return self._constrained_first(walk) or verdict
 
     def _outlook(self, walk: Walk, works: Sequence[Work], most: int | None) -> Outlook | None:
         """Ask the engine for the rest of a walk; None if it takes more claims than `most`."""
@@ -185,18 +185,19 @@ class Question:
             most_claims=most,
         )
 
-    def _constrained_first(self, homeless: Sequence[Work]) -> Verdict | None:
+    def _constrained_first(self, first_fit: Walk) -> Verdict | None:
         """Place pods on nodes in the order of the solver's other plans; None if some find no room.
 
         By first-fit, large pods may take the only nodes that smaller ones are allowed on. Not tried
-        where the room on nodes is too little for the `homeless` alone.
+        where the other order comes to the same end, or where the room on nodes is too little even
+        if those that first-fit left had all of it.
         """
         plans = self._base.plans
         works = sorted(self._works, key=lambda work: plans[work[0]].tier)
-        if works == [*self._works]:
+        if self._ends_alike(works, first_fit):
             return None
         walk = Walk(self._base, self._overlay)
-        if any(walk.shortage(work) for work in homeless):
+        if any(walk.shortage(work) for work in (*first_fit.left, *first_fit.rest[:1])):
             return None
         walk.place(works)
         if walk.left or walk.is_short:
@@ -206,6 +207,16 @@ class Question:
             return None
         self._moves, self._kept = walk.moves, found
         return self._verdict(Outcome.FITS, walk.moves, found)
+
+    def _ends_alike(self, works: Sequence[Work], first_fit: Walk) -> bool:
+        """Whether another order is the same as far as the first pods without room, or all of it."""
+        stuck = first_fit.left or (first_fit.rest if first_fit.is_short else ())
+        for (number, _), (other, _) in zip(self._works, works, strict=True):
+            if number != other:
+                return False
+            if stuck and number == stuck[0][0]:
+                return True
+        return True
 
     def _planned(self, mark: int) -> Verdict:
         """Make the plans of a pass, as the solver does when something is to be bought.

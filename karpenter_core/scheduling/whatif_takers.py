@@ -94,6 +94,10 @@ class ClassPlan:
     level: Level | None
     """What `zonal` comes to, where it is no more than that."""
     counted: tuple[Group, ...]
+    counts_for: frozenset[int]
+    """The groups that count its pods."""
+    domains_by: frozenset[int]
+    """The groups that restrict its domains."""
     owned: frozenset[int]
     """The groups of its own constraints, whatever it may still give up."""
 
@@ -141,6 +145,8 @@ def class_plan(
         zonal=rules,
         level=_level(number, rules),
         counted=pod_class.counted,
+        counts_for=frozenset(group.index for group in pod_class.counted),
+        domains_by=frozenset(group.index for one in rules for _, group, _ in one.groups),
         owned=frozenset(group.index for rung in pod_class.rungs for group in rung.owned),
     )
 

@@ -77,25 +77,19 @@ class Walk:
             placed = self._there(plan, pods) if plan.zonal else self._put(plan, pods, plan.anywhere)
             if placed < len(pods):
                 if plan.zonal or plan.has_wishes:
+                    self.is_short = not plan.has_wishes and (
+                        not self._is_counted(plan, works[position + 1 :]) or self._buys(plan)
+                    )
                     overlay.undo(mark)
                     del self.moves[before:]
                     self.rest.extend(works[position:])
-                    self.is_short = not plan.has_wishes and not self._is_counted(
-                        plan, works[position + 1 :]
-                    )
                     return
                 self.left.append((number, pods[placed:]))
 
     def _is_counted(self, plan: ClassPlan, works: Sequence[Work]) -> bool:
         """Whether pods, wherever they go, count for a group that restricts the domains of a class."""
-        if not works:
-            return False
-        groups = {group.index for rules in plan.zonal for _, group, _ in rules.groups}
-        return any(
-            group.index in groups
-            for number, _ in works
-            for group in self._base.plans[number].counted
-        )
+        plans = self._base.plans
+        return any(not plan.domains_by.isdisjoint(plans[number].counts_for) for number, _ in works)
 
     def _put(
         self,
@@ -200,20 +194,39 @@ class Walk:
                 break
         return short
 
+    def _buys(self, plan: ClassPlan) -> bool:
+        """Whether the engine opens claims at once for pods that no node takes now."""
+        rules, *further = plan.zonal
+        if further:
+            return False
+        tops, _, _, first = self._caps(rules)
+        domains = [domain for domain, cap in enumerate(tops) if cap > 0]
+        if first or not domains:
+            return False
+        return all(self._can_open(plan, rules.axis, domain) for domain in domains)
+
     def _opens(self, plan: ClassPlan, axis: int, domain: int, count: int) -> bool:
         """Whether the engine opens claims in a domain for pods without room there; count them."""
-        if self._in_play is None or not self._base.can_open(plan.number, axis, domain):
+        if not self._can_open(plan, axis, domain):
             return False
         for group in plan.counted:
-            if group.is_host or group.index not in self._in_play:
-                continue
-            if group.node_filter is not None or self._base.axis_of(group) != axis:
-                return False
-        for group in plan.counted:
-            if not group.is_host and group.index in self._in_play:
+            if not group.is_host and self._is_in_play(group):
                 self._overlay.count(self._base.cell(axis, group, domain), count)
         self._short.append((plan.number, count))
         return True
+
+    def _can_open(self, plan: ClassPlan, axis: int, domain: int) -> bool:
+        """Whether the engine can open claims for a class in a domain, and what counts them there."""
+        if not self._base.can_open(plan.number, axis, domain):
+            return False
+        return all(
+            group.node_filter is None and self._base.axis_of(group) == axis
+            for group in plan.counted
+            if not group.is_host and self._is_in_play(group)
+        )
+
+    def _is_in_play(self, group: Group) -> bool:
+        return self._in_play is None or group.index in self._in_play
 
     def shortage(self, work: Work) -> int:
         """Return how many pods surely find no place on any node, even if no others take any."""
