@@ -3,7 +3,8 @@
 Plug-ins read them from the answers of a cloud, where a price may be text and an amount may be
 missing. One such value would fail a whole scheduling pass, for every NodePool and every provider,
 or lose pods in silence (NaN is neither more nor less than anything). So a catalogue is checked once,
-when it is listed, and refused as a whole by plug-in, instance type, field and value.
+when it is listed, and refused as a whole by plug-in, instance type, field and value. Most providers
+list the very same objects until something changes; those are not checked again.
 
 One pass over the catalogue, with exact types first: that is what nearly every value is.
 """
@@ -11,8 +12,10 @@ One pass over the catalogue, with exact types first: that is what nearly every v
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from math import inf, isfinite
+from operator import is_
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import (
@@ -33,7 +36,7 @@ from karpenter_core.scheduling.requirements import Requirements
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["check_catalogue", "price_problem"]
+__all__ = ["CatalogueCheck", "check_catalogue", "price_problem"]
 
 _LISTING: Final = "karpenter_list_instance_types"
 _UNITS: Final = {CPU: "milli-cores", MEMORY: "bytes", EPHEMERAL_STORAGE: "bytes"}
@@ -46,6 +49,31 @@ _QUALIFIED_NAME: Final = re.compile(
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _TEXT: Final = frozenset({str})
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
+_REMEMBERED: Final = 8
+"""How many sound catalogues are remembered: one per NodeClass of a common cluster."""
+
+
+@final
+class CatalogueCheck:
+    """Checks what is listed, but not the very objects again that it has found sound."""
+
+    def __init__(self) -> None:
+        self._sound: Final[deque[Sequence[InstanceType]]] = deque(maxlen=_REMEMBERED)
+
+    def check(self, instance_types: Sequence[InstanceType], *, plugin: str) -> None:
+        """Refuse a catalogue with a value that cannot be used.
+
+        Raises:
+            CloudProviderError: names plug-in, instance type, field and value.
+        """
+        if any(_are_same(known, instance_types) for known in self._sound):
+            return
+        check_catalogue(instance_types, plugin=plugin)
+        self._sound.append(instance_types)
+
+
+def _are_same(known: Sequence[InstanceType], listed: Sequence[InstanceType]) -> bool:
+    return len(known) == len(listed) and all(map(is_, known, listed))
 
 
 class _Problem(Exception):  # noqa: N818 - becomes a CloudProviderError, with what it is about

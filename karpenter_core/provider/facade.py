@@ -15,7 +15,7 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
 from karpenter_core.provider.adjustments import adjust_catalogue
-from karpenter_core.provider.catalogue_check import check_catalogue
+from karpenter_core.provider.catalogue_check import CatalogueCheck
 from karpenter_core.provider.contract import (
     DriftFinding,
     Finding,
@@ -105,6 +105,7 @@ class Providers:
         """Plug-ins that could not start and are done without, and why."""
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
+        self._catalogues: Final = CatalogueCheck()
         self._told: Final[dict[tuple[str, str, str], None]] = {}
         """Plug-in, kind and place of what is wrong with a status, the oldest first; logged once."""
         self._instances: Final = {
@@ -348,7 +349,7 @@ class Providers:
             )
             listed = checked_list(answer, count=None, types=(InstanceType,), hook=hook, name=name)
             types = tuple(cast("Sequence[InstanceType]", listed))
-            check_catalogue(types, plugin=name)
+            self._catalogues.check(types, plugin=name)
             return await adjust_catalogue(
                 types, provider=name, plugins=self._plugins, dispatcher=self._dispatcher
             )

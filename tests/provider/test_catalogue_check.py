@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.catalogue_check import check_catalogue
+from karpenter_core.provider.catalogue_check import CatalogueCheck, check_catalogue
 from karpenter_core.provider.executor import InlineExecutor
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.scheduling.instance_types import Offering, Overhead
@@ -222,3 +222,27 @@ def world(folder, **plugins):
     return ProviderWorld(
         plugins=plugins, cache_folder=folder, clock=LoopClock(), executor=InlineExecutor()
     )
+
+
+def test_the_very_same_objects_are_not_checked_again(monkeypatch):
+    """Reading thousands of types and their offerings takes a while."""
+    checked = []
+
+    def note(types, *, plugin):
+        checked.append(types)
+
+    monkeypatch.setattr("karpenter_core.provider.catalogue_check.check_catalogue", note)
+    first, second = instance_type("small"), instance_type("large")
+    catalogues = CatalogueCheck()
+    for listed in [(first,), [first], (first, second), (first,), (second, first)]:
+        catalogues.check(tuple(listed), plugin="web")
+    assert checked == [(first,), (first, second), (second, first)]
+    catalogues.check((replace(first),), plugin="web")
+    assert len(checked) == 4
+
+
+def test_a_catalogue_that_was_refused_is_refused_again():
+    catalogues, bad = CatalogueCheck(), sold(price=Price(-0.01))
+    for _ in range(2):
+        with pytest.raises(CloudProviderError, match="must not be negative"):
+            catalogues.check((bad,), plugin="web")
