@@ -135,6 +135,24 @@ def test_min_values_hold_in_the_zone_that_counted_pods_are_put_in(options):
     assert all(len(types) >= 3 for types in lists)
 
 
+def test_min_values_hold_in_the_zones_of_many_counted_pods(options):
+    """A mix of whole machines would be of the cheapest type, which is alone in its zone."""
+    lone = instance_type("a-lone", cpu="8", price=0.1, zones=["zone-b"], spot_discount=0.0)
+    others = (
+        instance_type(f"b-{n}", cpu="8", price=1.0 + n, zones=["zone-a"], spot_discount=0.0)
+        for n in range(3)
+    )
+    counted = [
+        pod("watcher", "db", topology_spread=spread(ZONE, 50, WEB)),
+        *pods(20, cpu="1500m", name="large", labels={"app": "web"}),
+        *pods(20, cpu="700m", name="small", labels={"app": "web"}),
+    ]
+
+    lists = held(several_types(3), counted, catalogue(lone, *others), options)
+
+    assert all(len(types) >= 3 for types in lists)
+
+
 def test_a_list_cut_to_its_longest_without_the_values_asked_for_is_not_bought(options):
     """Two types are listed at most, and the cheapest two are of one family."""
     family = "example.com/family"
