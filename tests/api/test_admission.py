@@ -24,6 +24,7 @@ from tests.api.admission_cases import (
     node_claim,
     node_pool,
 )
+from tests.properties import tried
 
 MODELS = {model.resource.kind: model for model in (*core_models(), KWOKNodeClass)}
 
@@ -284,6 +285,7 @@ def test_defaulting_leaves_the_argument_and_the_metadata_alone():
     ),
     max_leaves=12,
 ))  # fmt: skip
+@tried(100)
 def test_any_json_is_judged_without_a_crash(spec):
     obj = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {}, "spec": spec}
     checker = validator("NodePool")

@@ -22,6 +22,7 @@ from karpenter_core.api.conditions import (
 )
 from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS
+from tests.properties import tried
 
 BORN = datetime(2026, 1, 1, 8, 0, 0, tzinfo=UTC)
 RULES = ConditionRules(dependents=("Launched", "Registered", "Initialized"))
@@ -273,6 +274,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@tried(100)
 def test_whatever_happens_types_are_unique_and_the_root_agrees(steps):
     conditions = fresh()
     generation = 1

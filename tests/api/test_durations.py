@@ -16,6 +16,7 @@ from karpenter_core.api.durations import (
     parse_nanoseconds,
 )
 from karpenter_core.api.nodepool import Disruption, TemplateSpec
+from tests.properties import tried
 
 LONGEST = 2**63 - 1
 
@@ -101,6 +102,7 @@ def test_duration_is_written_canonically(value, text):
 
 
 @given(st.timedeltas(min_value=timedelta(days=-100_000), max_value=timedelta(days=100_000)))
+@tried(100)
 def test_what_is_written_is_read_back(value):
     assert parse_duration(format_duration(value)) == value
 
@@ -113,6 +115,7 @@ PARTS = st.lists(
 
 
 @given(PARTS)
+@tried(100)
 def test_parts_add_up_without_rounding(parts):
     text = "".join(f"{count}{unit}" for count, (unit, _) in parts)
 
@@ -120,6 +123,7 @@ def test_parts_add_up_without_rounding(parts):
 
 
 @given(st.text(max_size=12) | st.from_regex(r"[+-]?([0-9.]{0,30}(h|m|s|ms|x)){0,4}"))
+@tried(100)
 def test_any_text_is_read_or_refused(text):
     try:
         nanoseconds = parse_nanoseconds(text)

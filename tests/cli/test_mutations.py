@@ -7,11 +7,12 @@ import io
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.cli.main import main
 from tests.cli.inputs import NODE_CLASS_REF, TYPES, node, pod, pool, write
+from tests.properties import tried
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTOR = {
@@ -179,7 +180,7 @@ def files(tmp_path_factory):
     return folder / "cluster.json", write(folder / "types.json", TYPES)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@tried(40)
 @given(
     path=st.sampled_from(list(paths(CLUSTER))),
     value=st.sampled_from(STRANGE),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.cli.yaml_reader import UnfitError, load_all
+from tests.properties import tried
 
 SCALARS = (
     st.none()
@@ -27,7 +28,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@tried(100)
 @given(st.lists(VALUES, min_size=1, max_size=3), st.sampled_from([None, True, False]))
 def test_what_is_written_is_read(documents, flow):
     """In block and in flow style, one document or several."""

@@ -26,6 +26,7 @@ from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import Observed, Synced
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.machines import MANAGED_KINDS, machine, state
+from tests.properties import tried
 
 LABELS = ("zone", "name")
 ROWS = st.lists(
@@ -49,6 +50,7 @@ def samples(text):
 
 
 @given(ROWS)
+@tried(100)
 def test_any_label_value_and_number_is_scraped_as_it_is(rows):
     """Quotes, backslashes and line breaks are escaped; infinity is a number."""
     registry = CollectorRegistry()

@@ -25,6 +25,7 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.state.events import DeletionMarked
 from karpenter_core.testing.builders import node_pool
 from karpenter_core.testing.machines import machine, node, node_claim, state, with_claim_conditions
+from tests.properties import tried
 
 NOW = datetime(2000, 6, 15, 12, 30, 30, tzinfo=UTC)
 EMPTY, DRIFTED, UNDERUTILIZED = (
@@ -130,6 +131,7 @@ class TestArithmetic:
         assert allowed_by(windowed("10", schedule="@yearly"), 100, NOW) == UNLIMITED
 
     @given(st.integers(0, 100), st.integers(0, 5000))
+    @tried(100)
     def test_a_percentage_is_never_less_than_its_share(self, percent, total):
         value = allowed_by(budget(f"{percent}%"), total, NOW)
         assert value - 1 < total * percent / 100 <= value

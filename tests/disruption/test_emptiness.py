@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.durations import NillableDuration
@@ -35,6 +35,7 @@ from karpenter_core.testing.machines import (
     state,
     with_claim_conditions,
 )
+from tests.properties import tried
 
 NOW = EPOCH + timedelta(minutes=10)
 
@@ -205,7 +206,7 @@ class TestBudgets:
         ),
         st.sets(st.integers(0, 5)),
     )
-    @settings(max_examples=60, deadline=None)
+    @tried(60)
     def test_no_command_ever_exceeds_a_budget(self, pools, busy):
         """For every set of pools, budgets and busy machines."""
         objects = []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.disruption.schedule import CronSchedule
 from karpenter_core.errors import BadInputError
+from tests.properties import tried
 
 NOON = datetime(2000, 6, 15, 12, 30, 30, tzinfo=UTC)  # a Thursday
 
@@ -113,6 +114,7 @@ def test_what_is_wrong_is_named(text, problem):
     st.text(alphabet="0123456789*/,-? @LW#SUNmon", max_size=24),
     st.integers(0, 30 * 366 * 86400),
 )
+@tried(100)
 def test_any_text_is_read_or_refused(text, seconds):
     """Nothing but a schedule or an error naming the problem comes of any input."""
     try:

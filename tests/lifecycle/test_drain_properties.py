@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.lifecycle.drain import drain_wave, latest_start, needs_force, waiting_pods
 from karpenter_core.lifecycle.eviction import EvictionAction, earlier_deadline, eviction_advice
 from karpenter_core.testing.builders import EPOCH, pod, toleration
+from tests.properties import tried
 
 MINUTES = st.integers(min_value=-30, max_value=600).map(lambda n: EPOCH + timedelta(minutes=n))
 DEADLINES = st.none() | MINUTES
@@ -54,6 +55,7 @@ def group(item):
 
 
 @given(nodes(), DEADLINES, MINUTES)
+@tried(100)
 def test_a_wave_names_waiting_pods_once_each_and_never_nobody(items, deadline, now):
     waiting = waiting_pods(items, now)
     wave = [found.pod for found in drain_wave(waiting, deadline=deadline, now=now)]
@@ -63,6 +65,7 @@ def test_a_wave_names_waiting_pods_once_each_and_never_nobody(items, deadline, n
 
 
 @given(nodes(), DEADLINES, MINUTES)
+@tried(100)
 def test_who_is_not_pressed_for_time_leaves_in_the_order_of_groups(items, deadline, now):
     waiting = waiting_pods(items, now)
     wave = {found.pod.name for found in drain_wave(waiting, deadline=deadline, now=now)}
@@ -74,6 +77,7 @@ def test_who_is_not_pressed_for_time_leaves_in_the_order_of_groups(items, deadli
 
 
 @given(nodes(), DEADLINES, MINUTES)
+@tried(100)
 def test_waves_empty_the_node_in_as_many_steps_as_there_are_groups(items, deadline, now):
     left = waiting_pods(items, now)
     steps = 0
@@ -85,6 +89,7 @@ def test_waves_empty_the_node_in_as_many_steps_as_there_are_groups(items, deadli
 
 
 @given(pods(), DEADLINES, MINUTES, st.timedeltas(timedelta(), timedelta(hours=9)))
+@tried(100)
 def test_who_is_pressed_for_time_stays_so(item, deadline, now, later):
     """And a tighter deadline presses no less than a looser one."""
     if needs_force(item, deadline, now):
@@ -93,6 +98,7 @@ def test_who_is_pressed_for_time_stays_so(item, deadline, now, later):
 
 
 @given(pods(), DEADLINES)
+@tried(100)
 def test_a_pod_told_to_go_when_it_gets_pressed_has_all_of_its_grace_period(item, deadline):
     latest = latest_start(item, deadline)
     if latest is None or item.deletion_timestamp is not None:
@@ -105,7 +111,7 @@ def test_a_pod_told_to_go_when_it_gets_pressed_has_all_of_its_grace_period(item,
 
 
 @given(pods(), DEADLINES, MINUTES)
-@settings(max_examples=300)
+@tried(300)
 def test_only_a_deadline_overrides_what_protects_a_pod(item, deadline, now):
     advice = eviction_advice(item, uid=item.uid, deadline=deadline, now=now)
     if advice.action is EvictionAction.DELETE:
@@ -118,6 +124,7 @@ def test_only_a_deadline_overrides_what_protects_a_pod(item, deadline, now):
 
 
 @given(st.lists(DEADLINES, min_size=1, max_size=6), st.randoms(use_true_random=False))
+@tried(100)
 def test_the_deadline_of_a_pod_does_not_depend_on_the_order_in_which_they_came(found, shuffled):
     def tightest(deadlines):
         kept = None

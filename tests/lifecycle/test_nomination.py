@@ -19,6 +19,7 @@ from karpenter_core.lifecycle.nomination import (
 from karpenter_core.state.events import Observed, PodsDecided
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
 from karpenter_core.testing.machines import node, state
+from tests.properties import tried
 
 PLAIN = pod_shape(labels={"app": "plain"})
 NODES = {"a-1": "zone-a", "a-2": "zone-a", "b-1": "zone-b", "c-1": "zone-c"}
@@ -130,6 +131,7 @@ class TestSpreadPods:
         keys=st.sampled_from([(), (ZONE,), (HOSTNAME,), (ZONE, HOSTNAME)]),
         bound=st.lists(st.sampled_from(sorted(NODES)), max_size=6),
     )
+    @tried(100)
     def test_no_place_is_dealt_twice(self, plan, keys, bound):
         """Places that were taken, by whomever of them, are not there any more."""
         meant = waiting(spread(*keys), plan)

@@ -23,6 +23,7 @@ from karpenter_core.lifecycle.repair import (
 )
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.machines import node, node_claim, state
+from tests.properties import tried
 
 NONE, WAIT = RepairAction.NONE, RepairAction.WAIT
 BLOCKED, REPAIR = RepairAction.BLOCKED, RepairAction.REPAIR
@@ -336,6 +337,7 @@ def test_a_condition_that_does_not_say_since_when_counts_from_the_nodes_creation
     broken=st.integers(0, 12),
     limit=st.sampled_from(["20%", "50%", "1", "3", "0"]),
 )
+@tried(100)
 def test_never_are_more_nodes_repaired_at_once_than_may_be_broken(count, broken, limit):
     """Whatever the order in which they are looked at; in a small pool never two."""
     allowed = UnhealthyLimit.parse(limit)

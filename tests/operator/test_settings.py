@@ -26,6 +26,7 @@ from karpenter_core.operator.settings import (
     value_text,
 )
 from karpenter_core.provider.contract import SettingSpec
+from tests.properties import tried
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
@@ -526,6 +527,7 @@ def test_settings_that_are_fine_give_no_warning():
     text=NUMBER_LIKE,
     by_flag=st.booleans(),
 )
+@tried(100)
 def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
     """A limit is the number that was written, or the start is refused: never silently none."""
     option = OURS[flag]
@@ -541,6 +543,7 @@ def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
 
 
 @given(text=NUMBER_LIKE, by_flag=st.booleans())
+@tried(100)
 def test_no_text_silently_lifts_the_pause_of_disruption(text, by_flag):
     option = OURS["pause-disruption"]
     try:
@@ -557,6 +560,7 @@ def test_no_text_silently_lifts_the_pause_of_disruption(text, by_flag):
 
 
 @given(option=st.sampled_from(OPTIONS), text=NUMBER_LIKE, by_flag=st.booleans())
+@tried(100)
 def test_no_text_of_any_option_is_a_traceback(option, text, by_flag):
     """It is read, replaced by the default with a warning, or refused with one message."""
     try:

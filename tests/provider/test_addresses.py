@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.provider.addresses import AddressBook, choose_subnets
+from tests.properties import tried
 
 
 class HandClock:
@@ -189,6 +190,7 @@ LAUNCHES = st.lists(
     launches=LAUNCHES,
     seed=st.randoms(use_true_random=False),
 )
+@tried(100)
 def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
     """However launches overlap, and in whatever order they are answered."""
     subnets = [Subnet(f"subnet-{i}", "z") for i in range(len(free))]
@@ -213,6 +215,7 @@ def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
         max_size=8,
     )
 )
+@tried(100)
 def test_no_subnet_of_a_zone_has_more_than_the_chosen_one(counts):
     """And none before it in the status has as many."""
     subnets = [Subnet(f"subnet-{i}", zone) for i, (zone, _, _) in enumerate(counts)]

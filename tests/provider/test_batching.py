@@ -15,6 +15,7 @@ from karpenter_core.provider.batching import Batcher
 from karpenter_core.provider.calls import OpenCalls
 from karpenter_core.provider.contract import BatchLimits
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from tests.properties import tried
 
 LIMITS = BatchLimits(
     idle=timedelta(milliseconds=35),
@@ -237,6 +238,7 @@ def test_closing_sends_nothing_more():
     size=st.integers(1, 10),
     seconds=st.floats(0, 3),
 )
+@tried(100)
 def test_every_item_has_one_outcome_and_no_batch_breaks_its_limits(arrivals, size, seconds):
     """For every pattern of arrivals, in milliseconds."""
 

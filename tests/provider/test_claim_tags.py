@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from karpenter_core.provider import claim_tags
 from karpenter_core.provider.claim_tags import ClaimsTooManyError, ClaimTags
 from karpenter_core.provider.recent_launches import ClaimRef
+from tests.properties import tried
 
 OWN = "cloud/own"
 READ = []
@@ -92,6 +93,7 @@ def test_a_claim_with_a_long_name_has_a_call_of_its_own():
 
 
 @given(st.sets(st.integers(0, 500), max_size=40), st.integers(0, 12), st.integers(1, 20))
+@tried(100)
 def test_every_claim_is_in_one_call_whose_tags_tell_it(numbers, other_tags, most):
     claims = [ClaimRef(name=f"n{n}", uid=f"u{n}") for n in sorted(numbers)]
     told = []

@@ -29,6 +29,7 @@ from karpenter_core.provider.user_data import (
     mime_archive,
     user_data_parts,
 )
+from tests.properties import tried
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -58,6 +59,7 @@ def test_brackets_give_what_azure_s_nodes_reserve(cores, gib, milli, mib):
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
+@tried(100)
 def test_more_machine_never_reserves_less(one, other):
     small, large = sorted((one, other))
     assert reserved_by_brackets(small, AWS_CPU) <= reserved_by_brackets(large, AWS_CPU)
@@ -137,6 +139,7 @@ scripts = st.lists(lines, min_size=1, max_size=4).map("\n".join)
 
 
 @given(st.lists(scripts, min_size=1, max_size=3))
+@tried(100)
 def test_an_archive_is_read_back_as_it_was_written(contents):
     parts = tuple(UserDataPart(content_type=SHELL_SCRIPT, content=text) for text in contents)
     assert user_data_parts(mime_archive(parts)) == parts

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.provider.reservation_book import AvailabilityBook
+from tests.properties import tried
 
 
 class HandClock:
@@ -73,6 +74,7 @@ def test_a_count_is_forgotten_after_a_day_and_nothing_is_known_of_others():
     ),
     st.integers(0, 5),
 )
+@tried(100)
 def test_counts_follow_what_happened_and_never_go_below_zero(events, start):
     """For any sequence of events."""
     book = AvailabilityBook(HandClock())

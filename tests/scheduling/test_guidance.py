@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.scheduling.covering import CoveringProgram, safe_bound
 from karpenter_core.scheduling.guidance import Guidance, GuidanceProblem, guide
+from tests.properties import tried
 
 GIB = 1 << 30
 
@@ -218,6 +219,7 @@ def covers(problem: GuidanceProblem, counts: np.ndarray) -> bool:
 
 
 @given(markets(), st.data())
+@tried(100)
 def test_no_integral_cover_is_cheaper_than_the_bound(problem: GuidanceProblem, data: st.DataObject):
     """Neither the mix rounded up, nor other covers that are drawn and then trimmed."""
     guidance = guide(problem)
@@ -241,6 +243,7 @@ def test_no_integral_cover_is_cheaper_than_the_bound(problem: GuidanceProblem, d
 
 
 @given(markets())
+@tried(100)
 def test_a_mix_covers_the_demand_at_the_bound(problem: GuidanceProblem):
     """Primal and dual meet: without a fee the mix costs what the bound says."""
     guidance = guide(replace(problem, fee_per_hour=0.0))
@@ -256,6 +259,7 @@ def test_a_mix_covers_the_demand_at_the_bound(problem: GuidanceProblem):
 
 
 @given(markets(), st.randoms(use_true_random=False))
+@tried(100)
 def test_the_order_of_shapes_does_not_matter(problem: GuidanceProblem, lots):
     """The same bytes, wherever a shape stands and however often one asks."""
     shapes = list(range(len(problem.price)))

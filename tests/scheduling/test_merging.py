@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.scheduling.merging import merged
 from karpenter_core.scheduling.patterns import Pattern, PatternProblem
+from tests.properties import tried
 
 
 def market(*shapes, sizes=((1, 2),), count=(100,)):
@@ -93,6 +94,7 @@ def bought(draw):
 
 
 @given(bought())
+@tried(100)
 def test_the_same_pods_are_on_no_more_nodes_that_hold_them_for_about_the_same_money(case):
     problem, patterns = case
     result = merged(problem, patterns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.scheduling.bounded import bounded_steps
@@ -26,6 +26,7 @@ from karpenter_core.testing.builders import (
     pod,
     problem,
 )
+from tests.properties import tried
 from tests.verifier import violations
 
 SMALL = instance_type("small", cpu="2", memory="8Gi", overhead={}, offerings=[offering(price=0.1)])
@@ -159,7 +160,7 @@ def planner(*plans):
     return plan_steps
 
 
-@settings(max_examples=60, deadline=None)
+@tried(60)
 @given(
     kinds=st.lists(
         st.tuples(st.integers(1, 6), st.sampled_from(["300m", "1", "1500m", "3", "7"]),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from karpenter_core.scheduling.covering import CoveringProgram
 from karpenter_core.scheduling.guidance import GuidanceProblem, guide
 from karpenter_core.scheduling.patterns import PatternProblem, Patterns, pattern_steps
+from tests.properties import tried
 
 GIB = 1 << 30
 ENOUGH = 20_000
@@ -201,6 +202,7 @@ def assert_covers(asked: PatternProblem, patterns: Patterns) -> None:
 
 
 @given(problems())
+@tried(100)
 def test_every_pod_is_placed_exactly_once_where_it_fits(asked: PatternProblem):
     """Left are the sizes that no shape holds, and only they."""
     patterns = planned(asked)
@@ -211,6 +213,7 @@ def test_every_pod_is_placed_exactly_once_where_it_fits(asked: PatternProblem):
 
 
 @given(problems())
+@tried(100)
 def test_patterns_cost_no_less_than_the_bound(asked: PatternProblem):
     patterns = planned(asked)
     placed = replace(asked, count=asked.count - patterns.left)
@@ -219,6 +222,7 @@ def test_patterns_cost_no_less_than_the_bound(asked: PatternProblem):
 
 
 @given(problems(), st.randoms(use_true_random=False))
+@tried(100)
 def test_the_order_of_sizes_and_shapes_does_not_matter(asked: PatternProblem, lots):
     """The same nodes for the same pods, to the byte, in any order and every time."""
     sizes, shapes = list(range(len(asked.count))), list(range(len(asked.price)))

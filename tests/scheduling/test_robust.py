@@ -17,6 +17,7 @@ from karpenter_core.scheduling.robust import (
     stand_ins,
 )
 from karpenter_core.scheduling.shapes import Market, Shapes, shapes_of
+from tests.properties import tried
 
 
 def market(
@@ -176,6 +177,7 @@ def naive(market: Market, need: tuple[int, ...], domain: int) -> tuple[int, floa
 
 
 @given(markets())
+@tried(100)
 def test_shapes_are_what_a_search_through_all_rows_finds(market: Market):
     shapes = shapes_of(market)
 
@@ -189,6 +191,7 @@ def test_shapes_are_what_a_search_through_all_rows_finds(market: Market):
 
 
 @given(markets())
+@tried(100)
 def test_every_row_that_is_sold_has_a_shape_at_least_as_good(market: Market):
     """As much room, no dearer, and as many stand-ins as anybody asks for."""
     shapes = shapes_of(market)
@@ -207,6 +210,7 @@ def test_every_row_that_is_sold_has_a_shape_at_least_as_good(market: Market):
 
 
 @given(markets())
+@tried(100)
 def test_no_shape_makes_another_one_of_its_domain_useless(market: Market):
     shapes = shapes_of(market)
     enough = np.minimum(shapes.flexibility, market.flexibility_floor)
@@ -223,6 +227,7 @@ def test_no_shape_makes_another_one_of_its_domain_useless(market: Market):
 
 
 @given(markets(), st.randoms(use_true_random=False))
+@tried(100)
 def test_the_order_of_rows_does_not_change_the_shapes(market: Market, lots):
     order = list(range(len(market.types)))
     lots.shuffle(order)

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from karpenter_core.scheduling.counts import NO_CAP
 from karpenter_core.scheduling.spread import water
+from tests.properties import tried
 
 places = st.tuples(st.integers(0, 9), st.sampled_from((0, 1, 2, 5, NO_CAP)))
 
 
 @given(st.lists(places, min_size=1, max_size=5), st.integers(0, 40))
+@tried(100)
 def test_each_next_pod_goes_to_the_lowest_level_that_takes_one(drawn, amount):
     """Few or many, and to the earlier of equals."""
     levels, tops = [level for level, _ in drawn], [top for _, top in drawn]

@@ -22,6 +22,7 @@ from karpenter_core.state.leaving import leaving_problem
 from karpenter_core.state.problem import Framing, scheduling_problem
 from karpenter_core.testing.builders import EPOCH, node_pool
 from karpenter_core.testing.machines import machine, node, node_claim, state
+from tests.properties import tried
 
 POOL = node_pool()
 
@@ -169,6 +170,7 @@ def test_a_pool_on_hold_is_not_planned_with():
     present=st.integers(0, 6),
     batches=st.lists(st.integers(0, 6), max_size=5),
 )
+@tried(100)
 def test_batches_that_overlap_never_exceed_a_limit_together(brake, limit, present, batches):
     """Each is granted before any of them has reached the API server."""
     snapshot = state(POOL, *(node_claim(f"c{i}") for i in range(present))).snapshot()

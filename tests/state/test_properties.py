@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import Observed, Removed, Wrote
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.machines import MANAGED_KINDS, machine, state
+from tests.properties import tried
 
 NODES = ("a", "b", "c")
 
@@ -49,7 +50,7 @@ def machines():
 
 
 @given(versions, st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@tried(150)
 def test_order_and_repetition_of_events_do_not_matter(steps, shuffler):
     """Late, early, repeated: the newest version of each object decides."""
     pods = history(steps)
@@ -65,7 +66,7 @@ def test_order_and_repetition_of_events_do_not_matter(steps, shuffler):
 
 
 @given(versions)
-@settings(max_examples=100, deadline=None)
+@tried(100)
 def test_pods_added_and_removed_leave_nothing(steps):
     """Case 147: usage returns to zero."""
     builder = state(*machines())
@@ -81,7 +82,7 @@ def test_pods_added_and_removed_leave_nothing(steps):
 
 
 @given(versions)
-@settings(max_examples=100, deadline=None)
+@tried(100)
 def test_incremental_and_fresh_states_agree(steps):
     """Taking a snapshot after every event gives what taking one at the end does."""
     pods = history(steps)
@@ -94,7 +95,7 @@ def test_incremental_and_fresh_states_agree(steps):
 
 
 @given(versions)
-@settings(max_examples=100, deadline=None)
+@tried(100)
 def test_snapshots_never_change(steps):
     """What a decision was made on can be looked at afterwards."""
     builder = state(*machines())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.state import tables
 from karpenter_core.state.tables import Table
+from tests.properties import tried
 
 writes = st.lists(
     st.tuples(st.sampled_from(("put", "drop", "freeze")), st.integers(0, 12), st.integers(0, 99)),
@@ -22,7 +23,7 @@ def small(request, monkeypatch):
 
 
 @given(writes)
-@settings(max_examples=200, deadline=None)
+@tried(200)
 def test_a_table_is_a_dictionary_and_views_are_photographs(steps):
     table, model, photographs = Table[int, int](), {}, []
     for verb, key, value in steps:

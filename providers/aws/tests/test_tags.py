@@ -21,6 +21,7 @@ from karpenter_provider_aws.launch.tags import (
     restricted_tags,
     to_tag_list,
 )
+from tests.properties import tried
 
 CLUSTER_TAGS = {
     "kubernetes.io/cluster/test": "owned",
@@ -156,6 +157,7 @@ def test_what_cannot_be_read_is_left_out():
 
 
 @given(claims, st.integers(min_value=0, max_value=50))
+@tried(100)
 def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
     batches = CLAIM_TAGS.batches(found, other_tags=other_tags)
 
@@ -168,6 +170,7 @@ def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
 
 
 @given(claims, st.randoms())
+@tried(100)
 def test_fleets_and_their_tags_do_not_depend_on_the_order_of_claims(found, random):
     shuffled = random.sample(found, len(found))
 

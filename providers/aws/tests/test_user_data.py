@@ -27,6 +27,7 @@ from karpenter_provider_aws.families.bottlerocket import (
     unknown_settings,
 )
 from karpenter_provider_aws.families.family import user_data
+from tests.properties import tried
 
 LABELS = {"karpenter.sh/nodepool": "web", "team": "a"}
 CA = "Y2EtYnVuZGxlCg=="
@@ -552,6 +553,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
+@tried(100)
 def test_bottlerocket_keeps_whatever_a_user_sets_elsewhere(document):
     """What Python reads as TOML is written back as the same."""
     text = tomli_w.dumps({"settings": {"host-containers": document}, "others": document})

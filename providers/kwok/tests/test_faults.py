@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.errors import BadInputError
 from karpenter_provider_kwok.faults import Fault, FaultKind, Operation, load_faults
+from tests.properties import tried
 
 names = st.lists(st.text("ab*?-", max_size=5), max_size=3).map(tuple)
 seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
@@ -32,6 +33,7 @@ seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
         percent=st.integers(1, 1000),
     )
 )
+@tried(100)
 def test_a_fault_reads_as_it_was_written(fault):
     assert load_faults(f"[{fault.to_json()}]", file="f") == (fault,)
 

@@ -17,6 +17,7 @@ from karpenter_core.lifecycle.nodepools.hashing import (
     with_current_hash,
     with_hash,
 )
+from tests.properties import tried
 
 REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 NO_REF = {"group": "", "kind": "", "name": ""}
@@ -166,6 +167,7 @@ TAINTS = st.lists(
 
 
 @given(TAINTS, st.dictionaries(st.text(max_size=4), st.text(max_size=4)), st.randoms())
+@tried(100)
 def test_order_never_matters(taints, labels, random):
     shuffled, items = list(taints), list(labels.items())
     random.shuffle(shuffled)

@@ -6,7 +6,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.provider.claim_tags import ClaimsTooManyError
@@ -19,6 +19,7 @@ from karpenter_provider_alibabacloud.launch.owners import (
     restricted_tags,
     to_tag_list,
 )
+from tests.properties import tried
 
 POOL = "general"
 OWN_TAGS = 4
@@ -118,7 +119,7 @@ _UIDS = st.one_of(st.uuids().map(str), st.text("abc-123", min_size=1, max_size=2
 _NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True)
 
 
-@settings(max_examples=60, deadline=None)
+@tried(60)
 @given(
     st.dictionaries(_UIDS, _NAMES, min_size=1, max_size=80),
     st.integers(0, 13),

@@ -29,6 +29,7 @@ from karpenter_provider_aws.discovery.parameters import Parameters
 from karpenter_provider_aws.discovery.queries import Filter
 from karpenter_provider_aws.families.images import NEURON, NVIDIA, STANDARD
 from providers.aws.tests.discovery.moto_world import NOON, refused
+from tests.properties import tried
 
 AVAILABLE = Filter("state", ("available",))
 ALWAYS = NOON + timedelta(days=900)
@@ -408,6 +409,7 @@ SETS = st.dictionaries(
 
 
 @given(IMAGES, SETS, st.randoms(use_true_random=False))
+@tried(100)
 def test_the_choice_depends_on_no_order_and_serves_every_kind(found, sets, seed):
     """The newest come first; each kind of machine that any image serves has exactly one."""
     amis = select_images(found, sets, now=NOON)

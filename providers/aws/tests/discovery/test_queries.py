@@ -18,6 +18,7 @@ from karpenter_provider_aws.discovery.queries import (
     tag_text,
 )
 from providers.aws.tests.discovery.moto_world import HandClock
+from tests.properties import tried
 
 
 def absent(wanted, names):
@@ -45,6 +46,7 @@ def test_a_term_is_met_by_a_name_that_its_wildcards_match(wanted, names, missing
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text(min_size=1)))
+@tried(100)
 def test_tags_are_asked_for_in_one_order(tags):
     """So that equal terms have equal queries; each key once."""
     shuffled = dict(reversed(tags.items()))

@@ -18,6 +18,7 @@ from karpenter_provider_aws.node_class.findings import (
     unasked,
     unmet,
 )
+from tests.properties import tried
 
 STATUS = st.sampled_from(["True", "False", "Unknown"])
 
@@ -33,6 +34,7 @@ def condition(condition_type, status, message="", generation=1):
 
 
 @given(st.lists(STATUS, max_size=6))
+@tried(100)
 def test_ready_is_what_the_worst_condition_is(found):
     """False before Unknown before True; those at fault are named, and no others."""
     conditions = [condition(f"Part{i}", status, f"m{i}") for i, status in enumerate(found)]
