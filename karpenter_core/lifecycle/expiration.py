@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.lifecycle.changes import Fact, Step
-from karpenter_core.lifecycle.claim_status import disrupted_labels
+from karpenter_core.lifecycle.claim_status import CLOCKS_DIFFER, condition_of, disrupted_labels
 from karpenter_core.lifecycle.launch import DISRUPTED
 
 if TYPE_CHECKING:
@@ -24,13 +25,28 @@ __all__ = ["EXPIRED", "expiration_step", "expires_at"]
 
 EXPIRED: Final = "expired"
 PAUSED_RETRY: Final = timedelta(minutes=1)
+LONGEST_LAUNCH: Final = timedelta(minutes=10)
+"""From creation to launch; a claim that is not launched is given up far sooner."""
 
 
-def expires_at(claim: NodeClaim) -> datetime | None:
+def expires_at(claim: NodeClaim, now: datetime) -> datetime | None:
     """Return when a claim has lived as long as it may; None for one that never has."""
     lifetime = claim.spec.expire_after.timedelta
-    created = claim.metadata.creation_timestamp
-    return None if lifetime is None or created is None else created + lifetime
+    born = _born_at(claim, now)
+    return None if lifetime is None or born is None else born + lifetime
+
+
+def _born_at(claim: NodeClaim, now: datetime) -> datetime | None:
+    """Return when a claim's life began: with its creation, which the API server's clock dates.
+
+    Where the controller launched it much later by its own clock, the clocks differ, and what passes by
+    the one does not begin by the other: else a claim would be expired as soon as it is launched.
+    """
+    created, launched = claim.metadata.creation_timestamp, condition_of(claim, LAUNCHED)
+    since = None if launched is None else launched.last_transition_time
+    if created is None or since is None or since - created <= LONGEST_LAUNCH:
+        return created
+    return created if since - now > CLOCKS_DIFFER else since  # of a clock that has been put right
 
 
 def expiration_step(
@@ -40,7 +56,7 @@ def expiration_step(
 
     While all disruption of its pool is `paused` its time is not over.
     """
-    at = None if claim.is_deleting else expires_at(claim)
+    at = None if claim.is_deleting else expires_at(claim, now)
     if at is None:
         return Step(claim=claim)
     if at - now > timedelta():

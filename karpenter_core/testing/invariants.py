@@ -48,7 +48,7 @@ LAG: Final = timedelta(seconds=90)
 MEMORY: Final = timedelta(hours=3)
 """How long what a NodePool was is remembered: longer than any watch is frozen."""
 LEAST_WAIT: Final = timedelta(minutes=10)
-"""How long a launched claim is given at least to register; less than any limit of a history."""
+"""How long a launched claim is given at least; less than any limit or lifetime in a history."""
 UNCLAIMED_SECONDS: Final = 3600.0
 """How long an instance may have no claim."""
 STUCK_AFTER: Final = timedelta(minutes=1)
@@ -189,8 +189,7 @@ class Invariants:
     def _note_given_up(self, claim: Json | None) -> None:
         """Look at a claim that the controller deletes: one that boots is left its time.
 
-        A clock that was set meanwhile may end it, and so may its expiry, which is dated by the API
-        server's clock and passes by the controller's.
+        A clock that was set meanwhile may end it.
         """
         if (
             claim is None
@@ -202,9 +201,6 @@ class Invariants:
         ):
             return
         created = parse_time(claim["metadata"]["creationTimestamp"])
-        lifetime = claim["spec"].get("expireAfter", "Never")
-        if lifetime != "Never" and self._now() >= created + parse_duration(lifetime):
-            return
         age = self._clock.now() - created
         if age < LEAST_WAIT:
             self._breach(

@@ -30,7 +30,8 @@ def test_machines_register_and_end_whatever_the_clock_shows(tmp_path, hours):
             NODE_CLAIMS, lambda change: made.add(change.stored.uid)
         )
         with shaken_cloud(Obstacles(scene, tmp_path, random.Random(1), clock=clock, watch=watch)):
-            scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+            mortal = node_pool(template={"expireAfter": "1h"})
+            scene.cluster.apply([NODE_CLASS, mortal, deployment("web", 1)])
             scene.start("--kwok-registration-delay=90s", faults=watch.note_write, clock=clock)
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=300)
             assert len(made) == 1

@@ -8,12 +8,12 @@ import pytest
 
 from karpenter_core.api.conditions import find
 from karpenter_core.api.labels import node_class_label
-from karpenter_core.api.nodeclaim import CONSISTENT_STATE_FOUND
+from karpenter_core.api.nodeclaim import CONSISTENT_STATE_FOUND, LAUNCHED
 from karpenter_core.lifecycle.consistency import consistency_step
 from karpenter_core.lifecycle.expiration import expiration_step
 from karpenter_core.lifecycle.hydration import hydration_step
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.machines import KWOK, node, node_claim
+from karpenter_core.testing.machines import KWOK, node, node_claim, with_claim_conditions
 
 LABEL = node_class_label(KWOK.group, KWOK.kind)
 
@@ -56,6 +56,25 @@ class TestExpiration:
         step = expiration_step(node_claim(expire_after="200s"), (), now=after(100))
 
         assert (step.delete, step.facts, step.requeue_after) == ("", (), timedelta(seconds=100))
+
+    @pytest.mark.parametrize(
+        ("launched", "expires"),
+        [(5 * 60, 3600), (5 * 3600, 6 * 3600), (-5 * 3600, 3600)],
+        ids=["slow launch", "clock ahead", "clock behind"],
+    )
+    def test_it_lives_from_its_launch_where_the_clocks_differ(self, launched, expires):
+        """Else a controller whose clock is ahead expires what it has just launched, for ever."""
+        bare = node_claim(expire_after="1h")
+        claim = with_claim_conditions(bare, LAUNCHED, now=after(launched))
+        step = expiration_step(claim, (), now=after(expires - 1))
+        assert (step.delete, step.requeue_after) == ("", timedelta(seconds=1))
+        assert expiration_step(claim, (), now=after(expires)).delete == "expired"
+
+    def test_a_launch_that_lies_in_the_future_dates_no_life(self):
+        """The clock was ahead then, and has been put right."""
+        bare = node_claim(expire_after="1h")
+        claim = with_claim_conditions(bare, LAUNCHED, now=after(5 * 3600))
+        assert expiration_step(claim, (), now=after(3600)).delete == "expired"
 
     @pytest.mark.parametrize(
         "claim",
