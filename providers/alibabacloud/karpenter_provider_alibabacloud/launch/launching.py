@@ -13,6 +13,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -30,6 +31,7 @@ from karpenter_provider_alibabacloud.launch.preconditions import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
 
@@ -54,6 +56,10 @@ _MOST_MACHINES: Final = 100
 """Of one call: RunInstances takes no more."""
 _MADE_WITHIN: Final = timedelta(minutes=5)
 """By then ECS has made all instances of a call, which it shows one after the other."""
+_QUIET_WITHIN: Final = timedelta(minutes=2)
+"""A call that shows no further instance for so long was answered with fewer than it asked for. Claims
+must not wait until their launch times out (5 minutes by default): they would never be told of the
+shortage."""
 _FRESH: Final = timedelta(seconds=30)
 """Nobody but this process can have launched for a claim that is so young."""
 
@@ -86,6 +92,9 @@ class Launching:
         self._bootstrapper: Final = bootstrapper
         self._nodes: Final = nodes
         self._has_read = False
+        self._lock: Final = Lock()
+        self._short_calls: dict[frozenset[str], tuple[int, datetime]] = {}
+        """By claims: how many instances a call showed that has more claims, and since when."""
         self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.launch")
 
     def launch(self, requests: Sequence[LaunchRequest]) -> list[LaunchOutcome]:
@@ -169,14 +178,36 @@ class Launching:
         return outcomes
 
     def _launching_for(self, described: Iterable[DescribedInstance]) -> frozenset[str]:
-        """Return the UIDs of claims for which a call may still make instances."""
+        """Return the UIDs of claims for which another process's call may still make instances.
+
+        A call may, while it shows fewer instances than it has claims, and for `_QUIET_WITHIN` after it
+        was seen to show another one.
+        """
         now = self._clock.now()
-        return frozenset(
-            claim.uid
-            for instance in described
-            if instance.launched_at is None or now - instance.launched_at < _MADE_WITHIN
-            for claim in CLAIM_TAGS.claims_of(instance.tags)
-        )
+        calls: dict[frozenset[str], list[DescribedInstance]] = {}
+        for instance in described:
+            uids = frozenset(claim.uid for claim in CLAIM_TAGS.claims_of(instance.tags))
+            calls.setdefault(uids, []).append(instance)
+        with self._lock:
+            before = self._short_calls
+            self._short_calls = {
+                uids: before[uids]
+                if uids in before and before[uids][0] >= len(shown)
+                else (len(shown), now)
+                for uids, shown in calls.items()
+                if len(shown) < len(uids) and any(self._is_recent(each) for each in shown)
+            }
+            return frozenset(
+                uid
+                for uids, (_, since) in self._short_calls.items()
+                if now - since < _QUIET_WITHIN
+                for uid in uids
+            )
+
+    def _is_recent(self, instance: DescribedInstance) -> bool:
+        """Whether an instance was launched of late; one that ECS tells no time of was not."""
+        at = instance.launched_at
+        return at is not None and self._clock.now() - at < _MADE_WITHIN
 
     def _described(self) -> tuple[DescribedInstance, ...]:
         listing = self._reader.of_cluster()
