@@ -35,30 +35,36 @@ def quiet_since(claim: NodeClaim) -> datetime | None:
     return condition.last_transition_time
 
 
-def settled_at(claim: NodeClaim, pool: NodePool) -> datetime | None:
-    """Return when the claim's node has been quiet for `consolidateAfter`; None when it never is."""
+def settled_at(
+    claim: NodeClaim, pool: NodePool, *, latest: datetime | None = None
+) -> datetime | None:
+    """Return when the claim's node has been quiet for `consolidateAfter`; None when it never is.
+
+    Quiet is known to have begun at `latest`, if that is before the time that the claim says.
+    """
     window = pool.spec.disruption.consolidate_after.timedelta
     if window is None or not is_true(claim.status.conditions, INITIALIZED):
         return None
     reference = quiet_since(claim)
-    return None if reference is None else reference + window
+    if reference is None:
+        return None
+    return (reference if latest is None else min(reference, latest)) + window
 
 
-def consolidatable_step(claim: NodeClaim, pool: NodePool | None, *, now: datetime) -> Step:
+def consolidatable_step(
+    claim: NodeClaim, pool: NodePool | None, *, now: datetime, watched: timedelta = timedelta()
+) -> Step:
     """Set or clear the condition; within the window look again exactly at its end.
 
-    Where the clock was ahead when quiet was noted, and has been put right, it is counted from now.
+    `watched` is for how long this process has seen no pod come or go. It counts where the start of
+    quiet lies in the future: the clock was ahead when that was noted, or is behind now.
     Claims of static pools are never consolidatable; those without a pool are left as they are.
     """
     if pool is None or claim.is_deleting or NODE_POOL not in claim.metadata.labels:
         return Step(claim=claim)
     if pool.spec.replicas is not None:
         return Step(claim=without_condition(claim, CONSOLIDATABLE))
-    quiet = quiet_since(claim)
-    if quiet is not None and quiet - now > CLOCKS_DIFFER:
-        status = claim.status.model_copy(update={"last_pod_event_time": now})
-        claim = claim.model_copy(update={"status": status})
-    at = settled_at(claim, pool)
+    at = settled_at(claim, pool, latest=now - watched)
     if at is None:
         return Step(claim=without_condition(claim, CONSOLIDATABLE))
     if at - now > timedelta():

@@ -111,8 +111,9 @@ class TestConsolidatable:
             "default", disruption=Disruption(consolidate_after=NillableDuration(window)), **options
         )
 
-    def step(self, claim, *, pool=None, now=EPOCH):
-        return consolidatable_step(claim, pool or self.pool(), now=now)
+    def step(self, claim, *, pool=None, now=EPOCH, watched=0):
+        watched = timedelta(seconds=watched)
+        return consolidatable_step(claim, pool or self.pool(), now=now, watched=watched)
 
     def is_set(self, step):
         return is_true(step.claim.status.conditions, CONSOLIDATABLE)
@@ -145,25 +146,29 @@ class TestConsolidatable:
         )
         assert not self.is_set(self.step(lost, now=after(days=1)))
 
-    def test_quiet_is_counted_anew_where_the_clock_was_ahead_when_it_was_noted(self):
+    @pytest.mark.parametrize("event", [None, after(hours=5)])
+    def test_quiet_that_begins_in_the_future_counts_from_when_it_was_first_seen(self, event):
         """Else a clock that was hours ahead keeps the node for as many hours."""
-        ahead = node_claim(stage="Initialized", last_pod_event=after(hours=5))
-        step = self.step(ahead, now=EPOCH)
-        assert not self.is_set(step)
-        assert step.claim.status.last_pod_event_time == EPOCH
-        assert step.requeue_after == timedelta(minutes=1)
-        assert self.is_set(self.step(step.claim, now=after(seconds=60)))
+        claim = node_claim(stage="Initialized", last_pod_event=event)
+        now = after(hours=-5) if event is None else EPOCH
+        step = self.step(claim, now=now)
+        assert (self.is_set(step), step.requeue_after) == (False, timedelta(minutes=1))
+        step = self.step(claim, now=now, watched=59)
+        assert (self.is_set(step), step.requeue_after) == (False, timedelta(seconds=1))
+        assert self.is_set(self.step(claim, now=now, watched=60))
 
-        first = node_claim(stage="Initialized")
-        assert self.step(first, now=after(hours=-5)).claim.status.last_pod_event_time == after(
-            hours=-5
-        )
+    def test_a_clock_that_is_behind_changes_no_time_of_a_pod_event(self):
+        """Else the node is consolidatable too early once the clock is right again."""
+        busy = node_claim(stage="Initialized", last_pod_event=after(hours=5))
+        assert self.step(busy, watched=60).claim.status.last_pod_event_time == after(hours=5)
+        assert self.step(busy, pool=self.pool("Never"), watched=60).claim is busy
+        step = self.step(busy, now=after(hours=5, seconds=1))
+        assert (self.is_set(step), step.requeue_after) == (False, timedelta(seconds=59))
 
-    def test_clocks_of_two_processes_may_differ_a_little(self):
-        claim = node_claim(stage="Initialized", last_pod_event=after(seconds=50))
-        step = self.step(claim, now=EPOCH)
-        assert step.claim.status.last_pod_event_time == after(seconds=50)
-        assert step.requeue_after == timedelta(seconds=110)
+    def test_a_node_watched_for_less_than_its_quiet_is_judged_by_its_quiet(self):
+        """A process that starts anew has watched nothing."""
+        claim = node_claim(stage="Initialized")
+        assert self.is_set(self.step(claim, now=after(seconds=60), watched=1))
 
     def test_static_pools_have_none(self):
         """Case 137."""

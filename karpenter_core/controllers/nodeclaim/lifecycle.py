@@ -18,6 +18,7 @@ import structlog
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
+from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.freshness import Consumer
@@ -29,7 +30,7 @@ from karpenter_core.errors import ApiError, CloudProviderError, ConflictError
 from karpenter_core.lifecycle.changes import Step, followed_by, soonest
 from karpenter_core.lifecycle.claim_status import initialise
 from karpenter_core.lifecycle.consistency import consistency_step
-from karpenter_core.lifecycle.consolidatable import consolidatable_step
+from karpenter_core.lifecycle.consolidatable import consolidatable_step, quiet_since
 from karpenter_core.lifecycle.expiration import EXPIRED, expiration_step
 from karpenter_core.lifecycle.hydration import hydration_step
 from karpenter_core.lifecycle.launch import (
@@ -141,6 +142,9 @@ class NodeClaimLifecycle:
         )
         self._node_seen: dict[str, datetime] = {}
         self._pod_events: set[str] = set()
+        self._steady = SteadyClock(runtime.clock)
+        self._quiet: dict[str, tuple[datetime | None, datetime]] = {}
+        """By claim: the start of its quiet, and when the steady clock first saw it there."""
         self._generations: dict[str, int] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
@@ -180,6 +184,7 @@ class NodeClaimLifecycle:
         claim = snapshot.node_claims.get(name)
         if claim is None:
             self._pod_events.discard(name)
+            self._quiet.pop(name, None)
             return DONE
         if not snapshot.manages(claim.spec.node_class_ref):
             return DONE
@@ -249,7 +254,8 @@ class NodeClaimLifecycle:
         pool = snapshot.node_pools.get(claim.metadata.labels.get(NODE_POOL, ""))
         if claim.name in self._pod_events:
             step = followed_by(step, pod_event_step(step.claim, pool, now=now))
-        step = followed_by(step, consolidatable_step(step.claim, pool, now=now))
+        watched = self._watched(step.claim)
+        step = followed_by(step, consolidatable_step(step.claim, pool, now=now, watched=watched))
         step = followed_by(step, consistency_step(step.claim, nodes, now=now))
         step = followed_by(step, hydration_step(step.claim, nodes))
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
@@ -261,6 +267,15 @@ class NodeClaimLifecycle:
         if held is None:
             return step
         return followed_by(step, Step(claim=step.claim, requeue_after=held))
+
+    def _watched(self, claim: NodeClaim) -> timedelta:
+        """Return for how long this process has seen the same start of quiet, and no pod event."""
+        now, start = self._steady.now(), quiet_since(claim)
+        known, since = self._quiet.get(claim.name, (None, now))
+        if known != start or claim.name in self._pod_events:
+            since = now
+        self._quiet[claim.name] = (start, since)
+        return now - since
 
     def _is_held(self, consumer: Consumer, claim: NodeClaim) -> bool:
         """Tell whether the end of a claim waits for fresh kinds."""
