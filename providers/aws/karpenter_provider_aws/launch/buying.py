@@ -168,6 +168,13 @@ class Buyer:
         """Return the call for a claim of which nobody knows whether it was carried out."""
         return self._uncertain.call_for(uid)
 
+    def knows_of(self, uid: str) -> bool:
+        """Whether this process knows itself what to do for a claim: it repeats its own call, or makes one.
+
+        Its call was not answered, or was answered and brought the claim nothing.
+        """
+        return self.unanswered(uid) is not None or bool(self._uncertain.attempts([uid]))
+
     def buy(
         self,
         plan: Plan,

@@ -9,6 +9,7 @@ one fleet.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -23,7 +24,7 @@ from karpenter_core.errors import (
 from karpenter_provider_aws.launch.launched import Facts, launched_instance
 from karpenter_provider_aws.launch.plans import Ground, claim_ref, plan_launches
 from karpenter_provider_aws.launch.preconditions import refusal
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS, claim_batches
+from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, claim_batches
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
 from karpenter_provider_aws.zonal_shift import no_shifts
 
@@ -50,6 +51,8 @@ __all__ = ["Launching"]
 
 _FLEETS_AT_ONCE: Final = 8
 """CreateFleet takes seconds; EC2 takes five of them a second, after a burst of a hundred."""
+_SHOWN_WITHIN: Final = timedelta(minutes=5)
+"""By then EC2 shows all instances of a fleet, whatever it showed at first."""
 
 
 @final
@@ -115,13 +118,34 @@ class Launching:
             if owner is not None and owner.uid in wanted:
                 mine.setdefault(owner.uid, []).append(instance)
         outcomes: dict[str, LaunchOutcome] = {}
+        awaited = self._awaited_by(described)
         for token, request in wanted.items():
             recent = self._recent.of_claim(token)
             if token in mine:
                 outcomes[token] = self._found(request, mine[token])
             elif recent is not None:  # EC2 does not show it yet
                 outcomes[token] = recent.outcome
+            elif token in awaited and not self._buyer.knows_of(token):
+                outcomes[token] = CloudProviderError(
+                    "another process launched for this NodeClaim and others of late, and EC2 does not "
+                    "show an instance for each of them yet"
+                )
         return outcomes
+
+    def _awaited_by(self, described: Iterable[DescribedInstance]) -> frozenset[str]:
+        """Return the UIDs of claims whose fleet is young and shown with fewer instances than claims."""
+        fleets: dict[str, list[DescribedInstance]] = {}
+        for instance in described:
+            fleets.setdefault(instance.tags.get(FLEET_ID_TAG, instance.id), []).append(instance)
+        now = self._clock.now()
+        awaited: set[str] = set()
+        for shown in fleets.values():
+            claims = CLAIM_TAGS.claims_of(shown[0].tags)
+            launched_at = [it.launched_at for it in shown if it.launched_at is not None]
+            is_young = bool(launched_at) and now - max(launched_at) < _SHOWN_WITHIN
+            if is_young and len(shown) < len(claims):
+                awaited |= {claim.uid for claim in claims}
+        return frozenset(awaited)
 
     def _found(
         self, request: LaunchRequest, instances: Sequence[DescribedInstance]
