@@ -38,7 +38,7 @@ __all__ = [
     "is_server_fault",
     "is_spread_limit",
     "is_throttled",
-    "is_token_in_use",
+    "is_token_used",
     "is_unauthorized",
     "is_unfulfillable",
     "is_user_data_too_large",
@@ -122,12 +122,6 @@ _SERVER_FAULTS: Final = frozenset(
     {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "InternalServerError"}
 )
 _SERVER_STATUS: Final = 500
-_TOKEN_IN_USE: Final = frozenset(
-    {
-        "IdempotentParameterMismatch",
-        "IncorrectState",  # a resource that changes its state; EC2 has no code for a call under way
-    }
-)
 _ENCODED: Final = " Encoded authorization failure message"
 
 
@@ -194,9 +188,9 @@ def is_server_fault(failure: Failure) -> bool:
     return failure.code in _SERVER_FAULTS or failure.status >= _SERVER_STATUS
 
 
-def is_token_in_use(code: str) -> bool:
-    """Whether a launch is refused because an earlier call with its token was carried out, or is now."""
-    return code in _TOKEN_IN_USE
+def is_token_used(code: str) -> bool:
+    """Whether a launch is refused because an earlier call with its token is known."""
+    return code == "IdempotentParameterMismatch"
 
 
 def is_launch_template_missing(code: str) -> bool:

@@ -156,9 +156,10 @@ def test_a_lack_of_stock_is_no_fault_of_the_server_though_its_status_says_so(cod
     assert not codes.is_server_fault(codes.Failure(code=code, message="", status=500))
 
 
-def test_a_token_in_use_is_neither_a_shortage_nor_a_fault():
-    for code in ("IdempotentParameterMismatch", "IncorrectState"):
-        assert codes.is_token_in_use(code)
-        assert not codes.is_unfulfillable(code)
-        assert not codes.is_server_fault(codes.Failure(code=code, message="", status=400))
-    assert not codes.is_token_in_use("InvalidParameterValue")
+def test_a_token_that_was_used_is_neither_a_shortage_nor_a_fault():
+    code = "IdempotentParameterMismatch"
+    assert codes.is_token_used(code)
+    assert not codes.is_unfulfillable(code)
+    assert not codes.is_server_fault(codes.Failure(code=code, message="", status=400))
+    assert not codes.is_token_used("InvalidParameterValue")
+    assert not codes.is_token_used("IncorrectState")

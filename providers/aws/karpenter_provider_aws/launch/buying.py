@@ -26,7 +26,7 @@ from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
     is_server_fault,
-    is_token_in_use,
+    is_token_used,
     is_unfulfillable,
     launch_failure,
 )
@@ -260,19 +260,20 @@ class Buyer:
             result = self._templates.run(call.templates, create)
         except CloudProviderError as error:
             failure = failure_behind(error)
-            if sent and (
-                failure is None or is_server_fault(failure) or is_token_in_use(failure.code)
-            ):
+            if sent and (failure is None or is_server_fault(failure)):
                 # Who knows; the addresses stay reserved until subnets are read again.
+                self._uncertain.note_unanswered(call.requests, call)
+                return None, dict.fromkeys(call.requests, error)
+            if self._is_uncertain(call):
+                # Only the answer to a token tells; a refusal may be about the repetition alone.
+                message = f"{error}; an earlier attempt may have been carried out"
+                return None, dict.fromkeys(call.requests, CloudProviderError(message))
+            if failure is not None and is_token_used(failure.code):
                 self._uncertain.note_unanswered(call.requests, call)
                 return None, dict.fromkeys(call.requests, error)
             if failure is None or not (
                 is_unfulfillable(failure.code) or failure.code == SERVICE_LINKED_ROLE_DENIED
             ):
-                # Only the answer to a token tells; a refusal may be about the repetition alone.
-                if self._is_uncertain(call):
-                    message = f"{error}; an earlier attempt may have been carried out"
-                    return None, dict.fromkeys(call.requests, CloudProviderError(message))
                 self._shelves.subnets.restore(call.hold)
                 self._uncertain.note_answered(call.requests, failed=())
                 return None, dict.fromkeys(call.requests, _refusal(error))

@@ -64,6 +64,9 @@ def test_a_fault_of_the_server_is_no_refusal_and_the_call_is_repeated_word_for_w
         ("IncorrectState", 400),
         ("IdempotentParameterMismatch", 400),
         ("InvalidSubnetID.NotFound", 400),
+        ("MaxFleetCountExceeded", 400),
+        ("InsufficientInstanceCapacity", 500),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", 403),
     ],
 )
 def test_after_a_lost_reply_a_refusal_is_not_taken_for_nothing_launched(
@@ -83,17 +86,14 @@ def test_after_a_lost_reply_a_refusal_is_not_taken_for_nothing_launched(
     assert len(aws.living()) == 3
 
 
-@pytest.mark.parametrize("code", ["IdempotentParameterMismatch", "IncorrectState"])
-def test_a_token_that_ec2_knows_has_launched_something(
-    aws, process, make_process, node_class, code
-):
+def test_a_first_call_whose_token_was_used_is_uncertain(aws, process, make_process, node_class):
     """A process that was restarted remembers no call; the instances are shown in the end."""
     aws.behaviour.invisible_seconds = 60
     claims = wave(2)
     with aws.lose_replies("CreateFleet", times=None):
         process.launch(*claims, node_class=node_class)
     restarted = make_process()
-    with aws.fail("CreateFleet", code=code, times=None):
+    with aws.fail("CreateFleet", code="IdempotentParameterMismatch", times=None):
         refused = restarted.launch(*claims, node_class=node_class)
     assert {type(outcome) for outcome in refused} == {CloudProviderError}
     aws.time.advance(60)
@@ -102,6 +102,21 @@ def test_a_token_that_ec2_knows_has_launched_something(
 
     assert {type(outcome) for outcome in outcomes} == {LaunchedInstance}
     assert len(aws.living()) == 2
+
+
+def test_refusals_of_a_repeated_call_do_not_keep_it_in_memory(aws, process, clock, node_class):
+    aws.behaviour.invisible_seconds = 3600
+    claim = claim_of("lost", ON_DEMAND)
+    with aws.lose_replies("CreateFleet", times=None):
+        process.launch_one(claim, node_class)
+    with aws.fail("CreateFleet", code="IncorrectState", times=None):
+        for _ in range(2):
+            clock.forward(minutes=2)
+            process.launch_one(claim, node_class)
+            assert process.buyer.unanswered(claim.uid) is not None
+    clock.forward(minutes=2)
+
+    assert process.buyer.unanswered(claim.uid) is None
 
 
 def test_a_refusal_after_a_lost_reply_within_one_call_is_not_taken_for_nothing_launched(
@@ -167,8 +182,9 @@ def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, p
     assert len(set(tokens)) == 2, "asked anew, not repeated"
 
 
-def test_a_mistake_in_a_first_call_is_a_failure(aws, process, node_class):
-    with aws.fail("CreateFleet", code="InvalidParameterValue", times=None):
+@pytest.mark.parametrize("code", ["InvalidParameterValue", "IncorrectState"])
+def test_a_mistake_in_a_first_call_is_a_failure(aws, process, node_class, code):
+    with aws.fail("CreateFleet", code=code, times=None):
         outcome = process.launch_one(claim_of("wrong", ON_DEMAND), node_class)
 
     assert isinstance(outcome, LaunchFailedError)
