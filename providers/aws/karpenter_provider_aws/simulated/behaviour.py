@@ -1,4 +1,4 @@
-"""How fast and how faithful the cloud is; may be changed at any time."""
+"""Speed and faithfulness of the cloud; may be changed at any time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Behaviour:
     slow_seconds: float = 0
     """How long these are not yet described."""
     fleet_seconds: float = 0
-    """From the launch of a fleet's instances to the answer; its token is in progress meanwhile."""
+    """How long a fleet's token is in progress; its first call breaks off without an answer."""
     instances_per_page: int = 1000
     """How many instances DescribeInstances gives at most; AWS may give fewer than it is asked for."""
     terminated_visible_seconds: float = 3600

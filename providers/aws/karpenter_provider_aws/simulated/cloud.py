@@ -123,7 +123,6 @@ class SimulatedAws:
         self.zonal_shifts: Final = parts.zonal_shifts
         self._application.handlers = parts.handlers
         self._application.unchanging = parts.unchanging
-        self._application.delays = parts.delays
         self._application.checks_dry_runs = parts.checks_dry_runs
         parts.on_change(self._application.forget)
         parts.instances.state_changed = self._announce

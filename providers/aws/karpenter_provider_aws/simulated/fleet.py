@@ -1,14 +1,13 @@
 """CreateFleet of the type `instant`: many choices, the cheapest that can be had, errors for the rest.
 
-A fleet may take its time to answer (`Behaviour.fleet_seconds`). Its instances run by then, and a call with
-the same token is refused meanwhile. EC2 documents no code for that, only that a resource which changes its
+A fleet may take longer than its caller waits (`Behaviour.fleet_seconds`): the connection breaks, the instances
+run, and a call with the same token is refused until then. EC2 documents no code for that, only that a resource which changes its
 state may be the reason of a 400; `IncorrectState` is its code for such a resource.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
@@ -21,7 +20,7 @@ from karpenter_provider_aws.simulated.selection import (
     tags_for,
 )
 from karpenter_provider_aws.simulated.server import dry_run_success
-from karpenter_provider_aws.simulated.wire import AwsError
+from karpenter_provider_aws.simulated.wire import AwsError, NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["Fleet", "Fleets", "OverrideFault"]
 
 _IN_PROGRESS: Final = "IncorrectState"
-_LONGEST_WAIT_SECONDS: Final = 300
-_WAIT_STEP_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +127,12 @@ class Fleets:
         self._faults.clear()
 
     def create(self, request: CreateFleetRequestTypeDef) -> Mapping[str, object]:
-        """Answer CreateFleet; the same token with the same parameters gets the same answer."""
+        """Answer CreateFleet; the same token with the same parameters gets the same answer.
+
+        Raises:
+            AwsError: it is refused.
+            NoAnswerError: it is carried out, and takes longer than its caller waits.
+        """
         if request.get("Type", "maintain") != "instant":
             raise AwsError(
                 "InvalidParameterValue", "Only fleets of the type 'instant' are simulated."
@@ -174,14 +176,9 @@ class Fleets:
             self._answered_at[token] = self._account.clock() + timedelta(
                 seconds=self._behaviour.fleet_seconds
             )
+        if self._behaviour.fleet_seconds > 0:
+            raise NoAnswerError
         return answer
-
-    def await_answer(self, request: Mapping[str, object]) -> None:
-        """Wait until the answer of a fleet that was made may be given."""
-        begun = time.monotonic()
-        token = str(request.get("ClientToken", ""))
-        while self._is_open(token) and time.monotonic() - begun < _LONGEST_WAIT_SECONDS:
-            time.sleep(_WAIT_STEP_SECONDS)
 
     def _is_open(self, token: str) -> bool:
         """Whether a call with this token was carried out and is not answered yet."""

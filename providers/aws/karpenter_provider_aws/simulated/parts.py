@@ -129,7 +129,6 @@ class Parts:
             },
         )
         self.tags: Final = tags
-        self.delays: Final = {"ec2:CreateFleet": self.fleets.await_answer}
         self.handlers: Final[Handlers] = {
             "arc-zonal-shift:GetManagedResource": self.zonal_shifts.get_managed_resource,
             "ec2:CancelCapacityReservation": self.reservations.cancel,

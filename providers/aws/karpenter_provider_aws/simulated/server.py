@@ -15,7 +15,14 @@ from karpenter_core.provider.simulated.faults import FaultKind, Faults
 from karpenter_provider_aws.simulated.denials import denial
 from karpenter_provider_aws.simulated.model_checks import model_violation
 from karpenter_provider_aws.simulated.throttling import Throttling
-from karpenter_provider_aws.simulated.wire import AwsError, Reply, read_call, refuse, reply
+from karpenter_provider_aws.simulated.wire import (
+    AwsError,
+    NoAnswerError,
+    Reply,
+    read_call,
+    refuse,
+    reply,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -66,8 +73,6 @@ class Application:
         """By service and action; what is not here goes to moto."""
         self.unchanging: frozenset[str] = frozenset()
         """Actions that answer the same call alike until `forget` is told of them."""
-        self.delays: Mapping[str, Callable[[Mapping[str, object]], None]] = {}
-        """By action: waits until the answer of a call that was carried out may be given."""
         self.checks_dry_runs: frozenset[str] = frozenset()
         """Actions whose handlers say themselves what a dry run comes to."""
         self.state: Final = RLock()
@@ -95,7 +100,11 @@ class Application:
         if fault is not None and fault.kind is not FaultKind.LOST_REPLY:
             return self._struck(call, fault, environ, start_response)
         throttled = self.throttling.refusal(call)
-        answer = refuse(call, throttled) if throttled else self._carried_out(call, environ)
+        try:
+            answer = refuse(call, throttled) if throttled else self._carried_out(call, environ)
+        except NoAnswerError:
+            self._log(call, FaultKind.LOST_REPLY)
+            return _cut(environ, start_response)
         if fault is not None:
             self._log(call, FaultKind.LOST_REPLY)
             return _cut(environ, start_response)
@@ -137,8 +146,6 @@ class Application:
                 answer = handler(call.parameters)
         except AwsError as error:
             return refuse(call, error)
-        if (delay := self.delays.get(call.name)) is not None:
-            delay(call.parameters)
         written = reply(call, answer)
         if call.name in self.unchanging and len(self._answers) < _KEPT_ANSWERS:
             self._answers[key] = written

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from moto.core.model import OperationModel, ServiceModel
     from moto.core.parse import RequestDict
 
-__all__ = ["AwsError", "Call", "Reply", "operation_model", "read_call", "refuse", "reply"]
+__all__ = [
+    "AwsError",
+    "Call",
+    "NoAnswerError",
+    "Reply",
+    "operation_model",
+    "read_call",
+    "refuse",
+    "reply",
+]
 
 _REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _QUERY_SERVICES: Final = frozenset({"iam", "sts"})
@@ -31,6 +40,10 @@ _SCOPE_PARTS: Final = 5  # access key, date, region, service, "aws4_request"
 
 class AwsError(CloudError):
     """A refusal in the words of AWS."""
+
+
+class NoAnswerError(Exception):
+    """The call is carried out, and takes longer than its caller waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

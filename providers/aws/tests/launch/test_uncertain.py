@@ -11,8 +11,7 @@ from karpenter_core.errors import (
     TerminationRefusedError,
 )
 from karpenter_core.provider.contract import LaunchedInstance, Termination
-from karpenter_provider_aws.sdk import Clients, Limits
-from providers.aws.tests.launch.processes import ON_DEMAND, Process, claim_of
+from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
 
 SERVER_FAULTS = [
     ("InternalError", 500),
@@ -22,14 +21,6 @@ SERVER_FAULTS = [
     ("Unavailable", 503),
     ("SomethingNew", 502),
 ]
-
-
-@pytest.fixture
-def hasty(aws, clock):
-    """A process whose calls wait for a second."""
-    made = Clients(region=aws.account.region, limits=Limits(read_seconds=1))
-    yield Process(aws, made, clock)
-    made.close()
 
 
 def wave(count):
@@ -134,16 +125,16 @@ def test_a_refusal_after_a_lost_reply_within_one_call_is_not_taken_for_nothing_l
     assert len(aws.living()) == 1
 
 
-def test_a_fleet_that_is_answered_after_minutes_is_launched_once(aws, hasty, node_class):
+def test_a_fleet_that_is_answered_after_minutes_is_launched_once(aws, process, node_class):
     aws.behaviour.invisible_seconds = 3600
     aws.behaviour.fleet_seconds = 240
     claims = wave(2)
 
-    for _ in range(2):  # silence first, then a token that is in progress
-        waiting = hasty.launch(*claims, node_class=node_class)
+    for _ in range(2):  # a broken connection first, then a token that is in progress
+        waiting = process.launch(*claims, node_class=node_class)
         assert {type(outcome) for outcome in waiting} == {CloudProviderError}
     aws.time.advance(240)
-    outcomes = hasty.launch(*claims, node_class=node_class)
+    outcomes = process.launch(*claims, node_class=node_class)
 
     assert {type(outcome) for outcome in outcomes} == {LaunchedInstance}
     assert len(aws.living()) == 2
