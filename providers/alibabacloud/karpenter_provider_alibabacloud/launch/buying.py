@@ -72,7 +72,12 @@ _OTHERS_CALL: Final = "IdempotentParameterMismatch"
 """The code for a token that came before, with something else: another process launched the same."""
 _ELSEWHERE: Final = SHORTAGES | {ErrorClass.UNKNOWN}
 """Refusals after which something else may be had; of those nobody knows, one more try."""
-_ANSWERS: Final = SHORTAGES
+_USED_UP: Final = frozenset(
+    {ErrorClass.CAPACITY, ErrorClass.ADDRESSES, ErrorClass.QUOTA, ErrorClass.DISK_QUOTA}
+)
+"""Refusals of a repeated token that may be about the repetition alone: the instances of an earlier try
+have used up what it is refused for. They answer it once ECS would show these instances."""
+_ANSWERS: Final = SHORTAGES - _USED_UP
 """Refusals that answer a repeated token: nothing was made by an earlier try."""
 
 
@@ -108,6 +113,8 @@ class Buyer:
         self._observe_batch: Final = observe_batch
         self._observe_pairs: Final = observe_pairs
         self._uncertain: Final[Uncertain[Call]] = Uncertain(clock)
+        self._unseen: Final[TtlCache[str, bool]] = TtlCache(clock, VISIBLE_WITHIN)
+        """Client tokens of tries that nobody answered so late that ECS may not show their instances."""
         self._others: Final[TtlCache[str, CloudProviderError]] = TtlCache(clock, VISIBLE_WITHIN)
         self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.launch")
 
@@ -216,6 +223,8 @@ class Buyer:
         except ApiError as error:
             if self._may_be_done(call, error):
                 # The addresses stay reserved until vSwitches are read again.
+                if error.may_be_done:
+                    self._unseen.put(_token_of(call), value=True)
                 self._uncertain.note_unanswered(call.requests, call)
                 raise
             if error.code == _OTHERS_CALL:
@@ -236,13 +245,19 @@ class Buyer:
         """Return whether a call may have been carried out, now or by a try before this one."""
         if error.error_class in _ANSWERS or error.code == _OTHERS_CALL:
             return False
-        return error.may_be_done or any(
-            self._uncertain.call_for(token) is call for token in call.requests
-        )
+        if error.may_be_done:
+            return True
+        if error.error_class in _USED_UP:
+            # The claims of a call that is repeated later than that are not in the listing.
+            return self._unseen.get(_token_of(call)) is not None
+        return self._is_unanswered(call)
+
+    def _is_unanswered(self, call: Call) -> bool:
+        return any(self._uncertain.call_for(token) is call for token in call.requests)
 
     def _outcome_of(self, call: Call | None, error: ApiError) -> CloudProviderError:
         """Return the outcome of a call that was refused, or not answered."""
-        if call is not None and self._may_be_done(call, error):
+        if call is not None and self._is_unanswered(call):
             # None of the errors that say that nothing was done.
             outcome = CloudProviderError(f"the launch may have been carried out: {error}")
             outcome.__cause__ = error
@@ -343,6 +358,10 @@ class Buyer:
             and "LaunchTemplateConfig" in said
             and "ImageId" in said
         )
+
+
+def _token_of(call: Call) -> str:
+    return str(call.parameters["ClientToken"])
 
 
 def _outcome_of(error: ApiError) -> CloudProviderError:

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.labels import NODE_POOL, ZONE
-from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+)
 from karpenter_provider_alibabacloud.described import VISIBLE_WITHIN
 from karpenter_provider_alibabacloud.launch.boots import Boots
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
@@ -111,7 +116,13 @@ class Launching:
                 outcomes[token] = waiting
         for call in self._unanswered(r for t, r in wanted.items() if t not in outcomes):
             brought = self._buyer.repeat(call, self._owners())
-            outcomes |= {token: it for token, it in brought.items() if token in wanted}
+            outcomes |= {
+                token: it
+                for token, it in brought.items()
+                if token in wanted
+                # The repetition may be refused for what the instances that are listed use up.
+                and not (token in outcomes and isinstance(it, InsufficientCapacityError))
+            }
         new = [request for token, request in wanted.items() if token not in outcomes]
         by_class: dict[tuple[str, str], list[LaunchRequest]] = {}
         for request in new:

@@ -137,17 +137,67 @@ def test_a_refusal_of_a_first_try_is_still_told_as_one(process, node_class):
     assert isinstance(forbidden, AuthError)
 
 
-def test_a_shortage_answers_a_repeated_token(process, node_class):
-    """The first try was never carried out: the next one asks for something else."""
-    process.cloud.cut_off(GROUP, times=3)
-    launch_one(process, node_class)
-    with process.cloud.fail(GROUP, code="OperationDenied.NoStock", status=403):
-        short = launch_one(process, node_class)
+USED_UP = [
+    "QuotaExceed.ElasticQuota",
+    "QuotaExceed.DiskCapacity",
+    "InvalidVSwitchId.IpNotEnough",
+    "OperationDenied.NoStock",
+]
 
+
+@pytest.mark.parametrize("code", USED_UP)
+@pytest.mark.parametrize("api", [GROUP, RUN])
+def test_a_repetition_refused_for_what_the_first_try_used_up_buys_nothing_twice(
+    cloud, clients, tmp_path, node_class, api, code
+):
+    """The first try's instances took the rest of the quota; they are found once ECS shows them."""
+    process = Process(cloud, clients, tmp_path, launch_api=api)
+    cloud.behaviour.invisible_seconds = 50
+    waiting = claims(process, 3)
+    cloud.lose_replies(api)
+    with cloud.fail(api, code=code, status=403, times=None):
+        refused = []
+        for _ in range(4):
+            refused += process.launch(*waiting, node_class=node_class)
+            process.clock.forward(10)
+    change_prices(process)
+    cloud.behaviour.invisible_seconds = 0
+    with cloud.fail(api, code=code, status=403, times=None):
+        outcomes = process.launch(*waiting, node_class=node_class)
+
+    assert not any(isinstance(each, SAYS_NOTHING_WAS_DONE) for each in refused)
+    assert len({outcome.provider_id for outcome in outcomes}) == 3
+    assert len(instances(process)) == 3
+
+
+@pytest.mark.parametrize("code", USED_UP)
+def test_a_shortage_answers_a_repeated_token_once_an_instance_would_be_seen(
+    process, node_class, code
+):
+    """The first try was never carried out: the core may ask for something else."""
+    waiting = claims(process, 1)
+    process.cloud.cut_off(GROUP, times=3)
+    process.launch(*waiting, node_class=node_class)
+    with process.cloud.fail(GROUP, code=code, status=403, times=None):
+        (soon,) = process.launch(*waiting, node_class=node_class)
+        process.clock.forward(61)
+        (short,) = process.launch(*waiting, node_class=node_class)
+
+    assert not isinstance(soon, SAYS_NOTHING_WAS_DONE)
     assert isinstance(short, InsufficientCapacityError)
-    process.unavailable.flush()
-    assert isinstance(launch_one(process, node_class), LaunchedInstance)
-    assert len(instances(process)) == 1
+    assert not instances(process)
+
+
+@pytest.mark.parametrize("code", [USED_UP[0], "InvalidSpotPriceLimit.LowerThanPublicPrice"])
+def test_a_shortage_that_no_instance_causes_answers_a_repeated_token_at_once(
+    process, node_class, code
+):
+    """Spot is as dear for the first try as for the second; and a first try is no repetition."""
+    if code not in USED_UP:
+        process.cloud.cut_off(GROUP, times=3)
+        launch_one(process, node_class)
+    with process.cloud.fail(GROUP, code=code, status=403, times=None):
+        assert isinstance(launch_one(process, node_class), InsufficientCapacityError)
 
 
 def test_launches_have_a_read_timeout_of_their_own(cloud):
