@@ -110,11 +110,12 @@ _EXACT: Final[dict[str, ErrorClass]] = {
         ErrorClass.DISK_CATEGORY: (
             "OperationDenied.ZoneSystemCategoryNotMatch",
             "OperationDenied.CloudSSDNotSupported",
-            "CategoryNotSupported",
+            "CategoryNotSupported",  # of the zone (API reference of RunInstances, error codes)
         ),
         ErrorClass.ADDRESSES: (
             "InvalidVSwitchId.IpNotEnough",
-            "QuotaExceeded.PrivateIpAddress",  # the word of RunInstances for it
+            # "Don't have enough private IPs in this switch" (API reference of RunInstances).
+            "QuotaExceeded.PrivateIpAddress",
         ),
         ErrorClass.QUOTA: ("QuotaExceed.ElasticQuota", "InstanceQuotaExceed"),
         ErrorClass.DISK_QUOTA: ("QuotaExceed.DiskCapacity",),
