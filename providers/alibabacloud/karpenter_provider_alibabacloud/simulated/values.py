@@ -44,7 +44,8 @@ _BASELINE_IOPS: Final = (1800, 50)
 _BANDWIDTHS: Final = range(101)
 _HOPS: Final = range(1, 65)
 _PASSWORD_LENGTHS: Final = range(8, 31)
-_PASSWORD_SPECIALS: Final = frozenset("()`~!@#$%^&*-_+=|{}[]:;'<>,.?/\\\"")
+_PASSWORD_SPECIALS: Final = frozenset("()`~!@#$%^&*-_+=|{}[]:;'<>,.?/")
+"""All that there may be besides letters and digits of ASCII (API reference of RunInstances)."""
 _KINDS_IN_PASSWORD: Final = 3
 _PRICE_DECIMALS: Final = 3
 
@@ -182,7 +183,8 @@ def _check_password(own: Parameters) -> None:
         )
     kinds = (string.ascii_lowercase, string.ascii_uppercase, string.digits, _PASSWORD_SPECIALS)
     used = sum(any(letter in kind for letter in password) for kind in kinds)
-    if len(password) not in _PASSWORD_LENGTHS or used < _KINDS_IN_PASSWORD:
+    is_foreign = any(not any(letter in kind for kind in kinds) for letter in password)
+    if len(password) not in _PASSWORD_LENGTHS or used < _KINDS_IN_PASSWORD or is_foreign:
         raise CloudError(
             "InvalidPassword.Malformed", 'The specified parameter "Password" is not valid.'
         )
