@@ -1,4 +1,4 @@
-"""How fast and how faithful the cloud is; may be changed at any time."""
+"""Speed and faithfulness of the cloud; may be changed at any time."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ class Behaviour:
     releasing_seconds: float = 0
     """From a deletion to when it is no longer described; until then it is `Stopping`."""
     invisible_seconds: float = 0
-    """How long a new instance is not yet described: eventual consistency."""
+    """From launch to when a new instance is described: eventual consistency."""
     spot_notice_seconds: float = 300
     """From the lock of a spot instance to its end."""
     tells_stock: bool = False
     """Whether DescribeAvailableResource knows at once of what is sold out."""
     addresses_per_machine: int | None = 1
-    """How many addresses of its vSwitch an instance takes; None for one for each pod too, as under
+    """Addresses of its vSwitch that an instance takes; None for one for each pod too, as under
     Terway when all addresses of a machine are in use."""
     instances_per_page: int = 100
     """The most that one page of DescribeInstances has, whatever is asked for; 0 makes every page empty,
     with a token of the next."""
     tokens_in_progress: int = 0
-    """How many repetitions of a known client token are refused as still in progress."""
+    """Repetitions of a known client token that are refused as still in progress."""
     token_in_progress_code: str = "IdempotentProcessing"  # noqa: S105 - an error code
-    """What these are refused with; `LastTokenProcessing` is the other code."""
+    """The code that refuses these; `LastTokenProcessing` is the other code."""
     launch_seconds: float = 0
-    """How long ECS works on a call that launches before it can answer. Whoever called loses patience: the
+    """ECS works for so long on a call that launches before it can answer. The caller loses patience: the
     connection is cut, the token is in progress until then, and its instances are described one after the
     other."""
     tags_added: tuple[tuple[str, str], ...] = ()
     """Tags that the account puts on each new instance by itself, as `acs:tag:createdby`."""
     latency_seconds: float = 0
-    """How long every call takes, in real time."""
+    """Duration of every call, in real time."""
 
     def reset(self) -> None:
         """Be again as in the beginning."""

@@ -29,9 +29,9 @@ class Capacity:
         self._machines: dict[str, int] = {}
         """By instance type."""
         self.no_stock_code = "OperationDenied.NoStock"
-        """What is said of a pool with nothing left; some say `NoInstanceStock`."""
+        """The code for a pool with nothing left; some calls say `NoInstanceStock`."""
         self.no_addresses_code = "InvalidVSwitchId.IpNotEnough"
-        """What is said of a full vSwitch; RunInstances also says `QuotaExceeded.PrivateIpAddress`."""
+        """The code for a full vSwitch; RunInstances also says `QuotaExceeded.PrivateIpAddress`."""
 
     def stock(self, pool: Pool, machines: int) -> None:
         """Let each pool of a pattern have so many machines, those in use included; the last counts."""
