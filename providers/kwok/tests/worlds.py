@@ -6,6 +6,8 @@ from pathlib import Path
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.durations import Duration
+from karpenter_core.api.labels import INSTANCE_TYPE
+from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.executor import InlineExecutor
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.provider_world import FakeNodes, ProviderWorld
@@ -23,6 +25,11 @@ def node_class(name="default", *, registration_delay=None, **fields) -> KWOKNode
     )
 
 
+def only(*types: str) -> RequirementSpec:
+    """Return the requirement for one of these instance types."""
+    return RequirementSpec(key=INSTANCE_TYPE, operator="In", values=types)
+
+
 class KwokWorld(ProviderWorld):
     """Adds what only kwok has."""
 
@@ -36,6 +43,11 @@ class KwokWorld(ProviderWorld):
 
     def dump(self):
         return dump_store(self.plugin.store, now=self.clock.now())
+
+
+async def launch(world: KwokWorld, name="web-1", **options):
+    """Launch for a new claim of the default NodeClass."""
+    return await world.launch(await world.request(name, node_class(), **options))
 
 
 def run_kwok(scenario, folder: Path, *, nodes: FakeNodes | None = None, **settings):
