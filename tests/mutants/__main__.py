@@ -5,7 +5,8 @@
     .venv/bin/python -m tests.mutants --seed 7 --count 150 --draw-only
 
 The first takes as long as the unit tests, and afterwards only what changed test files take. Exit code
-1: fewer are killed than `--goal` per cent of those that are not explained as equivalent.
+1: fewer are killed than `--goal` per cent of those that are not explained as equivalent, or none was
+judged. Where pytest cannot collect the tests, its own.
 """
 
 # ruff: noqa: T201 - a program that reports
@@ -69,7 +70,7 @@ class Session:
             outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
             print(f"{len(self.verdicts)} {place} ({mutant.kind}): {outcome}", flush=True)
             if not verdict.killed_by:
-                print(told(verdict), flush=True)
+                print(described(verdict), flush=True)
 
     def _verdict(self, mutant: Mutant, record: Record, items: dict[str, pytest.Item]) -> Verdict:
         source = (ROOT / mutant.path).read_text("utf-8")
@@ -86,7 +87,7 @@ def drawn(options: argparse.Namespace) -> list[Mutant]:
     return [mutant for mutant in mutants if options.only in f"{mutant.path}:{mutant.line}"]
 
 
-def told(verdict: Verdict) -> str:
+def described(verdict: Verdict) -> str:
     """Return a survivor as lines of text."""
     mutant = verdict.mutant
     source = (ROOT / mutant.path).read_text("utf-8")
@@ -108,7 +109,7 @@ def report(verdicts: Sequence[Verdict]) -> float:
     ]
     print("\n=== survivors ===\n")
     for verdict in survivors:
-        print(told(verdict))
+        print(described(verdict))
     killed = len(verdicts) - len(survivors)
     judged = len(verdicts) - len(equal)
     raw = killed / max(1, len(verdicts))
@@ -137,12 +138,17 @@ def main(arguments: Sequence[str]) -> int:
             source = (ROOT / mutant.path).read_text("utf-8")
             print(f"{mutant.path}:{mutant.line} ({mutant.kind})\n{mutant.diff(source)}")
         return 0
-    session = collect_and_run(options)
-    return int(bool(session.verdicts) and report(session.verdicts) * 100 < options.goal)
+    session, code = collect_and_run(options)
+    if code or options.record:
+        return code
+    if not session.verdicts:
+        print("no mutant was judged", flush=True)
+        return 1
+    return int(report(session.verdicts) * 100 < options.goal)
 
 
-def collect_and_run(options: argparse.Namespace) -> Session:
-    """Collect all tests with marks in the product, and hand them to a session."""
+def collect_and_run(options: argparse.Namespace) -> tuple[Session, int]:
+    """Collect all tests with marks in the product, hand them to a session; add pytest's code."""
     blocks = Blocks()
 
     def compiled(source: str, path: str):
@@ -168,8 +174,8 @@ def collect_and_run(options: argparse.Namespace) -> Session:
         "no:xdist",
         "--hypothesis-seed=0",
     ]
-    pytest.main([*usual, *limits, *left_out, *(options.tests or TESTS)], plugins=[session])
-    return session
+    arguments = [*usual, *limits, *left_out, *(options.tests or TESTS)]
+    return session, int(pytest.main(arguments, plugins=[session]))
 
 
 if __name__ == "__main__":

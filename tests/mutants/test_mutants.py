@@ -209,3 +209,18 @@ class TestJudge:
         assert f"{module}:6" in killed
         assert f"{module}:10" in killed | survived
         assert (tiny / module).read_text("utf-8") == PRODUCT
+
+
+class TestExitCode:
+    """The gate passes only when mutants were judged, and enough of them killed."""
+
+    def run(self, *arguments):
+        command = [sys.executable, "-m", "tests.mutants", "--seed=1", "--count=1", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
+
+    def test_a_place_without_mutants_fails(self):
+        assert self.run("--only=nowhere.py", "tests/api/test_conditions.py") == 1
+
+    @pytest.mark.parametrize("record", [(), ("--record",)])
+    def test_tests_that_are_not_there_fail_as_in_pytest(self, record):
+        assert self.run(*record, "tests/nowhere") == pytest.ExitCode.USAGE_ERROR
