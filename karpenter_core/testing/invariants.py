@@ -4,7 +4,7 @@
 
 - a machine is ended, or its Node vanishes, only after the pods that must be drained were evicted
   and have gone, unless a deadline that the user set has passed or the cloud took the machine;
-- no instance is without a claim for more than an hour;
+- no instance is without a claim for more than twenty minutes;
 - a pod is deleted past its disruption budget only for such a deadline;
 - no command disrupts more machines of a NodePool than its budgets allow;
 - no machine takes a NodePool beyond its limits; those that are being replaced do not count;
@@ -48,9 +48,9 @@ LAG: Final = timedelta(seconds=90)
 MEMORY: Final = timedelta(hours=3)
 """How long what a NodePool was is remembered: longer than any watch is frozen."""
 LEAST_WAIT: Final = timedelta(minutes=10)
-"""How long a launched claim is given at least; less than any limit or lifetime in a history."""
-UNCLAIMED_SECONDS: Final = 3600.0
-"""How long an instance may have no claim."""
+"""The time that a launched claim is given at least; less than any limit or lifetime in a history."""
+UNCLAIMED_SECONDS: Final = 1200.0
+"""The longest time without a claim for an instance: two rounds of garbage collection, and more."""
 STUCK_AFTER: Final = timedelta(minutes=1)
 """A pod whose deletion hangs for so long past its grace period holds its node no more."""
 REASON: Final = "DisruptionReason"
@@ -116,7 +116,7 @@ class Invariants:
         }
         for provider_id, since in self._unclaimed.items():
             if now - since > UNCLAIMED_SECONDS:
-                self._breach(f"more instances than claims for an hour: {provider_id} has none")
+                self._breach(f"for too long: instance {provider_id} without claim")
                 self._unclaimed[provider_id] = float("inf")
 
     def note_terminate(self, provider_ids: Iterable[str]) -> None:

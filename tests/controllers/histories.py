@@ -396,8 +396,6 @@ class History:
             if "status" in claim
         }
         machines = set(self._ask(LIVE, self.clock.now().timestamp()))
-        for provider_id in sorted(machines - claims.keys()):
-            yield f"instance {provider_id} without claim"
         for provider_id in sorted(claims.keys() - machines - {""}):
             if "deletionTimestamp" not in claims[provider_id]:
                 yield f"claim of {provider_id} without instance"
