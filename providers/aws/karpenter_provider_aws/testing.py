@@ -103,6 +103,7 @@ class _Stage:
             ),
             Trouble.AUTH_FAILURE: lambda: aws.deny("CreateFleet"),
             Trouble.LOST_REPLY: lambda: aws.lose_replies("CreateFleet"),
+            Trouble.TOKEN_IN_PROGRESS: self._token_in_progress,
             Trouble.PARTIAL_LISTING: self._cut_short,
             Trouble.OUTAGE: aws.cut_off,
             Trouble.NO_BOOT: self._pending,
@@ -186,6 +187,13 @@ class _Stage:
             yield
         finally:
             self._aws.capacity.clear()
+
+    @contextmanager
+    def _token_in_progress(self) -> Generator[None]:
+        """Lose the reply of a launch, and refuse its token for as long as the context is open."""
+        lost = self._aws.lose_replies("CreateFleet")
+        with lost, self._aws.fail("CreateFleet", code="IncorrectState", times=None):
+            yield
 
     @contextmanager
     def _cut_short(self) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""What others do to instances, tags and quotas, what EC2 refuses, and what comes of it."""
+"""Changes by others to instances, tags and quotas, refusals by EC2, and their consequences."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_whose_an_instance_is_outlives_the_claim_tags_that_others_remove(
 def test_an_instance_without_the_clusters_tag_is_listed_no_more_and_fetched_all_the_same(
     aws, process, make_process, node_class
 ):
-    """What is not listed is not collected; the claim still finds what it names."""
+    """An instance that is not listed is not collected; the claim still finds what it names."""
     outcome = process.launch_one(claim_of("web", ON_DEMAND), node_class)
     aws.untag(outcome.provider_id, EKS_NAME)
     restarted = make_process()

@@ -1,4 +1,4 @@
-"""What is remembered of instances between listings: refused terminations, and what was shown."""
+"""Memory of instances between listings: refused terminations, and what was shown."""
 
 from __future__ import annotations
 

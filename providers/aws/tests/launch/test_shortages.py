@@ -1,4 +1,4 @@
-"""What a claim is told that a fleet brought no instance, and about which offerings, as values."""
+"""Errors of claims that a fleet brought no instance, and the offerings these errors name."""
 
 from __future__ import annotations
 

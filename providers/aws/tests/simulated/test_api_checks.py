@@ -1,4 +1,4 @@
-"""What EC2 refuses of a request: enumerations, ranges, patterns and combinations of the real API."""
+"""Refusals of requests by EC2: enumerations, ranges, patterns and combinations of the real API."""
 
 from __future__ import annotations
 
