@@ -27,7 +27,7 @@ def tried(usual: int):
     count = examples(usual)
 
     def decorate(test):
-        limited = pytest.mark.timeout(max(LEAST_SECONDS, count))(test)
+        limited = pytest.mark.timeout(max(LEAST_SECONDS, count))(pytest.mark.properties(test))
         return settings(max_examples=count, suppress_health_check=list(HealthCheck))(limited)
 
     return decorate
