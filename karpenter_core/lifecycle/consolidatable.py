@@ -10,7 +10,6 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE, INITIALIZED
 from karpenter_core.lifecycle.changes import Step
 from karpenter_core.lifecycle.claim_status import (
-    CLOCKS_DIFFER,
     condition_of,
     with_condition,
     without_condition,
