@@ -249,7 +249,7 @@ class Opener:
         if not fitting.any():
             return None
         asked = signature
-        signature = self._settled(asked, wanted, claim.rows[fitting])
+        signature = self._settled_for_min_values(asked, wanted, claim.rows[fitting])
         if signature == NO_MATCH:
             return None
         claim = signatures.claim(signature)
@@ -279,7 +279,7 @@ class Opener:
             score=float(claim.prices[fitting][0]) + fee,
         )
 
-    def _settled(self, signature: int, wanted: _Wanted, rows: Columns) -> int:
+    def _settled_for_min_values(self, signature: int, wanted: _Wanted, rows: Columns) -> int:
         """Settle where claims are, by the cheapest of some rows that has `minValues` beside it.
 
         By the cheapest of all where none has.

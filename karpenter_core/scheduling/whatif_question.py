@@ -186,11 +186,12 @@ class Question:
         )
 
     def _constrained_first(self, first_fit: Walk) -> Verdict | None:
-        """Place pods on nodes in the order of the solver's other plans; None if some find no room.
+        """Place pods on nodes, constrained classes first; None if some find no room.
 
-        By first-fit, large pods may take the only nodes that smaller ones are allowed on. Not tried
-        where the other order comes to the same end, or where the room on nodes is too little even
-        if those that first-fit left had all of it.
+        By first-fit, large pods may take the only nodes that smaller ones are allowed on. Within a
+        tier of constraints the order of first-fit stays; the solver's other plans go by cost there.
+        Not tried where the other order comes to the same end, or where the room on nodes is too
+        little even if those that first-fit left had all of it.
         """
         plans = self._base.plans
         works = sorted(self._works, key=lambda work: plans[work[0]].tier)

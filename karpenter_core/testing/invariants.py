@@ -2,12 +2,12 @@
 
 `Invariants` listens to every write of the embedded cluster and notes each breach with its time:
 
-- a machine is ended, or its Node vanishes, only after the pods that must be drained were evicted
-  and have gone, unless a deadline that the user set has passed or the cloud took the machine;
+- an instance is ended, or its Node vanishes, only after the pods that must be drained were evicted
+  and have gone, unless a deadline that the user set has passed or the cloud took the instance;
 - no instance is without a claim for more than twenty minutes;
 - a pod is deleted past its disruption budget only for such a deadline;
-- no command disrupts more machines of a NodePool than its budgets allow;
-- no machine takes a NodePool beyond its limits; those that are being replaced do not count;
+- no command disrupts more nodes of a NodePool than its budgets allow;
+- no node takes a NodePool beyond its limits; those that are being replaced do not count;
 - no claim gets a second instance;
 - no claim is given up for being late before its time, whatever the controller's clock shows.
 
@@ -60,7 +60,7 @@ NODES_LIMIT: Final = "nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PoolThen:
-    """A NodePool as it was at some time, and how many machines it had."""
+    """A NodePool as it was at some time, and how many nodes it had."""
 
     at: datetime
     spec: Json
@@ -98,7 +98,7 @@ class Invariants:
             cluster.server.registry.store.listen(kind, listener)
 
     def excuse(self, provider_id: str) -> None:
-        """Note that a machine is not ours to end: the cloud takes it, or somebody by hand."""
+        """Note that an instance is not ours to end: the cloud takes it, or somebody by hand."""
         self._taken.add(provider_id)
 
     def note_instances(self, provider_ids: Iterable[str], *, blind_seconds: float = 0.0) -> None:
@@ -120,7 +120,7 @@ class Invariants:
                 self._unclaimed[provider_id] = float("inf")
 
     def note_terminate(self, provider_ids: Iterable[str]) -> None:
-        """Look at a call that ends machines, before it is carried out."""
+        """Look at a call that ends instances, before it is carried out."""
         for provider_id in provider_ids:
             node = next(
                 (n for n in self._harness.nodes() if n["spec"].get("providerID") == provider_id),
@@ -232,8 +232,7 @@ class Invariants:
         allowed = max((_allowed(then, reason) for then in history), default=0)
         if busy > allowed:
             self._breach(
-                f"{busy} machines of {pool} disrupted, {allowed} allowed ({reason} of "
-                f"{_name(claim)})"
+                f"{busy} nodes of {pool} disrupted, {allowed} allowed ({reason} of {_name(claim)})"
             )
 
     def _check_limits(self, claim: Json) -> None:
@@ -306,7 +305,7 @@ class Invariants:
 def unquiet(harness: Harness, cloud: CloudAccount) -> list[str]:
     """Say what is not as it should be in a cluster that has come to rest.
 
-    Every pod runs, machines, claims and Nodes are one to one, and nothing bears the marks of a
+    Every pod runs, instances, claims and Nodes are one to one, and nothing bears the marks of a
     disruption that nobody carries out.
     """
     return [
@@ -325,12 +324,12 @@ def _waiting(pods: Iterable[Json]) -> Iterator[str]:
 
 
 def _unpaired(harness: Harness, cloud: CloudAccount) -> Iterator[str]:
-    machines = sorted(str(each["providerID"]) for each in cloud.instances)
+    instances = sorted(str(each["providerID"]) for each in cloud.instances)
     claims = sorted(str(c.get("status", {}).get("providerID", "")) for c in harness.claims())
     ours = [node for node in harness.nodes() if NODE_POOL in _labels(node)]
     nodes = sorted(str(node["spec"].get("providerID", "")) for node in ours)
-    if not machines == claims == nodes:
-        yield f"not one to one: instances {machines}, claims {claims}, nodes {nodes}"
+    if not instances == claims == nodes:
+        yield f"not one to one: instances {instances}, claims {claims}, nodes {nodes}"
 
 
 def _marks(harness: Harness) -> Iterator[str]:
@@ -349,7 +348,7 @@ def _marks(harness: Harness) -> Iterator[str]:
 
 
 def _allowed(then: _PoolThen, reason: str) -> int:
-    """Return how many machines budgets without a schedule let go for a reason."""
+    """Return how many nodes budgets without a schedule let go for a reason."""
     budgets = then.spec.get("disruption", {}).get("budgets", [{"nodes": "10%"}])
     amounts = [
         scaled(_int_or_percent(str(budget["nodes"])), then.claims, up=True)
@@ -398,7 +397,7 @@ def _condition(value: Json, kind: str) -> Json | None:
 def _is_disrupted(claim: Json) -> bool:
     """Whether a command takes the claim from pods still.
 
-    What is forced on us asks for no budget, and a machine that is being ended needs none any more.
+    What is forced on us asks for no budget, and an instance that is being ended needs none.
     """
     is_ending = (_condition(claim, "InstanceTerminating") or {}).get("status") == "True"
     reason = (_condition(claim, REASON) or {}).get("reason")
@@ -406,7 +405,7 @@ def _is_disrupted(claim: Json) -> bool:
 
 
 def _has_lost(claim: Json, nodes: Collection[str]) -> bool:
-    """Whether a machine's Node is gone: its pods are too, and only the instance has to end yet."""
+    """Whether a claim's Node is gone: its pods are too, and only the instance has to end yet."""
     name = claim.get("status", {}).get("nodeName", "")
     return bool(name) and name not in nodes
 

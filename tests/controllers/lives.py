@@ -155,7 +155,7 @@ UNREADY = {"fault": "unready-node", "count": 1}
 INCOMPLETE = {"fault": "missing-resource", "resources": ["memory"], "count": 1}
 
 
-async def stillborn(scene, fault=UNREADY, reason="NodeNotReady"):
+async def never_initialised(scene, fault=UNREADY, reason="NodeNotReady"):
     """Replace a drifted machine by one that registers and is never ready; then somebody ends it.
 
     The command is taken back, and nobody touches either machine: the one serves, the other may
@@ -183,7 +183,7 @@ async def stillborn(scene, fault=UNREADY, reason="NodeNotReady"):
 
 async def incomplete(scene):
     """Replace it by one that is ready and never shows the memory that its pods ask for."""
-    await stillborn(scene, fault=INCOMPLETE, reason="ResourceNotRegistered")
+    await never_initialised(scene, fault=INCOMPLETE, reason="ResourceNotRegistered")
 
 
 async def repaired(scene):

@@ -1,10 +1,10 @@
-"""Whole lives with machines that are made and never serve."""
+"""Whole lives with nodes that are launched and never initialised."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.controllers.lives import incomplete, late, live, repaired, stillborn, unanswered
+from tests.controllers.lives import incomplete, late, live, never_initialised, repaired, unanswered
 
 REPAIR = "--feature-gates=NodeRepair=true"
 
@@ -12,10 +12,16 @@ REPAIR = "--feature-gates=NodeRepair=true"
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("life", "arguments"),
-    [(stillborn, ()), (incomplete, ()), (late, ()), (unanswered, ()), (repaired, (REPAIR,))],
+    [
+        (never_initialised, ()),
+        (incomplete, ()),
+        (late, ()),
+        (unanswered, ()),
+        (repaired, (REPAIR,)),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_life_with_a_failing_machine_ends_well(tmp_path, life, arguments):
+def test_a_life_with_a_failing_node_ends_well(tmp_path, life, arguments):
     def begin(scene, watch):
         running = scene.start("--disable-leader-election", *arguments, faults=watch.note_write)
 

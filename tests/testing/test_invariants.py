@@ -282,7 +282,7 @@ def test_commands_may_not_disrupt_more_than_the_budget(seen):
         scene.mark("second")
 
     (breach,) = seen(story)
-    assert "2 machines of general disrupted, 1 allowed" in breach
+    assert "2 nodes of general disrupted, 1 allowed" in breach
 
 
 def test_a_machine_without_its_node_uses_no_budget(seen):
