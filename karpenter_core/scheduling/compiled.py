@@ -9,25 +9,27 @@ import numpy as np
 from msgspec import Struct
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
+from karpenter_core.scheduling.axes import find_axes
 from karpenter_core.scheduling.classes import classify_steps
-from karpenter_core.scheduling.counts import Ties
-from karpenter_core.scheduling.domains import NODES_PER_STEP, count_steps, find_axes
+from karpenter_core.scheduling.domains import NODES_PER_STEP, count_steps
 from karpenter_core.scheduling.pools import compile_pool_steps, read_daemons
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.signatures import NodeSignature, Signatures
+from karpenter_core.scheduling.ties import find_ties
 from karpenter_core.scheduling.volumes import NO_LIMIT, Attachments, is_attach_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.axes import Axis
     from karpenter_core.scheduling.catalogue import CatalogueCache
     from karpenter_core.scheduling.classes import Ask, ClassIndex, PodClass, Rung
-    from karpenter_core.scheduling.domains import Axis, FirstCounts
+    from karpenter_core.scheduling.domains import FirstCounts
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions
     from karpenter_core.scheduling.reservations import Reservations
-    from karpenter_core.scheduling.topology import Group
+    from karpenter_core.scheduling.ties import Ties
 
 __all__ = ["CompiledProblem", "NodeReader", "Task", "compile_steps"]
 
@@ -147,7 +149,7 @@ def compile_steps(
         node_signatures=node_signatures,
         axes=axes,
         first_counts=first_counts,
-        ties=_all_ties(classes, axes),
+        ties=find_ties(classes, axes),
         index=index,
         reader=reader,
         max_new_nodes=problem.max_new_nodes,
@@ -161,47 +163,6 @@ def _pool_free(pool: CompiledPool, resources: Sequence[str]) -> Amounts:
         if is_attach_resource(name):
             free[line] = NO_LIMIT
     return free
-
-
-def _all_ties(classes: Sequence[PodClass], axes: Sequence[Axis]) -> tuple[tuple[Ties, ...], ...]:
-    numbers = {axis.key: axis.number for axis in axes}
-    known: dict[object, Ties] = {}
-    found: list[tuple[Ties, ...]] = []
-    for pod_class in classes:
-        of_class: list[Ties] = []
-        for rung in pod_class.rungs:
-            key = (rung.bound, rung.strict, pod_class.counted)
-            ties = known.get(key)
-            if ties is None:
-                ties = known[key] = _ties(pod_class, rung, axes, numbers)
-            of_class.append(ties)
-        found.append(tuple(of_class))
-    return tuple(found)
-
-
-def _ties(
-    pod_class: PodClass, rung: Rung, axes: Sequence[Axis], numbers: Mapping[str, int]
-) -> Ties:
-    zonal: dict[int, tuple[Group, ...]] = {}
-    for group in rung.bound:
-        if not group.is_host:
-            axis = numbers[group.key]
-            zonal[axis] = (*zonal.get(axis, ()), group)
-    counted = {numbers[group.key] for group in pod_class.counted if not group.is_host}
-    return Ties(
-        host=tuple(group for group in rung.bound if group.is_host),
-        zonal=dict(sorted(zonal.items())),
-        allowed={axis: _allowed(rung.strict, axes[axis]) for axis in zonal},
-        counted_axes=tuple(sorted(counted - zonal.keys())),
-        grows=frozenset(group.index for group in pod_class.counted),
-    )
-
-
-def _allowed(strict: Requirements, axis: Axis) -> tuple[bool, ...] | None:
-    if axis.key not in strict:
-        return None
-    asked = strict.get(axis.key)
-    return tuple(asked.has(name) for name in axis.names)
 
 
 def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:

@@ -21,25 +21,12 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.columns import OpenNodes
     from karpenter_core.scheduling.compiled import CompiledProblem
+    from karpenter_core.scheduling.ties import Ties
     from karpenter_core.scheduling.topology import Group
 
-__all__ = ["NO_CAP", "Counts", "DomainCaps", "HostCaps", "Tally", "Ties"]
+__all__ = ["NO_CAP", "Counts", "DomainCaps", "HostCaps", "Tally"]
 
 NO_CAP: Final = 1 << 40
-
-
-class Ties(Struct, frozen=True, kw_only=True, eq=False):
-    """The groups that concern a class at a rung, sorted by what they count on.
-
-    `grows` are the indices of the groups whose counts grow with the class itself; `zonal` has the
-    restricting groups of each axis, `allowed` the domains the class may be in at all (None: all).
-    """
-
-    host: tuple[Group, ...]
-    zonal: Mapping[int, tuple[Group, ...]]
-    allowed: Mapping[int, tuple[bool, ...] | None]
-    counted_axes: tuple[int, ...]
-    grows: frozenset[int]
 
 
 class HostCaps(Struct, frozen=True, eq=False):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.scheduling.classes import PodClass
     from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.counts import Ties
     from karpenter_core.scheduling.problem import PodVolumes, Problem
+    from karpenter_core.scheduling.ties import Ties
 
 __all__ = ["FLEXIBLE", "NONE", "pending_pods_by_zone"]
 

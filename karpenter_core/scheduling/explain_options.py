@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.scheduling.arrays import Amounts, Mask
+    from karpenter_core.scheduling.axes import Axis
     from karpenter_core.scheduling.classes import PodClass, Rung
     from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.counts import Ties
-    from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.engine import Engine
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.requirements import Requirements
+    from karpenter_core.scheduling.ties import Ties
 
 __all__ = ["Answer", "Machines", "Option", "Question", "fitting", "listed"]
 

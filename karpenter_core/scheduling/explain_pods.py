@@ -16,8 +16,8 @@ from karpenter_core.scheduling.problem import Constraint, PoolRejection
 from karpenter_core.scheduling.topology import Kind
 
 if TYPE_CHECKING:
+    from karpenter_core.scheduling.axes import Axis
     from karpenter_core.scheduling.counts import HostCaps
-    from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.explain_options import Answer, Option, Question
     from karpenter_core.scheduling.selectors import Selector
     from karpenter_core.scheduling.topology import Group

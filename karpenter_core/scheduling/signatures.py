@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import HostPort, Taint
     from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.axes import Axis
     from karpenter_core.scheduling.classes import Ask
-    from karpenter_core.scheduling.domains import Axis
     from karpenter_core.scheduling.pools import CompiledPool
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.scheduling.reservations import Reservation

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.classes import PodClass
     from karpenter_core.scheduling.compiled import CompiledProblem
-    from karpenter_core.scheduling.counts import Ties
     from karpenter_core.scheduling.emit import FinishedPlan, Placement
     from karpenter_core.scheduling.problem import ExistingNode, PlannedNodeClaim
+    from karpenter_core.scheduling.ties import Ties
     from karpenter_core.scheduling.whatif_base import Base
     from karpenter_core.scheduling.whatif_overlay import Overlay
     from karpenter_core.scheduling.whatif_walk import Work
