@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.lease import Fence
+    from karpenter_core.kube.fence import Fence
     from karpenter_core.kube.limits import Limiter
     from karpenter_core.kube.metrics import KubeMetrics
 

@@ -1,10 +1,8 @@
-"""Leader election on a Lease, and the fence that stands before every write.
+"""Leader election on a Lease.
 
 Ours instead of the client's, for three reasons: it lives by the monotonic clock, it gives the
 lease back on shutdown (so that a rolling update does not wait for it to run out), and it knows at
-any moment whether it still holds it. The last is the `Fence`: a process that was stopped for half
-a minute wakes up in the middle of a write, long before any task could tell it that another one
-leads now; so each write asks the clock.
+any moment whether it still holds it: the `LeaseFence` stands before every write.
 """
 
 from __future__ import annotations
@@ -14,13 +12,14 @@ import random
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
 import structlog
 
 from karpenter_core.errors import ApiError, ConflictError, FencedError, NotFoundError
+from karpenter_core.kube.fence import LeaseFence
 from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.resources import LEASES
 
@@ -33,68 +32,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEASE_NAME",
-    "AlwaysLeader",
     "ElectionTimes",
-    "Fence",
     "LeaseElector",
-    "LeaseFence",
     "default_identity",
 ]
 
 LEASE_NAME: Final = "karpenter-leader-election"  # upstream default
 
 _log = structlog.stdlib.get_logger("kube.lease")
-
-
-class Fence(Protocol):
-    """Whether this process may write now."""
-
-    def check(self) -> None:
-        """Return if it may.
-
-        Raises:
-            FencedError: the lease is not held, or its last renewal is too old to rely on.
-        """
-        ...
-
-
-class AlwaysLeader:
-    """The fence of a process that runs without leader election."""
-
-    __slots__ = ()
-
-    def check(self) -> None:
-        """Let everything pass."""
-
-
-class LeaseFence:
-    """Open until `renew_deadline` after the sending of the last renewal that succeeded."""
-
-    __slots__ = ("_clock", "_open_until")
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock: Final = clock
-        self._open_until: float | None = None
-
-    @property
-    def seconds_left(self) -> float:
-        """How long writes may still go without another renewal."""
-        return 0.0 if self._open_until is None else self._open_until - self._clock.monotonic()
-
-    def check(self) -> None:
-        """Return if the lease is held at this very moment."""
-        if self._open_until is None:
-            raise FencedError("the leader lease is not held")
-        if (late := self._clock.monotonic() - self._open_until) >= 0:
-            raise FencedError(f"the leader lease was not renewed in time ({late:.1f} s too late)")
-
-    def open_until(self, moment: float) -> None:
-        """Let writes pass until this moment of the monotonic clock."""
-        self._open_until = moment
-
-    def close(self) -> None:
-        """Stop writes."""
-        self._open_until = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

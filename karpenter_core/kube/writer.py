@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import Apis, KubeApi
-    from karpenter_core.kube.lease import Fence
+    from karpenter_core.kube.fence import Fence
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.state.events import Object

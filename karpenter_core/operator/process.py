@@ -28,8 +28,9 @@ from karpenter_core.controllers.tasks import PluginTasks
 from karpenter_core.errors import FencedError
 from karpenter_core.kube.api import Apis, KubeApi
 from karpenter_core.kube.events import EVENT_BURST, EVENT_QPS, Recorder
+from karpenter_core.kube.fence import AlwaysLeader
 from karpenter_core.kube.informers import Informers
-from karpenter_core.kube.lease import AlwaysLeader, LeaseElector
+from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.limits import TokenBucket
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.resources import custom

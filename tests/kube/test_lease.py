@@ -9,13 +9,8 @@ import pytest
 from karpenter_core.errors import FencedError
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import KubeApi
-from karpenter_core.kube.lease import (
-    AlwaysLeader,
-    ElectionTimes,
-    LeaseElector,
-    LeaseFence,
-    default_identity,
-)
+from karpenter_core.kube.fence import AlwaysLeader, LeaseFence
+from karpenter_core.kube.lease import ElectionTimes, LeaseElector, default_identity
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
 from karpenter_core.sim.faults import Fault, on

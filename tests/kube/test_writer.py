@@ -14,7 +14,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import Apis, KubeApi
-from karpenter_core.kube.lease import AlwaysLeader, LeaseFence
+from karpenter_core.kube.fence import AlwaysLeader, LeaseFence
 from karpenter_core.kube.limits import TokenBucket
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.transport import UNREACHABLE
