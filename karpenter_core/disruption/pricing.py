@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf, isnan
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.labels import (
     CAPACITY_TYPE,
@@ -33,7 +33,6 @@ from karpenter_core.scheduling.resources import element_max
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.scheduling.problem import PlannedNodeClaim, SolveOptions
     from karpenter_core.state.snapshot import Snapshot, StateNode
@@ -62,6 +61,15 @@ class Refused(Exception):  # noqa: N818 - an answer, not an error
     """A replacement is not possible; the text says why, for Events."""
 
 
+class Priced(Protocol):
+    """A node that costs something: a candidate, as far as its money goes."""
+
+    @property
+    def price(self) -> Price:
+        """Its price per hour."""
+        ...
+
+
 @final
 class Prices:
     """Compares prices in the reporting currency, and narrows replacements down by price."""
@@ -75,7 +83,7 @@ class Prices:
         self._well_known: Final = WELL_KNOWN | well_known
         self._types: Final = dict[str, "Mapping[str, InstanceType]"]()
 
-    def of(self, candidates: Iterable[Candidate]) -> float:
+    def of(self, candidates: Iterable[Priced]) -> float:
         """Return what candidates cost per hour together; 0 for what nobody can price."""
         return sum(self.of_price(candidate.price) for candidate in candidates)
 
