@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
 
-from karpenter_core.controllers.reconciler import wait_or_woken
+from karpenter_core.controllers.waiting import wait_or_woken
 from karpenter_core.controllers.workqueue import EARLY_SECONDS
 from karpenter_core.state.events import ClockSet, Tick
 from karpenter_core.state.objects import Kind

@@ -17,6 +17,7 @@ import structlog
 from karpenter_core.controllers.journal import Journal
 from karpenter_core.controllers.passes import PassHealth
 from karpenter_core.controllers.throttling import ThrottleWaits
+from karpenter_core.controllers.waiting import wait_or_woken
 from karpenter_core.controllers.workqueue import Backoff, WorkQueue
 from karpenter_core.errors import (
     ApiError,
@@ -264,26 +265,6 @@ class Loop:
                 report(self._log, error, retry_seconds=wait)
             # A step that asks to run again at once still lets everybody else have a turn.
             await wait_or_woken(self._runtime.clock, wait, self._woken)
-
-
-async def wait_or_woken(clock: Clock, seconds: float, woken: asyncio.Event) -> bool:
-    """Sleep, or less long when the event is set; say whether it was."""
-    if woken.is_set() or seconds <= 0:
-        await asyncio.sleep(0)
-        return woken.is_set()
-    loop = asyncio.get_running_loop()
-    sleeping = loop.create_task(_sleep(clock, seconds))
-    waking = loop.create_task(woken.wait())
-    try:
-        await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        sleeping.cancel()
-        waking.cancel()
-    return woken.is_set()
-
-
-async def _sleep(clock: Clock, seconds: float) -> None:
-    await clock.sleep(seconds)
 
 
 def report(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float) -> None:

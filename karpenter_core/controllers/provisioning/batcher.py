@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from karpenter_core.controllers.reconciler import wait_or_woken
+from karpenter_core.controllers.waiting import wait_or_woken
 from karpenter_core.controllers.workqueue import EARLY_SECONDS
 
 if TYPE_CHECKING:
