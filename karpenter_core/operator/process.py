@@ -42,7 +42,7 @@ from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.memory_limit import MemoryLimit
 from karpenter_core.operator.servers import Check, Servers
-from karpenter_core.operator.wiring import build_controllers
+from karpenter_core.operator.wiring import ControllerParts, build_controllers
 from karpenter_core.provider.contract import ProviderContext
 from karpenter_core.provider.facade import Providers
 from karpenter_core.state.builder import StateBuilder
@@ -244,13 +244,26 @@ class Process:
 
     def _leader_work(self, tasks: PluginTasks) -> Callable[[], Awaitable[None]]:
         async def lead() -> None:
-            controllers: list[Controller] = [*build_controllers(self), tasks]
+            controllers: list[Controller] = [*build_controllers(self._controller_parts()), tasks]
             self._log.info("starting controllers", controllers=[item.name for item in controllers])
             async with asyncio.TaskGroup() as group:
                 for controller in controllers:
                     group.create_task(controller.run(), name=controller.name)
 
         return lead
+
+    def _controller_parts(self) -> ControllerParts:
+        return ControllerParts(
+            settings=self.settings,
+            ports=self.ports,
+            runtime=self.runtime,
+            providers=self.providers,
+            feed=self.feed,
+            informers=self.informers,
+            freshness=self.freshness,
+            writer=self.writer,
+            publish=self.recorder.publish,
+        )
 
     def _connect(self) -> Apis:
         rate, burst = self.settings.kube_client_qps, self.settings.kube_client_burst

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
@@ -41,27 +42,50 @@ from karpenter_core.state.pod_volumes import VolumesUnsupported
 from karpenter_core.state.problem import Framing
 
 if TYPE_CHECKING:
-    from karpenter_core.controllers.reconciler import Controller
-    from karpenter_core.operator.process import Process
+    from collections.abc import Callable
+
+    from karpenter_core.api.notices import Notice
+    from karpenter_core.controllers.feed import Feed
+    from karpenter_core.controllers.freshness import Freshness
+    from karpenter_core.controllers.reconciler import Controller, Runtime
+    from karpenter_core.kube.informers import Informers
+    from karpenter_core.kube.writer import Writer
+    from karpenter_core.operator.ports import Ports
     from karpenter_core.operator.settings import Settings
+    from karpenter_core.provider.facade import Providers
 
-__all__ = ["build_controllers", "solve_options"]
+__all__ = ["ControllerParts", "build_controllers", "solve_options"]
 
 
-def build_controllers(process: Process) -> tuple[Controller, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerParts:
+    """The parts of a process that its controllers are built from."""
+
+    settings: Settings
+    ports: Ports
+    runtime: Runtime
+    providers: Providers
+    feed: Feed
+    informers: Informers
+    freshness: Freshness
+    writer: Writer
+    publish: Callable[[Notice], None]
+
+
+def build_controllers(parts: ControllerParts) -> tuple[Controller, ...]:
     """Return the controllers of a process, wired together."""
-    providers, runtime, settings = process.providers, process.runtime, process.settings
+    providers, runtime, settings = parts.providers, parts.runtime, parts.settings
     labels = providers.label_classes()
     hands = Hands(
-        writer=process.writer,
-        feed=process.feed,
-        publish=process.recorder.publish,
-        metrics=process.metrics,
-        owns_nodes=process.ports.workload is None,
+        writer=parts.writer,
+        feed=parts.feed,
+        publish=parts.publish,
+        metrics=parts.runtime.metrics,
+        owns_nodes=parts.ports.workload is None,
     )
     runtime.passes.subscribe(pool_teller(hands))
-    catalogue = CatalogueController(feed=process.feed, providers=providers, runtime=runtime)
-    freshness = process.freshness
+    catalogue = CatalogueController(feed=parts.feed, providers=providers, runtime=runtime)
+    freshness = parts.freshness
     evictions = EvictionQueue(hands=hands, runtime=runtime, freshness=freshness)
     brakes = Brakes(
         max_nodes_total=settings.max_nodes_total,
@@ -111,7 +135,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         hands=hands,
         providers=providers,
         creator=creator,
-        planner=process.ports.background,
+        planner=parts.ports.background,
         runtime=runtime,
         freshness=freshness,
         options=DisruptionOptions(
@@ -127,7 +151,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
         NodeClassController(hands=hands, providers=providers, runtime=runtime),
         Provisioner(
             hands=hands,
-            planner=process.ports.planner,
+            planner=parts.ports.planner,
             creator=creator,
             runtime=runtime,
             options=options,
@@ -138,7 +162,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             providers=providers,
             runtime=runtime,
             freshness=freshness,
-            nodes=process.informers[NODES],
+            nodes=parts.informers[NODES],
             well_known=labels.well_known,
             launch_timeout=settings.launch_timeout,
             registration_timeout=settings.registration_timeout,
@@ -151,7 +175,7 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             evictions=evictions,
             runtime=runtime,
             freshness=freshness,
-            pods=process.informers[PODS],
+            pods=parts.informers[PODS],
             out_of_service=settings.out_of_service_taint,
         ),
         DriftController(
@@ -169,21 +193,21 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
             providers=providers,
             runtime=runtime,
             freshness=freshness,
-            claims=process.informers[NODE_CLAIMS],
-            pods=process.informers[PODS],
+            claims=parts.informers[NODE_CLAIMS],
+            pods=parts.informers[PODS],
         ),
         disruption,
         disruption.queue,
-        *_repair(process, hands),
+        *_repair(parts, hands),
         InterruptionController(
             hands=hands,
             providers=providers,
             runtime=runtime,
             act_on_rebalance=settings.act_on_rebalance,
         ),
-        *_status(process),
+        *_status(parts),
         Observability(
-            feed=process.feed,
+            feed=parts.feed,
             runtime=runtime,
             detailed=not settings.disable_cluster_state_observability,
             solve=options.solve,
@@ -192,21 +216,21 @@ def build_controllers(process: Process) -> tuple[Controller, ...]:
     )
 
 
-def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
+def _repair(parts: ControllerParts, hands: Hands) -> tuple[Controller, ...]:
     """Return the controller that repairs nodes, if anything is to be repaired."""
-    settings = process.settings
+    settings = parts.settings
     policies = {
         name: with_rules(info.repair_policies, settings.repair_conditions)
-        for name, info in process.providers.infos().items()
+        for name, info in parts.providers.infos().items()
     }
     if not settings.feature_gates.node_repair or not any(policies.values()):
         return ()
     return (
         NodeHealth(
             hands=hands,
-            providers=process.providers,
-            runtime=process.runtime,
-            freshness=process.freshness,
+            providers=parts.providers,
+            runtime=parts.runtime,
+            freshness=parts.freshness,
             policies=policies,
             limit=settings.repair_unhealthy_limit,
             paused=settings.pause_disruption,
@@ -214,15 +238,11 @@ def _repair(process: Process, hands: Hands) -> tuple[Controller, ...]:
     )
 
 
-def _status(process: Process) -> tuple[Controller, ...]:
+def _status(parts: ControllerParts) -> tuple[Controller, ...]:
     """Return the controller that tells of conditions, unless nobody wants to hear."""
-    if process.settings.disable_cluster_state_observability:
+    if parts.settings.disable_cluster_state_observability:
         return ()
-    return (
-        ConditionObserver(
-            feed=process.feed, publish=process.recorder.publish, runtime=process.runtime
-        ),
-    )
+    return (ConditionObserver(feed=parts.feed, publish=parts.publish, runtime=parts.runtime),)
 
 
 def solve_options(settings: Settings, *, max_instance_types: int) -> SolveOptions:
