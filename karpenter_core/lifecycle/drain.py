@@ -11,25 +11,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.state.pod_rules import tolerates_disruption
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
 
 __all__ = [
-    "STUCK_AFTER",
     "Eviction",
     "drain_wave",
-    "is_drainable",
     "latest_start",
     "needs_force",
-    "waiting_pods",
 ]
-
-STUCK_AFTER: Final = timedelta(minutes=1)  # upstream default
 
 _CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 
@@ -40,22 +33,6 @@ class Eviction:
 
     pod: PodView
     deadline: datetime | None = None
-
-
-def is_drainable(pod: PodView, now: datetime) -> bool:
-    """Tell whether the node waits for a pod to leave.
-
-    It does not for pods that tolerate its taint, for static pods, and for ones whose deletion has
-    hung for a minute. It does wait for protected pods, although nobody evicts them.
-    """
-    stuck = pod.deletion_timestamp is not None and now - pod.deletion_timestamp > STUCK_AFTER
-    return not pod.is_mirror and not stuck and not tolerates_disruption(pod)
-
-
-def waiting_pods(pods: Iterable[PodView], now: datetime) -> tuple[PodView, ...]:
-    """Return the pods that a node still waits for, by name."""
-    waiting = [pod for pod in pods if not pod.is_terminal and is_drainable(pod, now)]
-    return tuple(sorted(waiting, key=lambda pod: (pod.key, pod.uid)))
 
 
 def needs_force(pod: PodView, deadline: datetime | None, now: datetime) -> bool:

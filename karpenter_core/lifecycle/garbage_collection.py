@@ -23,7 +23,7 @@ from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.notices import Notice
 from karpenter_core.lifecycle.disrupted import disrupted_facts
-from karpenter_core.lifecycle.drain import waiting_pods
+from karpenter_core.state.pod_rules import waiting_pods
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence

@@ -43,9 +43,10 @@ from karpenter_core.lifecycle.detachment import (
     awaiting_notice,
     enumerated,
 )
-from karpenter_core.lifecycle.drain import drain_wave, is_drainable, waiting_pods
+from karpenter_core.lifecycle.drain import drain_wave
 from karpenter_core.lifecycle.out_of_service import held_volumes, out_of_service_patch
 from karpenter_core.lifecycle.termination import INSTANCE_POLL, deadline_of, expiring_notice
+from karpenter_core.state.pod_rules import is_drainable, waiting_pods
 from karpenter_core.state.taints import has_taint
 
 if TYPE_CHECKING:

@@ -17,21 +17,27 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.notices import Notice, ObjectRef
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from karpenter_core.api.records import PodView, Toleration
 
 __all__ = [
+    "STUCK_AFTER",
     "DoNotDisrupt",
     "Protection",
     "do_not_disrupt",
     "is_disruptable",
+    "is_drainable",
     "is_evictable",
     "pod_ref",
     "protection_notice",
     "tolerates_disruption",
+    "waiting_pods",
 ]
 
+STUCK_AFTER: Final = timedelta(minutes=1)  # upstream default
+"""A pod whose deletion takes so much longer than it may is waited for no more."""
 _ALWAYS: Final = "true"
 _LEGACY: Final = ((DO_NOT_EVICT, "true"), (SAFE_TO_EVICT, "false"))
 """What older autoscalers read, with the value that protects; every other value says nothing."""
@@ -175,3 +181,19 @@ def pod_ref(pod: PodView) -> ObjectRef:
     return ObjectRef(
         api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
     )
+
+
+def is_drainable(pod: PodView, now: datetime) -> bool:
+    """Tell whether the node waits for a pod to leave.
+
+    It does not for pods that tolerate its taint, for static pods, and for ones whose deletion has
+    hung for a minute. It does wait for protected pods, although nobody evicts them.
+    """
+    stuck = pod.deletion_timestamp is not None and now - pod.deletion_timestamp > STUCK_AFTER
+    return not pod.is_mirror and not stuck and not tolerates_disruption(pod)
+
+
+def waiting_pods(pods: Iterable[PodView], now: datetime) -> tuple[PodView, ...]:
+    """Return the pods that a node still waits for, by name."""
+    waiting = [pod for pod in pods if not pod.is_terminal and is_drainable(pod, now)]
+    return tuple(sorted(waiting, key=lambda pod: (pod.key, pod.uid)))

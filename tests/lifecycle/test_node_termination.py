@@ -27,7 +27,7 @@ from karpenter_core.api.records import (
 )
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.drain import drain_wave, needs_force, waiting_pods
+from karpenter_core.lifecycle.drain import drain_wave, needs_force
 from karpenter_core.lifecycle.eviction import (
     EvictionAction,
     EvictionVerdict,
@@ -46,6 +46,7 @@ from karpenter_core.lifecycle.node_termination import (
     node_termination,
     undisrupted_patch,
 )
+from karpenter_core.state.pod_rules import waiting_pods
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
 from karpenter_core.testing.machines import node, node_claim, state
 
