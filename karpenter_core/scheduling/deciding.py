@@ -19,62 +19,62 @@ from karpenter_core.scheduling.topology import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.plan_state import PlanState
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["decide_counted"]
 
 
-def decide_counted(engine: Engine, waiting: Iterable[int]) -> None:
+def decide_counted(state: PlanState, waiting: Iterable[int]) -> None:
     """Decide for the spread constraints of classes that wait which claims they count."""
-    for group in _open_groups(engine, waiting):
+    for group in _open_groups(state, waiting):
         placed = [
             pair
-            for index, columns, counts in engine.nodes.log
-            if group in engine.compiled.classes[index].counted
+            for index, columns, counts in state.nodes.log
+            if group in state.compiled.classes[index].counted
             for pair in zip(columns, counts, strict=True)
         ]
-        planned = {column for column, _ in placed if column >= engine.nodes.existing}
+        planned = {column for column, _ in placed if column >= state.nodes.existing}
         for column in sorted(planned):
-            if engine.counts.is_undecided(group, column, engine.nodes):
-                _decide(engine, group, column)
-        engine.counts.count_anew(group, placed, engine.nodes)
+            if state.counts.is_undecided(group, column, state.nodes):
+                _decide(state, group, column)
+        state.counts.count_anew(group, placed, state.nodes)
 
 
-def _open_groups(engine: Engine, waiting: Iterable[int]) -> Iterator[Group]:
+def _open_groups(state: PlanState, waiting: Iterable[int]) -> Iterator[Group]:
     """Yield the constraints that are in doubt about some pods, by number."""
     groups = {
         group.index: group
         for index in waiting
-        for ties in engine.compiled.ties[index]
+        for ties in state.compiled.ties[index]
         for of_axis in ties.zonal.values()
         for group in of_axis
         if group.kind is Kind.SPREAD and group.node_filter is not None
     }
     for _, group in sorted(groups.items()):
-        if engine.counts.tally(group).perhaps is not None:
+        if state.counts.tally(group).perhaps is not None:
             yield group
 
 
-def _decide(engine: Engine, group: Group, column: int) -> None:
+def _decide(state: PlanState, group: Group, column: int) -> None:
     """Narrow a claim to what it costs least to be; of equals to what is not counted."""
-    signatures, number = engine.compiled.signatures, engine.nodes.signature.item(column)
+    signatures, number = state.compiled.signatures, state.nodes.signature.item(column)
     alternatives = group.node_filter.alternatives if group.node_filter else None
     if alternatives is None or signatures.claim(number).held:
         return
     choices = signatures.decided(number, alternatives)
-    prices = [_price(engine, choice, column) for choice in choices]
+    prices = [_price(state, choice, column) for choice in choices]
     cheapest = min(prices, default=inf)
     if cheapest < inf:
-        engine.turn(column, choices[prices.index(cheapest)])
+        state.turn(column, choices[prices.index(cheapest)])
 
 
-def _price(engine: Engine, number: int, column: int) -> float:
+def _price(state: PlanState, number: int, column: int) -> float:
     """Return what a claim costs that holds what is there; infinite when it cannot."""
-    claim, row = engine.compiled.signatures.claim(number), engine.nodes.row.item(column)
+    claim, row = state.compiled.signatures.claim(number), state.nodes.row.item(column)
     if row != NO_ROW and not claim.bits >> row & 1:
         return inf
-    fitting = claim.fitting(engine.nodes.used[:, column])
+    fitting = claim.fitting(state.nodes.used[:, column])
     if not fitting.any() or claim.min_values_missing(fitting):
         return inf
     return float(claim.prices[fitting].min())

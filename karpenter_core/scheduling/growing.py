@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
     from karpenter_core.scheduling.compiled import Task
-    from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.plan_state import PlanState
 
 __all__ = ["Grower", "Growth"]
 
@@ -53,10 +53,10 @@ class _Market:
 
 @final
 class Grower:
-    """Finds the claims to enlarge for one engine."""
+    """Finds the claims to enlarge for one plan."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine: Final = engine
+    def __init__(self, state: PlanState) -> None:
+        self._state: Final = state
         self._markets: Final = dict[tuple[int, int], _Market]()
 
     def find(
@@ -67,7 +67,7 @@ class Grower:
         `able` are planned claims that are measured by a row, `numbers` their signatures with the
         pods; `caps` are for all open nodes.
         """
-        nodes, signatures = self._engine.nodes, self._engine.compiled.signatures
+        nodes, signatures = self._state.nodes, self._state.compiled.signatures
         rows = nodes.row[able]
         for _, signature, row, shape in self._steps(task, numbers, rows, most)[:_FEW]:
             columns = able[(numbers == signature) & (rows == row)]
@@ -93,8 +93,8 @@ class Grower:
         self, task: Task, numbers: Columns, rows: Amounts, most: float
     ) -> list[tuple[float, int, int, int]]:
         """Return score, signature, row and new shape of the steps below `most`, the best first."""
-        weights = self._engine.weights
-        rest = np.maximum(self._engine.rest(), task.request)[:, None]
+        weights = self._state.weights
+        rest = np.maximum(self._state.rest(), task.request)[:, None]
         steps: list[tuple[float, int, int, int]] = []
         for signature, row in sorted(set(zip(numbers.tolist(), rows.tolist(), strict=True))):
             market = self._market(signature, row)
@@ -113,7 +113,7 @@ class Grower:
     def _market(self, signature: int, row: int) -> _Market:
         known = self._markets.get((signature, row))
         if known is None:
-            claim = self._engine.compiled.signatures.claim(signature)
+            claim = self._state.compiled.signatures.claim(signature)
             shapes = claim.shapes
             place = np.flatnonzero(claim.rows == row)
             room = claim.free[:, place]

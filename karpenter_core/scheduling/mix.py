@@ -17,7 +17,7 @@ from karpenter_core.api.labels import ZONE
 from karpenter_core.scheduling.bitsets import mask_of
 from karpenter_core.scheduling.guidance import GuidanceProblem, guide
 from karpenter_core.scheduling.holdings import NOTHING
-from karpenter_core.scheduling.opening import Opening
+from karpenter_core.scheduling.profile import Opening
 from karpenter_core.scheduling.shapes import Market
 from karpenter_core.scheduling.signatures import NO_MATCH, Pin
 from karpenter_core.scheduling.topology import Kind

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, final
 
@@ -15,77 +13,25 @@ from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.columns import NO_ROW
 from karpenter_core.scheduling.holdings import NOTHING, Deferral
 from karpenter_core.scheduling.problem import MinValuesPolicy
+from karpenter_core.scheduling.profile import Measure, Opening
 from karpenter_core.scheduling.signatures import NO_MATCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
+    from karpenter_core.scheduling.arrays import Columns
     from karpenter_core.scheduling.claim_signature import ClaimSignature
     from karpenter_core.scheduling.compiled import Task
-    from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.plan_state import PlanState
     from karpenter_core.scheduling.pools import CompiledPool
-    from karpenter_core.scheduling.reservations import Reservation
     from karpenter_core.scheduling.signatures import Pin
 
-__all__ = ["Measure", "Opener", "Opening", "Profile"]
+__all__ = ["Opener"]
 
 _NEARLY_EQUAL: Final = 1.01
 """Prices within one percent are taken for equal; the larger machine is chosen then."""
 
 _TINY: Final = 1e-12
-
-
-class Measure(StrEnum):
-    """How the row that measures a new claim is chosen."""
-
-    NONE = "none"
-    """Not at all: the claim stays open to every row."""
-    PODS = "pods"
-    """Lowest price per pod of the class at hand."""
-    DEMAND = "demand"
-    """Lowest price for what its room is worth to everything that still waits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Profile:
-    """How one plan is made.
-
-    `order` are the classes as they are placed (empty: by size); `weights` what a unit of each
-    resource is worth; `mix` the claims to open before anything is placed.
-    """
-
-    measure: Measure
-    tight: bool
-    """Fill the planned claims with the least room first, instead of in the order of opening."""
-    late: bool = False
-    """Count like one who does not know the domain of a claim until pods pin it (upstream)."""
-    order: tuple[int, ...] = ()
-    weights: Floats | None = None
-    mix: tuple[Opening, ...] = ()
-    tail: tuple[tuple[int, ...], ...] = ()
-    """Groups of classes that mix freely, to be placed last and together."""
-
-
-class Opening(Struct, frozen=True, kw_only=True, eq=False):
-    """Claims to open at once: `pods` on each (fewer on the last), `charge` for each.
-
-    `asked` is the signature before it was pinned to domains. (A struct, as what is looked for: both
-    are made for every class.)
-    """
-
-    pool: int
-    count: int
-    pods: int
-    signature: int
-    asked: int
-    limit: Amounts
-    row: int
-    charge: Mapping[str, int]
-    score: float = 0.0
-    """Price for what it is good for; lower is better."""
-    reservations: frozenset[Reservation] = NOTHING
-    """What each of the claims holds."""
 
 
 @final
@@ -104,13 +50,13 @@ class _Wanted(Struct, frozen=True, kw_only=True, eq=False):
 
 @final
 class Opener:
-    """Finds the next claims to open for one engine."""
+    """Finds the next claims to open for one plan."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine: Final = engine
-        self._compiled: Final = engine.compiled
-        self._measure: Final = engine.profile.measure
-        pools = engine.compiled.pools
+    def __init__(self, state: PlanState) -> None:
+        self._state: Final = state
+        self._compiled: Final = state.compiled
+        self._measure: Final = state.profile.measure
+        pools = state.compiled.pools
         ranks = groupby(range(len(pools)), key=lambda number: pools[number].weight)
         self._ranks: Final = tuple(tuple(numbers) for _, numbers in ranks)
         self._opened: Final = list["tuple[list[int], Opening]"]()
@@ -118,7 +64,7 @@ class Opener:
 
     def open_empty(self, opening: Opening) -> list[int]:
         """Open claims before anything is on them, within limits; they are no reserved machines."""
-        engine, remaining = self._engine, self._engine.remaining[opening.pool]
+        state, remaining = self._state, self._state.remaining[opening.pool]
         signatures = self._compiled.signatures
         signature = signatures.holding(opening.signature, NOTHING)
         if signature == NO_MATCH or not signatures.claim(signature).bits >> opening.row & 1:
@@ -131,26 +77,24 @@ class Opener:
                 count = min(count, max(remaining[name] // charge, 0))
         if count <= 0:
             return []
-        columns = engine.nodes.open(
-            count, signature=signature, limit=opening.limit, row=opening.row
-        )
+        columns = state.nodes.open(count, signature=signature, limit=opening.limit, row=opening.row)
         self.charge(opening, count)
         self._opened.append((columns, opening))
         return columns
 
     def charge(self, opening: Opening, count: int) -> None:
         """Count claims against the limits of their pool; fewer than none gives back."""
-        remaining = self._engine.remaining[opening.pool]
+        remaining = self._state.remaining[opening.pool]
         for name in self._compiled.pools[opening.pool].limited:
             remaining[name] -= opening.charge[name] * count
-        self._engine.count_nodes(opening.pool, count)
+        self._state.count_nodes(opening.pool, count)
 
     def close_empty(self) -> bool:
         """Give up claims on which nothing is yet; return whether limits have more left by that."""
-        nodes, has_more = self._engine.nodes, False
+        nodes, has_more = self._state.nodes, False
         for columns, opening in self._opened:
             empty = [column for column in columns if not nodes.used[:, column].any()]
-            if not self._engine.remaining[opening.pool] or not empty:
+            if not self._state.remaining[opening.pool] or not empty:
                 continue
             nodes.close(empty)
             self.charge(opening, -len(empty))
@@ -180,7 +124,7 @@ class Opener:
                 if found is not None and self._measure is Measure.NONE:
                     break
             if waiting is not None and (best is None or not best.reservations):
-                self._engine.deferred[task.index] = waiting
+                self._state.deferred[task.index] = waiting
                 return None
             if best is not None:
                 return None if task.reserved_only and not best.reservations else best
@@ -188,7 +132,7 @@ class Opener:
 
     def _of_pool(self, number: int, wanted: _Wanted) -> Opening | Deferral | None:
         signatures = self._compiled.signatures
-        pool, remaining = self._compiled.pools[number], self._engine.remaining[number]
+        pool, remaining = self._compiled.pools[number], self._state.remaining[number]
         signature = self._compiled.pool_signatures[number]
         if signature == NO_MATCH or remaining.get(NODES, 1) <= 0:
             return None
@@ -218,7 +162,7 @@ class Opener:
         self, number: int, signature: int, wanted: _Wanted
     ) -> Opening | Deferral | None:
         """Open claims that hold reservations if they can, others if not."""
-        holdings = self._engine.holdings
+        holdings = self._state.holdings
         choices = holdings.choices(signature, wanted.task.request)
         if choices.taken:
             return Deferral(pool=number, taken=choices.taken)
@@ -299,7 +243,7 @@ class Opener:
         task, left, cap = wanted.task, wanted.left, wanted.cap
         signatures, request = self._compiled.signatures, task.request
         claim, pool = signatures.claim(signature), self._compiled.pools[number]
-        if claim.has_min_values and not pool.is_ample(self._engine.remaining[number], left):
+        if claim.has_min_values and not pool.is_ample(self._state.remaining[number], left):
             return None  # cutting the list to the limits could break minValues
         shapes = claim.shapes
         free = shapes.room
@@ -315,8 +259,8 @@ class Opener:
         if self._measure is Measure.PODS:
             worth = held.astype(np.float64)
         else:
-            rest = np.maximum(self._engine.rest(), request * left)
-            worth = self._engine.weights @ np.minimum(free[:, candidates], rest[:, None])
+            rest = np.maximum(self._state.rest(), request * left)
+            worth = self._state.weights @ np.minimum(free[:, candidates], rest[:, None])
         fee = self._compiled.options.node_fee_per_hour
         score = (shapes.robust_price[candidates] + fee) / np.maximum(worth, _TINY)
         good = (score <= np.minimum.reduce(score) * _NEARLY_EQUAL).nonzero()[0]
@@ -330,7 +274,7 @@ class Opener:
             return None
         count = max(left // per_claim, 1)
         charge: Mapping[str, int] = pool.largest
-        if not pool.is_ample(self._engine.remaining[number], count):
+        if not pool.is_ample(self._state.remaining[number], count):
             charge = pool.capacity_of(row)
             settled = signatures.narrowed(settled, pool.within(charge))
         return Opening(
@@ -353,7 +297,7 @@ class Opener:
             return False
         for number, pool in enumerate(self._compiled.pools):
             signature = self._compiled.pool_signatures[number]
-            if signature == NO_MATCH or not pool.is_ample(self._engine.remaining[number], left):
+            if signature == NO_MATCH or not pool.is_ample(self._state.remaining[number], left):
                 continue
             met = signatures.meet(signature, task.ask, pins)
             if met == NO_MATCH:
@@ -376,7 +320,7 @@ class Opener:
             asked = signatures.joined(signature, task.ask, alternative)
             within = NO_MATCH if asked == NO_MATCH else signatures.within(asked, pins)
             if within != NO_MATCH:
-                choices = self._engine.holdings.choices(within, task.request)
+                choices = self._state.holdings.choices(within, task.request)
                 if choices.reserved or choices.taken:
                     return True
         return False

@@ -23,8 +23,8 @@ from karpenter_core.scheduling.bounds import bound_of
 from karpenter_core.scheduling.emit import finish_steps
 from karpenter_core.scheduling.engine import Engine
 from karpenter_core.scheduling.mix import find_mix
-from karpenter_core.scheduling.opening import Measure, Profile
 from karpenter_core.scheduling.problem import Packing
+from karpenter_core.scheduling.profile import Measure, Profile
 from karpenter_core.scheduling.tail import free_groups
 from karpenter_core.scheduling.topology import Kind
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Columns
     from karpenter_core.scheduling.compiled import Task
     from karpenter_core.scheduling.counts import DomainCaps
-    from karpenter_core.scheduling.engine import Engine
+    from karpenter_core.scheduling.plan_state import PlanState
+    from karpenter_core.scheduling.putting import PodPlacer
     from karpenter_core.scheduling.topology import Group
 
 __all__ = ["spread_steps", "water"]
@@ -36,44 +37,44 @@ _ANY: Final = -1
 """In place of a domain: all that are allowed."""
 
 
-def spread_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, int]:
+def spread_steps(placer: PodPlacer, task: Task, left: int) -> Generator[int, None, int]:
     """Place up to `left` pods of a class with zonal constraints; return how many."""
     placed = 0
     full: set[tuple[int, ...]] = set()
     while placed < left:
-        placed += yield from _there_steps(engine, task, left - placed)
-        caps = {axis: engine.counts.domain_caps(task.ties, axis) for axis in task.ties.zonal}
+        placed += yield from _there_steps(placer, task, left - placed)
+        caps = {axis: placer.state.counts.domain_caps(task.ties, axis) for axis in task.ties.zonal}
         if placed == left or not all(of_axis.domains for of_axis in caps.values()):
             break
         tried = len(full)
         growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
         if not growing:
-            pins = engine.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
-            placed += yield from engine.put_steps(task, left - placed, pins)
+            pins = placer.state.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
+            placed += yield from placer.put_steps(task, left - placed, pins)
             break
         if len(growing) == 1 and not (full and caps[growing[0]].first):
-            here = yield from _along(engine, task, left - placed, growing[0], caps, full)
+            here = yield from _along(placer, task, left - placed, growing[0], caps, full)
         else:
-            here = yield from _one_by_one(engine, task, left - placed, growing, caps, full)
+            here = yield from _one_by_one(placer, task, left - placed, growing, caps, full)
         if not here and len(full) == tried:
             break
         placed += here
     return placed
 
 
-def _there_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, int]:
+def _there_steps(placer: PodPlacer, task: Task, left: int) -> Generator[int, None, int]:
     """Put pods on nodes that are there, each on the first that takes it; return how many.
 
     On each as many as its domains take just then.
     """
-    nodes, signatures = engine.nodes, engine.compiled.signatures
+    nodes, signatures = placer.state.nodes, placer.state.compiled.signatures
     if not nodes.existing:
         return 0
-    host = engine.counts.host_caps(task.ties, nodes.count)
+    host = placer.state.counts.host_caps(task.ties, nodes.count)
     if host.first:
         return 0
-    becoming = engine.rooms.becoming(task.ask, ())
-    columns, rooms = engine.rooms.there(task, becoming, host)
+    becoming = placer.state.rooms.becoming(task.ask, ())
+    columns, rooms = placer.state.rooms.there(task, becoming, host)
     if not len(columns):
         return 0
     domains: dict[int, Columns] = {}
@@ -85,13 +86,13 @@ def _there_steps(engine: Engine, task: Task, left: int) -> Generator[int, None, 
     while placed < left:
         most = rooms
         for axis, domain in domains.items():
-            caps = engine.counts.domain_caps(task.ties, axis).caps
+            caps = placer.state.counts.domain_caps(task.ties, axis).caps
             most = np.minimum(most, np.array([*caps, 0])[domain])  # none where there is no domain
         first = int((most > 0).argmax())
         count = min(left - placed, int(most[first]))
         if count <= 0:
             break
-        engine.put_on(task, [int(columns[first])], [count], becoming)
+        placer.state.put_on(task, [int(columns[first])], [count], becoming)
         rooms[first] -= count
         placed += count
         yield 1
@@ -105,7 +106,7 @@ def _pin(axis: int, caps: DomainCaps) -> Pin:
 
 
 def _along(
-    engine: Engine,
+    placer: PodPlacer,
     task: Task,
     left: int,
     axis: int,
@@ -115,54 +116,54 @@ def _along(
     """Fill the domains of the one axis whose caps change; return how many pods went there."""
     fixed = tuple(_pin(other, caps[other]) for other in caps if other != axis)
     here = caps[axis]
-    if here.first or _stays_open(engine, here):
+    if here.first or _stays_open(placer.state, here):
         # Whoever comes first decides where all the others go: let it be where nodes are cheapest.
-        pins = engine.pins(task, (_pin(axis, here), *fixed))
-        return (yield from engine.put_steps(task, 1, pins))
+        pins = placer.state.pins(task, (_pin(axis, here), *fixed))
+        return (yield from placer.put_steps(task, 1, pins))
     domains = [domain for domain in here.domains if (domain,) not in full]
     if not domains:
         return 0
-    levels = _levels(engine, axis, here.growing).copy()  # as it is before any are put there
+    levels = _levels(placer.state, axis, here.growing).copy()  # as it is before any are put there
     tops = [here.caps[d] for d in domains]
-    at_once = sum(tops) < left and _is_endless(engine, task, left, axis, here, domains, fixed)
+    at_once = sum(tops) < left and _is_endless(placer, task, left, axis, here, domains, fixed)
     if at_once:
         tops = [NO_CAP] * len(domains)
     quotas = water([levels[d] for d in domains], tops, left)
-    start, total = len(engine.nodes.log), 0
+    start, total = len(placer.state.nodes.log), 0
     ends: list[int] = []
     for _, domain, quota in sorted(
         (levels[d], d, quota) for d, quota in zip(domains, quotas, strict=True)
     ):
         ends.append(domain)
         if quota:
-            pins = engine.pins(task, (Pin(axis, (domain,)), *fixed))
-            done = yield from engine.put_steps(task, quota, pins)
+            pins = placer.state.pins(task, (Pin(axis, (domain,)), *fixed))
+            done = yield from placer.put_steps(task, quota, pins)
             total += done
             if done < quota:
                 full.add((domain,))
                 if at_once:
                     break
     if at_once:
-        _interleave(engine, task.index, axis, levels, start)
+        _interleave(placer.state, task.index, axis, levels, start)
     return total
 
 
-def _stays_open(engine: Engine, caps: DomainCaps) -> bool:
+def _stays_open(state: PlanState, caps: DomainCaps) -> bool:
     """Whether a pod need not be put in one domain for the sake of those that come after it."""
     apart = all(group.kind is not Kind.SPREAD for group in caps.growing)
-    return apart and (caps.first or engine.profile.late)
+    return apart and (caps.first or state.profile.late)
 
 
-def _levels(engine: Engine, axis: int, growing: Sequence[Group]) -> list[int]:
+def _levels(state: PlanState, axis: int, growing: Sequence[Group]) -> list[int]:
     """Return how full each domain is for the first spread constraint (or nothing is)."""
     for group in growing:
         if group.kind is Kind.SPREAD:
-            return engine.counts.tally(group).counts
-    return [0] * len(engine.compiled.axes[axis].names)
+            return state.counts.tally(group).counts
+    return [0] * len(state.compiled.axes[axis].names)
 
 
 def _is_endless(
-    engine: Engine,
+    placer: PodPlacer,
     task: Task,
     left: int,
     axis: int,
@@ -177,20 +178,20 @@ def _is_endless(
     if len(caps.growing) != 1 or caps.growing[0].kind is not Kind.SPREAD:
         return False
     group = caps.growing[0]
-    tally = engine.counts.tally(group)
+    tally = placer.state.counts.tally(group)
     eligible = {d for d, it in enumerate(tally.usable(task.ties.allowed[axis])) if it}
     if not eligible <= set(domains) or len(eligible) < group.min_domains:
         return False
     if tally.perhaps is not None:
         return False
     return all(
-        engine.surely_opens(task, left, engine.pins(task, (Pin(axis, (domain,)), *fixed)))
+        placer.surely_opens(task, left, placer.state.pins(task, (Pin(axis, (domain,)), *fixed)))
         for domain in domains
     )
 
 
 def _one_by_one(
-    engine: Engine,
+    placer: PodPlacer,
     task: Task,
     left: int,
     growing: Sequence[int],
@@ -203,21 +204,21 @@ def _one_by_one(
     where nodes are cheapest.
     """
     del left
-    is_open = {axis for axis in growing if _stays_open(engine, caps[axis])}
+    is_open = {axis for axis in growing if _stays_open(placer.state, caps[axis])}
     fixed = tuple(_pin(a, caps[a]) for a in caps if a not in growing or a in is_open)
     choices: list[list[int]] = []
     for axis in growing:
         if axis in is_open:
             choices.append([_ANY])
             continue
-        levels = _levels(engine, axis, caps[axis].growing)
+        levels = _levels(placer.state, axis, caps[axis].growing)
         choices.append(sorted(caps[axis].domains, key=lambda domain: (levels[domain], domain)))
     for combination in product(*choices):
         if combination in full:
             continue
         chosen = (Pin(a, (d,)) for a, d in zip(growing, combination, strict=True) if d != _ANY)
-        pins = engine.pins(task, (*chosen, *fixed))
-        if (yield from engine.put_steps(task, 1, pins)):
+        pins = placer.state.pins(task, (*chosen, *fixed))
+        if (yield from placer.put_steps(task, 1, pins)):
             return 1
         full.add(combination)
     return 0
@@ -252,13 +253,13 @@ def water(levels: Sequence[int], tops: Sequence[int], amount: int) -> list[int]:
     return shares
 
 
-def _interleave(engine: Engine, index: int, axis: int, levels: Sequence[int], start: int) -> None:
+def _interleave(state: PlanState, index: int, axis: int, levels: Sequence[int], start: int) -> None:
     """Write down what was placed domain by domain in the order of levels."""
-    log, signatures = engine.nodes.log, engine.compiled.signatures
+    log, signatures = state.nodes.log, state.compiled.signatures
     entries = log[start:]
     columns = np.concatenate([np.repeat(where, counts) for _, where, counts in entries])
     domains = np.array(
-        [signatures.domain(axis, int(engine.nodes.signature[c])) for c in columns.tolist()],
+        [signatures.domain(axis, int(state.nodes.signature[c])) for c in columns.tolist()],
         dtype=np.int64,
     )
     level = np.empty(len(columns), dtype=np.int64)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from karpenter_core.scheduling.compiled import CompiledProblem, Task
-    from karpenter_core.scheduling.engine import Engine
-    from karpenter_core.scheduling.opening import Opening
+    from karpenter_core.scheduling.plan_state import PlanState
+    from karpenter_core.scheduling.profile import Opening
+    from karpenter_core.scheduling.putting import PodPlacer
     from karpenter_core.scheduling.signatures import Pin
 
 __all__ = ["free_groups", "tail_steps"]
@@ -46,19 +47,20 @@ def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[
     return tuple(map(tuple, groups.values()))
 
 
-def tail_steps(engine: Engine, group: Sequence[int]) -> Generator[int, None, None]:
+def tail_steps(placer: PodPlacer, group: Sequence[int]) -> Generator[int, None, None]:
     """Place a group; lowers what is waiting of its classes by what found a place."""
-    compiled, counts = engine.compiled, engine.waiting
+    state = placer.state
+    compiled, counts = state.compiled, state.waiting
     for index in group:
         if counts[index]:
-            counts[index] -= engine.fill(compiled.task(index, 0), int(counts[index]))
+            counts[index] -= state.fill(compiled.task(index, 0), int(counts[index]))
             yield 1
     waiting = [index for index in group if counts[index]]
     left = int(counts[waiting].sum()) if waiting else 0
     if left <= _FEW_PODS:
         return
     tasks = (compiled.task(index, 0) for index in waiting)  # the first may be too large for all
-    task, offer = next(((t, o) for t in tasks if (o := _offer(engine, t))), (None, None))
+    task, offer = next(((t, o) for t in tasks if (o := _offer(placer, t))), (None, None))
     if task is None or offer is None:
         return
     claim = compiled.signatures.claim(offer.asked)
@@ -76,45 +78,45 @@ def tail_steps(engine: Engine, group: Sequence[int]) -> Generator[int, None, Non
     patterns = () if bought is None else merged(problem, bought.patterns)
     yield 10
     nodes = sum(pattern.nodes for pattern in patterns)
-    if not compiled.pools[offer.pool].is_ample(engine.remaining[offer.pool], nodes):
+    if not compiled.pools[offer.pool].is_ample(state.remaining[offer.pool], nodes):
         return
     for pattern in patterns:
         place = int(claim.shapes.row[pattern.shape])
-        columns = _open(engine, offer, engine.pins(task), place, pattern.nodes)
+        columns = _open(placer, offer, state.pins(task), place, pattern.nodes)
         for members, pods in zip(of_size, pattern.content.tolist(), strict=True):
-            _deal(engine, members, columns, pods)
+            _deal(placer.state, members, columns, pods)
         yield 1
 
 
-def _deal(engine: Engine, members: Sequence[int], columns: list[int], pods: int) -> None:
+def _deal(state: PlanState, members: Sequence[int], columns: list[int], pods: int) -> None:
     """Put pods of one size, of whichever class, on each of some nodes."""
     due = np.full(len(columns), pods, dtype=np.int64)
     for index in members:
         total = np.cumsum(due)
-        given = np.diff(np.minimum(total, engine.waiting[index]), prepend=0)
+        given = np.diff(np.minimum(total, state.waiting[index]), prepend=0)
         held = np.flatnonzero(given)
         if len(held):
-            task = engine.compiled.task(index, 0)
-            becoming = engine.rooms.becoming(task.ask, engine.pins(task))
+            task = state.compiled.task(index, 0)
+            becoming = state.rooms.becoming(task.ask, state.pins(task))
             chosen = [columns[place] for place in held.tolist()]
-            engine.put_on(task, chosen, given[held].tolist(), becoming)
-            engine.waiting[index] -= given.sum()
+            state.put_on(task, chosen, given[held].tolist(), becoming)
+            state.waiting[index] -= given.sum()
             due -= given
 
 
-def _offer(engine: Engine, task: Task) -> Opening | None:
+def _offer(placer: PodPlacer, task: Task) -> Opening | None:
     """Return what would be opened for a class, if any number of it can be had."""
-    found = engine.opener.find(task, 1, engine.pins(task), 1)
-    if found is None or found.reservations or engine.compiled.pools[found.pool].reservations:
+    found = placer.opener.find(task, 1, placer.state.pins(task), 1)
+    if found is None or found.reservations or placer.state.compiled.pools[found.pool].reservations:
         return None
-    return None if engine.compiled.signatures.claim(found.asked).has_min_values else found
+    return None if placer.state.compiled.signatures.claim(found.asked).has_min_values else found
 
 
 def _open(
-    engine: Engine, offer: Opening, pins: tuple[Pin, ...], place: int, nodes: int
+    placer: PodPlacer, offer: Opening, pins: tuple[Pin, ...], place: int, nodes: int
 ) -> list[int]:
     """Open claims that are measured by another of their rows, where that is cheapest."""
-    compiled = engine.compiled
+    compiled = placer.state.compiled
     claim = compiled.signatures.claim(offer.asked)
     row = int(claim.rows[place])
     signature = compiled.signatures.settled(offer.asked, pins, row)
@@ -126,4 +128,4 @@ def _open(
         row=row,
         charge=compiled.pools[offer.pool].largest,
     )
-    return engine.opener.open_empty(opening)
+    return placer.opener.open_empty(opening)
