@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from benchmarks import peer
 from benchmarks.inputs import load
 from benchmarks.measure import DEFAULT_WORK_UNITS
-from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import Packing
 from karpenter_core.scheduling.solve import solve
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from benchmarks.inputs import load, read_pods
 from benchmarks.measure import quantile, timed
 from benchmarks.mixes import diverse
-from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 
 __all__ = ["Latency", "measure"]
 

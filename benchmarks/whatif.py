@@ -34,17 +34,17 @@ from benchmarks.gates import Gate
 from benchmarks.inputs import POOL, load, read_pods
 from benchmarks.measure import quantile
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, PODS, ZONE
-from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import ExistingNode, ReservationPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif import WhatIf
+from karpenter_core.scheduling.whatif.what_if import WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import PlannedNodeClaim, Problem
-    from karpenter_core.scheduling.whatif import Verdict
+    from karpenter_core.scheduling.whatif.what_if import Verdict
 
 __all__ = ["Cluster", "cluster", "gates", "main", "measure"]
 

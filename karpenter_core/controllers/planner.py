@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from karpenter_core.clock import Clock
-    from karpenter_core.scheduling.catalogue import CatalogueCache
+    from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
     from karpenter_core.scheduling.problem import Problem, SchedulingPlan, SolveOptions
 
 __all__ = ["InlinePlanner", "Planner", "ThreadPlanner"]
@@ -171,8 +171,8 @@ class ThreadPlanner:
     def _compute(
         self, problem: Problem, options: SolveOptions, cancelled: threading.Event
     ) -> SchedulingPlan:
-        from karpenter_core.scheduling.engine import Halt
         from karpenter_core.scheduling.isolation import solve_isolated_steps
+        from karpenter_core.scheduling.placement.engine import Halt
         from karpenter_core.scheduling.problem import SchedulingPlan
 
         halt = Halt()
@@ -241,6 +241,6 @@ def _load() -> None:
 
 def _new_cache() -> CatalogueCache:
     """Make the cache of compiled catalogues, which only the planner's own thread uses."""
-    from karpenter_core.scheduling.catalogue import CatalogueCache
+    from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 
     return CatalogueCache()

@@ -19,7 +19,7 @@ from karpenter_core.disruption.floors import least_savings
 from karpenter_core.disruption.method import Acceptance, Declined
 from karpenter_core.disruption.pricing import Refused
 from karpenter_core.disruption.simulation import leftover_message
-from karpenter_core.scheduling.whatif import Outcome
+from karpenter_core.scheduling.whatif.what_if import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.method import Method, Pass
     from karpenter_core.disruption.pricing import Prices
     from karpenter_core.scheduling.problem import PlannedNodeClaim
-    from karpenter_core.scheduling.whatif import Verdict
+    from karpenter_core.scheduling.whatif.what_if import Verdict
 
 __all__ = [
     "UNCONSOLIDATABLE_WINDOW",

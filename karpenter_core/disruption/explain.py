@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.isolation import accepted_or_aside, method_steps
 from karpenter_core.disruption.plan import METHODS
-from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif.engine import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

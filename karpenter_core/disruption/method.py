@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.stamp import Stamp
     from karpenter_core.disruption.validation import Verdict
-    from karpenter_core.scheduling.catalogue import CatalogueCache
+    from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [

@@ -15,7 +15,7 @@ from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.returning import Return
 from karpenter_core.disruption.single_node import SingleNode
 from karpenter_core.disruption.stamp import digest_of, stamp_of
-from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif.engine import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

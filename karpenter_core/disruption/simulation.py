@@ -14,10 +14,10 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.judgements import FailedJudgements, failure_message
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
 from karpenter_core.errors import SchedulingError
-from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.isolation import isolate_steps
 from karpenter_core.scheduling.problem import ReservationPolicy
-from karpenter_core.scheduling.whatif import WhatIf
+from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.leaving import leaving_problem
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.scheduling.problem import Problem, SolveOptions
-    from karpenter_core.scheduling.whatif import Verdict
+    from karpenter_core.scheduling.whatif.what_if import Verdict
     from karpenter_core.state.problem import Framing
     from karpenter_core.state.snapshot import Snapshot, StateNode
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, final
 
 from karpenter_core.api.judgements import FailedJudgement, describe_failure, failure_message
 from karpenter_core.api.notices import ObjectRef
-from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import SchedulingPlan, Unschedulable
 from karpenter_core.scheduling.solve import solve_steps
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.engine import Halt
+    from karpenter_core.scheduling.placement.engine import Halt
     from karpenter_core.scheduling.problem import Problem, SolveOptions
 
 __all__ = ["Isolated", "isolate_steps", "solve_isolated", "solve_isolated_steps"]

@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from karpenter_core.scheduling.bounded import bounded_steps
-from karpenter_core.scheduling.catalogue import CatalogueCache
-from karpenter_core.scheduling.compiled import compile_steps
-from karpenter_core.scheduling.effective_zone import pending_pods_by_zone
-from karpenter_core.scheduling.emit import emit_steps, place_steps
-from karpenter_core.scheduling.explain import Explainer
-from karpenter_core.scheduling.portfolio import portfolio_steps
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.explain.explainer import Explainer
+from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
+from karpenter_core.scheduling.portfolio.emit import emit_steps, place_steps
+from karpenter_core.scheduling.portfolio.portfolio import portfolio_steps
 from karpenter_core.scheduling.problem import (
     PlanCost,
     SchedulingPlan,
@@ -31,8 +31,8 @@ from karpenter_core.scheduling.problem import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from karpenter_core.scheduling.emit import FinishedPlan, Placement
-    from karpenter_core.scheduling.engine import Halt
+    from karpenter_core.scheduling.placement.engine import Halt
+    from karpenter_core.scheduling.portfolio.emit import FinishedPlan, Placement
     from karpenter_core.scheduling.problem import Problem
 
 __all__ = ["solve", "solve_steps"]

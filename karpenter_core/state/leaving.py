@@ -1,6 +1,6 @@
 """The question of disruption: the cluster as a pass would see it, and which pods may leave a node.
 
-`scheduling.whatif.WhatIf` is made of what this returns. Pods that wait are in it as pending; pods
+`scheduling.whatif.what_if.WhatIf` is made of what this returns. Pods that wait are in it as pending; pods
 on machines that stay are there, and those of machines on their way out look for places already.
 """
 

@@ -20,7 +20,7 @@ from karpenter_core.disruption.method import DisruptionOptions, Pass
 from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.plan import METHODS, plan
 from karpenter_core.disruption.single_node import SingleNode
-from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif.engine import run
 from karpenter_core.testing.builders import (
     EPOCH,
     catalogue,

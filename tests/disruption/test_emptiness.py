@@ -21,7 +21,7 @@ from karpenter_core.disruption.queue import INTERRUPTION_GRACE, command_timeout,
 from karpenter_core.disruption.validation import Rejection
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif.engine import run
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided, Removed
 from karpenter_core.state.problem import scheduling_problem

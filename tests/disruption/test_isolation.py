@@ -17,9 +17,9 @@ from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.single_node import SingleNode
 from karpenter_core.disruption.validation import Rejection
-from karpenter_core.scheduling import whatif
-from karpenter_core.scheduling.whatif_engine import run
-from karpenter_core.scheduling.whatif_walk import Walk
+from karpenter_core.scheduling.whatif import what_if as whatif
+from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.scheduling.whatif.walk import Walk
 from karpenter_core.state import leaving, machines
 from karpenter_core.state.events import DeletionMarked, Observed
 from karpenter_core.testing.builders import pod

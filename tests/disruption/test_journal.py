@@ -11,7 +11,7 @@ from karpenter_core.api.decisions import MOST_LISTED, DecisionLook
 from karpenter_core.disruption.emptiness import Emptiness
 from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.stamp import digest_of, stamp_of
-from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif.engine import run
 from tests.disruption.scene import EIGHT, NOW, box, cluster, found, look, pool, runs
 
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}

@@ -27,8 +27,8 @@ from karpenter_core.disruption.multi_node import MultiNode
 from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.single_node import SingleNode
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
-from karpenter_core.scheduling.whatif import WhatIf
-from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.leaving import leaving_problem
 from karpenter_core.testing.builders import EPOCH
 from tests.disruption.random_clusters import clusters, drawn

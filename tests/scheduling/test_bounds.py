@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from karpenter_core.api.labels import ARCH, HOSTNAME, ON_DEMAND, ZONE
 from karpenter_core.api.records import AffinityTerm, LabelSelector, WeightedAffinityTerm
-from karpenter_core.scheduling import bounds
-from karpenter_core.scheduling.knapsacks import Knapsacks
+from karpenter_core.scheduling.packing.knapsacks import Knapsacks
+from karpenter_core.scheduling.packing.whole_pods import WholePodsProblem, whole_pods_steps
+from karpenter_core.scheduling.portfolio import bounds
 from karpenter_core.scheduling.problem import PodVolumes, SolveOptions
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whole_pods import WholePodsProblem, whole_pods_steps
 from karpenter_core.testing.builders import (
     catalogue,
     instance_type,

@@ -14,9 +14,9 @@ from karpenter_core.api.records import (
     TopologySpread,
     WeightedAffinityTerm,
 )
-from karpenter_core.scheduling.catalogue import CatalogueCache
-from karpenter_core.scheduling.compiled import compile_steps
-from karpenter_core.scheduling.effective_zone import pending_pods_by_zone
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
 from karpenter_core.scheduling.problem import PodVolumes, PreferencePolicy, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.testing.builders import (

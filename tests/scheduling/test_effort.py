@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from karpenter_core.scheduling.catalogue import CatalogueCache
-from karpenter_core.scheduling.engine import Halt
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.scheduling.placement.engine import Halt
 from karpenter_core.scheduling.problem import Packing, SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
 from karpenter_core.testing.builders import (

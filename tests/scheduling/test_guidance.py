@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.covering import CoveringProgram, safe_bound
-from karpenter_core.scheduling.guidance import Guidance, GuidanceProblem, guide
+from karpenter_core.scheduling.packing.covering import CoveringProgram, safe_bound
+from karpenter_core.scheduling.packing.guidance import Guidance, GuidanceProblem, guide
 from tests.properties import tried
 
 GIB = 1 << 30

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.merging import merged
-from karpenter_core.scheduling.patterns import Pattern, PatternProblem
+from karpenter_core.scheduling.packing.merging import merged
+from karpenter_core.scheduling.packing.patterns import Pattern, PatternProblem
 from tests.properties import tried
 
 

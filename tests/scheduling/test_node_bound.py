@@ -17,7 +17,7 @@ from karpenter_core.scheduling.problem import (
     Unschedulable,
 )
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif_engine import run
+from karpenter_core.scheduling.whatif.engine import run
 from karpenter_core.testing.builders import (
     catalogue,
     instance_type,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif import WhatIf
+from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.testing.strategies import problems
 from tests.properties import tried
 from tests.scheduling.odd_pods import odd_pods

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.covering import CoveringProgram
-from karpenter_core.scheduling.guidance import GuidanceProblem, guide
-from karpenter_core.scheduling.patterns import PatternProblem, Patterns, pattern_steps
+from karpenter_core.scheduling.packing.covering import CoveringProgram
+from karpenter_core.scheduling.packing.guidance import GuidanceProblem, guide
+from karpenter_core.scheduling.packing.patterns import PatternProblem, Patterns, pattern_steps
 from tests.properties import tried
 
 GIB = 1 << 30

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.robust import (
+from karpenter_core.scheduling.compiled.shapes import Market, Shapes, shapes_of
+from karpenter_core.scheduling.packing.robust import (
     flexible_enough,
     nth_cheapest,
     robust_prices,
     stand_ins,
 )
-from karpenter_core.scheduling.shapes import Market, Shapes, shapes_of
 from tests.properties import tried
 
 

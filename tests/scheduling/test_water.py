@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.counts import NO_CAP
-from karpenter_core.scheduling.spread import water
+from karpenter_core.scheduling.placement.counts import NO_CAP
+from karpenter_core.scheduling.placement.spread import water
 from tests.properties import tried
 
 places = st.tuples(st.integers(0, 9), st.sampled_from((0, 1, 2, 5, NO_CAP)))

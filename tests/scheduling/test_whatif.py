@@ -14,7 +14,7 @@ from msgspec.structs import replace as replaced
 from karpenter_core.api.labels import ZONE
 from karpenter_core.scheduling.problem import Packing, PodVolumes
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif import Outcome, WhatIf
+from karpenter_core.scheduling.whatif.what_if import Outcome, WhatIf
 from karpenter_core.testing.builders import (
     catalogue,
     existing_node,

@@ -27,7 +27,7 @@ from karpenter_core.disruption.pricing import Prices
 from karpenter_core.disruption.queue import stale_marks
 from karpenter_core.disruption.stamp import Stamps, is_stale
 from karpenter_core.disruption.validation import Rejection
-from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,7 +29,7 @@ from karpenter_core.api.records import DaemonSetView, NodeConditionView, NodeVie
 from karpenter_core.controllers.provisioning.claims import Decided, claim_for
 from karpenter_core.lifecycle.launch import launched_claim, launched_step
 from karpenter_core.lifecycle.registration import UNREGISTERED, registration_step
-from karpenter_core.scheduling.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import Catalogue, Packing, SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.builder import StateBuilder

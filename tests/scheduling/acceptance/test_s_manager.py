@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.scheduling.reservations import ReservationManager
+from karpenter_core.scheduling.compiled.reservations import ReservationManager
 
 ONE, TWO, USED_UP = (("id", "r-1"),), (("id", "r-2"),), (("id", "r-0"),)
 UNKNOWN = (("id", "r-unknown"),)

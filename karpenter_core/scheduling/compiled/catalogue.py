@@ -1,0 +1,338 @@
+"""Catalogues as columns: what the solver compiles once and asks millions of times.
+
+Instance types become rows, sorted by name; one row for each group of offerings that gives the same
+machine (`offerings.allocatable_groups`). Requirements become sets of rows, offerings a table of
+prices by group of like offerings (same zone, capacity type …) and row. Nothing here depends on
+pods or pools; a `CatalogueCache` keeps compiled catalogues between passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import numpy as np
+
+from karpenter_core.api.labels import RESERVED
+from karpenter_core.scheduling.bitsets import bits_of, mask_of
+from karpenter_core.scheduling.compiled.shapes import shapes_of
+from karpenter_core.scheduling.offerings import allocatable_groups
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.scheduling.requirements import Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from karpenter_core.api.records import Resources
+    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
+    from karpenter_core.scheduling.compiled.shapes import Market, Shapes
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = ["CatalogueCache", "CompiledCatalogue", "OfferingGroup"]
+
+
+_MOST_MARKETS: Final = 64
+"""Markets whose shapes a catalogue remembers, at some 50 kB each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OfferingGroup:
+    """Offerings of many types with the same requirements (one zone, one capacity type)."""
+
+    requirements: Requirements
+    zone: str
+    capacity_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    instance_type: InstanceType
+    offerings: tuple[Offering, ...]
+    capacity: Resources
+    allocatable: Resources
+
+
+@final
+class CompiledCatalogue:
+    """The rows, columns and row sets of one catalogue at one set of exchange rates."""
+
+    def __init__(
+        self, catalogue: Catalogue, *, currency: str, exchange_rates: Mapping[str, float]
+    ) -> None:
+        rows = [
+            _Row(it, group.offerings, group.capacity, group.allocatable)
+            for it in sorted(catalogue.instance_types, key=lambda it: it.name)
+            for group in allocatable_groups(it)
+        ]
+        self.size: Final = len(rows)
+        self.instance_types: Final = tuple(row.instance_type for row in rows)
+        self.names: Final = tuple(row.instance_type.name for row in rows)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
+        self.name_array: Final = np.array(self.names, dtype=np.object_)
+        self.has_twins: Final = len(numbers) < self.size
+        """Whether some type has several rows."""
+        self.type_numbers: Final = np.array([numbers[n] for n in self.names], dtype=np.intp)
+        """The number of each row's instance type; rows of one type share it."""
+        self.all_bits: Final = (1 << self.size) - 1
+        self.sound_bits: Final = bits_of(
+            number
+            for number, row in enumerate(rows)
+            if min(row.allocatable.values(), default=0) >= 0
+        )
+        """Rows without an overdrawn resource; nothing fits on the others."""
+        self._allocatable: Final = _columns([row.allocatable for row in rows])
+        self._capacity: Final = _columns([row.capacity for row in rows])
+        self.resources: Final = tuple(self._capacity)
+        self._zeros: Final = np.zeros(self.size, dtype=np.int64)
+        rates = {currency: 1.0, **exchange_rates}
+        currencies = {o.price.currency for row in rows for o in row.offerings}
+        self.is_priced: Final = all(name in rates for name in currencies)
+        """Whether prices are in the reporting currency; else they are as the provider gave them."""
+        if not self.is_priced and len(currencies) == 1:
+            rates = dict.fromkeys(currencies, 1.0)
+        self.groups, self.prices = _price_table(rows, rates)
+        self.reserved, self.plain_labels = _reserved(catalogue.instance_types)
+        """How much is left of reserved offerings; the labels that any other offering has."""
+        self._values, self._absent, self._others = _index(self.instance_types)
+        self._matches: Final = dict[Requirement, int]()
+        self._ensured: Final = dict[Requirement, int]()
+        self._shapes: Final = dict[object, "Shapes"]()
+
+    def allocatable(self, resource: str) -> Amounts:
+        """Return how much of a resource each row's pods and daemons may use."""
+        return self._allocatable.get(resource, self._zeros)
+
+    def capacity(self, resource: str) -> Amounts:
+        """Return how much of a resource each row has before overhead."""
+        return self._capacity.get(resource, self._zeros)
+
+    def matching(self, requirements: Requirements) -> int:
+        """Return the rows that these requirements allow; labels a type says nothing of are free."""
+        bits = self.all_bits
+        for requirement in requirements.values():
+            bits &= self.matching_one(requirement)
+        return bits
+
+    def matching_one(self, requirement: Requirement) -> int:
+        """Return the rows that one requirement allows."""
+        known = self._matches.get(requirement)
+        if known is None:
+            known = self._matches[requirement] = self._match(requirement)
+        return known
+
+    def _match(self, requirement: Requirement) -> int:
+        values = self._values.get(requirement.key)
+        if values is None:
+            return self.all_bits
+        bits = self.all_bits & ~self._defined(requirement.key)
+        if requirement.complement:
+            for value, rows in values.items():
+                if requirement.has(value):
+                    bits |= rows
+        else:
+            for value in requirement.values:
+                bits |= values.get(value, 0)
+        if requirement.operator in {"NotIn", "DoesNotExist"}:
+            bits |= self._absent.get(requirement.key, 0)
+        for other, rows in self._others.get(requirement.key, ()):
+            if other.admits(requirement):
+                bits |= rows
+        return bits
+
+    def ensuring(self, requirement: Requirement) -> int:
+        """Return the rows that meet one requirement whatever the provider makes of them."""
+        known = self._ensured.get(requirement)
+        if known is None:
+            ensuring = (
+                row
+                for row, described in enumerate(self.instance_types)
+                if described.requirements.get(requirement.key).guarantees(requirement)
+            )
+            known = self._ensured[requirement] = bits_of(ensuring)
+        return known
+
+    def defines(self, key: str) -> bool:
+        """Whether some type says something of a label."""
+        return key in self._values
+
+    def values_of(self, key: str) -> tuple[str, ...]:
+        """Return every value that some type may have for a label."""
+        return tuple(sorted(self._values.get(key, ())))
+
+    def _defined(self, key: str) -> int:
+        bits = self._absent.get(key, 0)
+        for rows in self._values.get(key, {}).values():
+            bits |= rows
+        for _, rows in self._others.get(key, ()):
+            bits |= rows
+        return bits
+
+    def allowed_groups(self, requirements: Requirements, well_known: Container[str]) -> Mask:
+        """Return which groups of offerings a claim's requirements allow."""
+        return np.array(
+            [
+                requirements.compatible(group.requirements, allow_undefined=well_known)
+                for group in self.groups
+            ],
+            dtype=np.bool_,
+        )
+
+    def count_values(self, bits: int, key: str) -> int:
+        """Count the distinct values of a label over a set of rows."""
+        values = self._values.get(key)
+        return 0 if values is None else sum(1 for rows in values.values() if rows & bits)
+
+    def min_values_reached(self, bits: int, requirements: Requirements) -> dict[str, int]:
+        """Return the labels whose `minValues` a set of rows misses, with the count it reaches."""
+        missing: dict[str, int] = {}
+        for requirement in requirements.values():
+            if requirement.min_values is not None:
+                count = self.count_values(bits, requirement.key)
+                if count < requirement.min_values:
+                    missing[requirement.key] = count
+        return missing
+
+    def shapes(self, market: Market) -> Shapes:
+        """Return the shapes of a market over rows; remembered, for passes ask for the same ones."""
+        content = market.content
+        known = self._shapes.get(content)
+        if known is None:
+            if len(self._shapes) >= _MOST_MARKETS:
+                self._shapes.clear()
+            known = self._shapes[content] = shapes_of(market)
+        return known
+
+    def mask(self, bits: int) -> Mask:
+        """Return a set of rows as a mask."""
+        return mask_of(bits, self.size)
+
+
+def _columns(parts: Sequence[Resources]) -> dict[str, Amounts]:
+    names = sorted({name for part in parts for name in part})
+    return {name: np.array([part.get(name, 0) for part in parts], dtype=np.int64) for name in names}
+
+
+def _price_table(
+    rows: Sequence[_Row], rates: Mapping[str, float]
+) -> tuple[tuple[OfferingGroup, ...], Floats]:
+    """Return the groups of like offerings, and the price of each row in each (inf: not sold).
+
+    An offering in a currency without a rate beside others that have one cannot be ranked and is
+    left out.
+    """
+    numbers: dict[Requirements, int] = {}
+    found: list[OfferingGroup] = []
+    sold: list[tuple[int, int, float]] = []
+    for column, row in enumerate(rows):
+        for offering in row.offerings:
+            number = numbers.setdefault(offering.requirements, len(found))
+            if number == len(found):
+                found.append(
+                    OfferingGroup(
+                        requirements=offering.requirements,
+                        zone=offering.zone,
+                        capacity_type=offering.capacity_type,
+                    )
+                )
+            rate = rates.get(offering.price.currency)
+            if rate is not None:
+                sold.append((number, column, round(offering.price.amount * rate, 12)))
+    order = sorted(range(len(found)), key=lambda number: _group_order(found[number]))
+    line_of = {number: line for line, number in enumerate(order)}
+    prices = np.full((len(found), len(rows)), inf, dtype=np.float64)
+    for number, column, price in sold:
+        line = line_of[number]
+        prices[line, column] = min(prices[line, column], price)
+    return tuple(found[number] for number in order), prices
+
+
+def _reserved(
+    instance_types: Sequence[InstanceType],
+) -> tuple[dict[Requirements, int], frozenset[str]]:
+    """Return what is left of reserved offerings, and the labels that other offerings have.
+
+    Of like offerings the least counts, whether it is on offer now or not.
+    """
+    reserved: dict[Requirements, int] = {}
+    plain: dict[Requirements, None] = {}
+    for instance_type in instance_types:
+        for offering in instance_type.offerings:
+            if offering.capacity_type == RESERVED:
+                count = offering.reservation_capacity
+                known = reserved.get(offering.requirements, count)
+                reserved[offering.requirements] = min(known, count)
+            else:
+                plain[offering.requirements] = None
+    labels = (label for requirements in plain for label in requirements.values())
+    return reserved, frozenset(r.key for r in labels if r.values and not r.complement)
+
+
+def _group_order(group: OfferingGroup) -> tuple[str, str, str]:
+    return (group.zone, group.capacity_type, str(group.requirements))
+
+
+def _index(
+    instance_types: Sequence[InstanceType],
+) -> tuple[dict[str, dict[str, int]], dict[str, int], dict[str, list[tuple[Requirement, int]]]]:
+    """Index rows by what they say of each label: its values, its absence, or anything else."""
+    values: dict[str, dict[str, int]] = {}
+    absent: dict[str, int] = {}
+    others: dict[str, dict[Requirement, int]] = {}
+    for row, instance_type in enumerate(instance_types):
+        bit = 1 << row
+        for key, requirement in instance_type.requirements.items():
+            of_key = values.setdefault(key, {})
+            if requirement.complement:
+                rest = others.setdefault(key, {})
+                rest[requirement] = rest.get(requirement, 0) | bit
+            elif requirement.values:
+                for value in requirement.values:
+                    of_key[value] = of_key.get(value, 0) | bit
+            else:
+                absent[key] = absent.get(key, 0) | bit
+    return values, absent, {key: list(rest.items()) for key, rest in others.items()}
+
+
+@final
+class CatalogueCache:
+    """Compiled catalogues, kept between passes by the one who runs them.
+
+    One per pool: a new version, or new rates, replace the old one; pools that are gone are dropped
+    by `retain`. So the cache never holds more than the pools that are there.
+    """
+
+    def __init__(self) -> None:
+        self._compiled: Final = dict[str, tuple[Catalogue, _Rates, CompiledCatalogue]]()
+
+    def compiled(
+        self, pool: str, catalogue: Catalogue, *, currency: str, exchange_rates: Mapping[str, float]
+    ) -> CompiledCatalogue:
+        """Return the catalogue of a pool as columns."""
+        rates: _Rates = (currency, tuple(sorted(exchange_rates.items())))
+        known = self._compiled.get(pool)
+        if (
+            known is not None
+            and known[1] == rates
+            and (known[0] is catalogue or known[0].version == catalogue.version)
+        ):
+            return known[2]
+        compiled = next(
+            (
+                compiled
+                for other, of_rates, compiled in self._compiled.values()
+                if other is catalogue and of_rates == rates
+            ),
+            None,
+        ) or CompiledCatalogue(catalogue, currency=currency, exchange_rates=exchange_rates)
+        self._compiled[pool] = (catalogue, rates, compiled)
+        return compiled
+
+    def retain(self, pools: Container[str]) -> None:
+        """Drop what belongs to pools that are not among these."""
+        for pool in [pool for pool in self._compiled if pool not in pools]:
+            del self._compiled[pool]
+
+
+_Rates: TypeAlias = tuple[str, tuple[tuple[str, float], ...]]

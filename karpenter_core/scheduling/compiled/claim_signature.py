@@ -1,0 +1,257 @@
+"""What planned claims of one kind may become: the machines, their prices, and what fits on them.
+
+Everything that follows from a signature alone is computed once, when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.api.labels import CAPACITY_TYPE, SPOT
+from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
+from karpenter_core.scheduling.compiled.shapes import Market
+from karpenter_core.scheduling.requirements import Requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.records import HostPort
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
+    from karpenter_core.scheduling.compiled.pools import CompiledPool
+    from karpenter_core.scheduling.compiled.reservations import Reservation
+    from karpenter_core.scheduling.compiled.shapes import Shapes
+    from karpenter_core.scheduling.problem import SolveOptions
+
+__all__ = ["ClaimSignature"]
+
+
+@final
+class ClaimSignature:
+    """Planned claims that may become the same machines. `bits` are the rows they may use."""
+
+    def __init__(
+        self,
+        pool: CompiledPool,
+        requirements: Requirements,
+        host_ports: tuple[HostPort, ...],
+        bits: int,
+        free: Amounts,
+        options: SolveOptions,
+        *,
+        held: frozenset[Reservation] | None = None,
+        min_values_relaxed: bool = False,
+    ) -> None:
+        self._options: Final = options
+        self.pool: Final = pool
+        self.requirements: Final = requirements
+        self.host_ports: Final = host_ports
+        self.bits: Final = bits
+        self.held: Final = held
+        """The reservations it may use; None: it is not decided yet which."""
+        self.min_values_relaxed: Final = min_values_relaxed
+        self.has_min_values: Final = requirements.has_min_values
+        self._pool_free: Final = free
+
+    @cached_property
+    def allowed_groups(self) -> Mask:
+        """Which groups of offerings it may use."""
+        return self.pool.allowed_groups(self.requirements, self.held)
+
+    def reservations(self, chosen: Mask) -> frozenset[Reservation]:
+        """Return the reservations that some of chosen `rows` can be had from."""
+        rows, prices = self.rows[chosen], self.pool.catalogue.prices
+        return frozenset(
+            reservation
+            for group, reservation in self.pool.reservations.items()
+            if self.allowed_groups[group] and np.isfinite(prices[group, rows]).any()
+        )
+
+    @cached_property
+    def prices_and_groups(self) -> tuple[Floats, Columns]:
+        """Price of every row at its cheapest allowed offering, and that offering's group."""
+        catalogue = self.pool.catalogue
+        numbers = np.flatnonzero(self.allowed_groups)
+        if not len(numbers):
+            return np.full(catalogue.size, inf), np.zeros(catalogue.size, dtype=np.intp)
+        prices = catalogue.prices[numbers]
+        best = prices.argmin(axis=0)
+        return prices[best, np.arange(catalogue.size)], numbers[best]
+
+    @cached_property
+    def rows(self) -> Columns:
+        """The rows, cheapest first, ties by name."""
+        rows = rows_of(self.bits, self.pool.catalogue.size)
+        return rows[np.argsort(self.prices_and_groups[0][rows], kind="stable")]
+
+    @cached_property
+    def prices(self) -> Floats:
+        """The prices of `rows`."""
+        return self.prices_and_groups[0][self.rows]
+
+    @cached_property
+    def free(self) -> Amounts:
+        """What pods may use on each of `rows`: a line per resource."""
+        return self._pool_free[:, self.rows]
+
+    @cached_property
+    def _overdrawn(self) -> list[int]:
+        """The lines of which some row has less than nothing, and so does not hold nothing either."""
+        lines: list[int] = np.flatnonzero((self.free < 0).any(axis=1)).tolist()
+        return lines
+
+    @cached_property
+    def largest(self) -> Amounts:
+        """The element-wise largest of `free`: more than this fits on none."""
+        return self.free.max(axis=1)
+
+    @cached_property
+    def frontier(self) -> Amounts:
+        """The machines among `rows` that no other one contains."""
+        scale = np.maximum(self.largest[:, None], 1)
+        left = self.free[:, np.argsort(-(self.free / scale).sum(axis=0), kind="stable")]
+        kept: list[Amounts] = []
+        while left.shape[1]:
+            top = left[:, :1]
+            kept.append(top)
+            left = left[:, ~(left <= top).all(axis=0)]
+        return np.concatenate(kept, axis=1)
+
+    @cached_property
+    def is_ragged(self) -> bool:
+        """Whether "fits into `largest`" is not yet "fits on some row"."""
+        return self.has_min_values or self.frontier.shape[1] > 1
+
+    def fitting(self, used: Amounts) -> Mask:
+        """Return which of `rows` hold an amount."""
+        free, lines = self.free, [*self._overdrawn, *used.nonzero()[0].tolist()] or [0]
+        fits: Mask = np.logical_and.reduce([free[line] >= used[line] for line in lines])
+        return fits
+
+    def ensures(self, asked: Requirements, bits: int | None = None) -> bool:
+        """Whether every machine of some rows (None: of all that it may use) meets requirements."""
+        bits = self.bits if bits is None else bits
+        return all(
+            self.requirements.guarantees(
+                Requirements((requirement,)), undecided=self.pool.well_known
+            )
+            or (
+                self.pool.catalogue.defines(requirement.key)
+                and not bits & ~self.pool.catalogue.ensuring(requirement)
+            )
+            for requirement in asked.values()
+        )
+
+    def bits_of(self, chosen: Mask) -> int:
+        """Return chosen ones among `rows` as a set."""
+        mask = np.zeros(self.pool.catalogue.size, dtype=np.bool_)
+        mask[self.rows[chosen]] = True
+        return bits_of_mask(mask)
+
+    def min_values_missing(self, chosen: Mask) -> dict[str, int]:
+        """Return the labels whose `minValues` chosen rows miss, with the count they reach."""
+        if not self.has_min_values:
+            return {}
+        return self.pool.catalogue.min_values_reached(self.bits_of(chosen), self.requirements)
+
+    @cached_property
+    def admissible(self) -> Mask:
+        """Which of `rows` may be the measure of a claim.
+
+        Whatever fits on such a row also fits on enough other rows for `minValues`.
+        """
+        if not self.has_min_values:
+            return np.ones(len(self.rows), dtype=np.bool_)
+        return np.array(
+            [
+                not self.min_values_missing(self.fitting(self.free[:, number]))
+                for number in range(len(self.rows))
+            ],
+            dtype=np.bool_,
+        )
+
+    @cached_property
+    def buys_spot(self) -> bool:
+        """Whether some of its rows are cheapest as spot."""
+        groups = self.pool.catalogue.groups
+        used: set[int] = set(self.prices_and_groups[1][self.rows].tolist())
+        return any(groups[g].requirements.single_value(CAPACITY_TYPE) == SPOT for g in used)
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """The machines worth measuring by; their `row` is a place in `rows`."""
+        options = self._options
+        prices = np.where(self.admissible, self.prices, inf)
+        return self.pool.catalogue.shapes(
+            Market(
+                room=self.free,
+                prices=prices[None, :],
+                types=self.pool.catalogue.type_numbers[self.rows],
+                robust_weight=np.array([options.robust_price_weight if self.buys_spot else 0.0]),
+                robust_rank=options.robust_price_rank,
+                flexibility_floor=options.flexibility_floor,
+            )
+        )
+
+    @cached_property
+    def admissible_mask(self) -> Mask:
+        """`admissible`, over all rows of the catalogue."""
+        mask = np.zeros(self.pool.catalogue.size, dtype=np.bool_)
+        mask[self.rows[self.admissible]] = True
+        return mask
+
+    def rooms(self, used: Amounts, request: Amounts) -> Amounts:
+        """Return how many more requests fit on some row, beside what each claim uses already.
+
+        `used` has a column per claim.
+        """
+        if self.has_min_values:
+            return np.array(
+                [self._room_with_min_values(column, request) for column in used.T], dtype=np.int64
+            )
+        return self._rooms(self.frontier, used, request)
+
+    def room(
+        self,
+        used: Amounts,
+        request: Amounts,
+        asked: Sequence[tuple[int, int]],
+    ) -> int:
+        """Return `rooms` of one claim; `asked` are the lines of `request` that are not zero."""
+        if self.has_min_values:
+            return self._room_with_min_values(used, request)
+        most, amounts = 0, used.tolist()
+        for machine in self._machines:
+            spare = [there - taken for there, taken in zip(machine, amounts, strict=True)]
+            if min(spare) >= 0:
+                most = max(most, min([spare[line] // amount for line, amount in asked]))
+        return most
+
+    @cached_property
+    def _machines(self) -> list[list[int]]:
+        return self.frontier.T.tolist()
+
+    @staticmethod
+    def _rooms(machines: Amounts, used: Amounts, request: Amounts) -> Amounts:
+        asked = request.nonzero()[0]
+        most = np.zeros(used.shape[1], dtype=np.int64)
+        for machine in machines.T:
+            spare = machine[:, None] - used
+            room = np.minimum.reduce(spare[asked] // request[asked, None], axis=0)
+            room[np.minimum.reduce(spare, axis=0) < 0] = 0
+            np.maximum(most, room, out=most)
+        return most
+
+    def _room_with_min_values(self, used: Amounts, request: Amounts) -> int:
+        """Find the most by bisection: more pods leave fewer rows."""
+        low, high = 0, int(self._rooms(self.frontier, used[:, None], request)[0])
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.min_values_missing(self.fitting(used + middle * request)):
+                high = middle - 1
+            else:
+                low = middle
+        return low

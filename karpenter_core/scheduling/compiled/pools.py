@@ -1,0 +1,309 @@
+"""NodePools as the solver sees them: a template, its rows of the catalogue, its daemons, its limits.
+
+What daemons take depends on the instance type: each row has its own overhead, that of the daemons
+which may run on it (their preferences do not matter, any of their terms may match).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.api.labels import (
+    ALIASES,
+    INITIALIZED,
+    NODE_POOL,
+    NODES,
+    PODS,
+    REGISTERED,
+    RESERVED,
+    WELL_KNOWN,
+    node_class_label,
+)
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.api.records import Taint
+from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
+from karpenter_core.scheduling.compiled.ladder import node_ladder
+from karpenter_core.scheduling.compiled.reservations import Reservations, find_reservations
+from karpenter_core.scheduling.ports import first_conflict
+from karpenter_core.scheduling.problem import Constraint, MinValuesPolicy
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import HostPort, PodShape, Resources
+    from karpenter_core.scheduling.arrays import Amounts, Mask
+    from karpenter_core.scheduling.compiled.catalogue import CatalogueCache, CompiledCatalogue
+    from karpenter_core.scheduling.compiled.reservations import Reservation
+    from karpenter_core.scheduling.problem import Problem, SolveOptions
+
+__all__ = ["SIMULATION_LABELS", "CompiledPool", "Daemon", "compile_pool_steps", "read_daemons"]
+
+SIMULATION_LABELS: Final = frozenset({REGISTERED, INITIALIZED})
+"""Labels that every node gets in time: daemons may select on them, claims never ask for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Daemon:
+    """A DaemonSet's pod: `alternatives` are its terms, of which any may match."""
+
+    name: str
+    shape: PodShape
+    requests: Resources
+    alternatives: tuple[Requirements, ...]
+
+
+def read_daemons(problem: Problem) -> tuple[Daemon, ...]:
+    """Read what the DaemonSets put on nodes; one that cannot be read runs nowhere."""
+    aliases = {**ALIASES, **problem.aliases}
+    daemons: list[Daemon] = []
+    for daemon in sorted(problem.daemons, key=lambda daemon: daemon.name):
+        try:
+            alternatives = node_ladder(daemon.shape, aliases=aliases)
+        except BadInputError:
+            continue
+        daemons.append(
+            Daemon(
+                name=daemon.name,
+                shape=daemon.shape,
+                requests={PODS: 1, **daemon.shape.requests},
+                alternatives=alternatives,
+            )
+        )
+    return tuple(daemons)
+
+
+@final
+class CompiledPool:
+    """One NodePool, ready to be asked which machines it can make."""
+
+    def __init__(
+        self,
+        pool: NodePool,
+        catalogue: CompiledCatalogue,
+        *,
+        daemons: Sequence[Daemon],
+        usage: Resources,
+        aliases: Mapping[str, str],
+        well_known: frozenset[str],
+        min_values: MinValuesPolicy,
+        reservations: Reservations,
+    ) -> None:
+        template = pool.spec.template
+        self.name: Final = pool.name
+        self.weight: Final = pool.spec.weight or 0
+        self.catalogue: Final = catalogue
+        self.well_known: Final = well_known
+        self.taints: Final = tuple(
+            Taint(key=spec.key, effect=spec.effect, value=spec.value)
+            for spec in template.spec.taints
+        )
+        reference = template.spec.node_class_ref
+        self.labels: Final = {
+            **template.metadata.labels,
+            NODE_POOL: pool.name,
+            node_class_label(reference.group, reference.kind): reference.name,
+        }
+        self.refusal = ""
+        """Why the template cannot be read; such a pool makes nothing."""
+        try:
+            own = Requirements.from_specs(template.spec.requirements, aliases=aliases)
+        except BadInputError as error:
+            self.refusal = str(error)
+            own = Requirements()
+        self.requirements: Final = own.merge(
+            Requirements.from_labels(self.labels, aliases=aliases)
+        ).add(*(Requirement.of(key, "In", ("true",)) for key in sorted(SIMULATION_LABELS)))
+        self.limits: Final = parse_resources(pool.spec.limits)
+        self.remaining: Final = {
+            name: amount - usage.get(name, 0) for name, amount in self.limits.items()
+        }
+        self.limited: Final = tuple(sorted(name for name in self.limits if name != NODES))
+        self.reservations: Final = {
+            number: reservations.of(group.requirements)
+            for number, group in enumerate(catalogue.groups)
+            if group.capacity_type == RESERVED
+        }
+        """The groups of offerings that are reserved, with the reservation."""
+        self._usable: Final = frozenset(reservations.capacity)
+        self.offered_bits: Final = self.offered(self.requirements)
+        matching = catalogue.matching(self.requirements)
+        self.matching_bits: Final = matching
+        bits = 0 if self.refusal else matching & self.offered_bits & catalogue.sound_bits
+        self.barren: Constraint | None = None if bits else Constraint.REQUIREMENT
+        """Why it can make no machine at all; None when it can."""
+        if min_values is MinValuesPolicy.STRICT and catalogue.min_values_reached(
+            bits, self.requirements
+        ):
+            self.barren, bits = Constraint.MIN_VALUES, 0
+        self.bits: Final = bits
+        """The rows this pool can make at all; empty when its requirements leave none."""
+        self._counted: Final = dict[str, "Amounts"]()
+        self.daemons: Final = tuple(
+            (daemon, daemon_bits)
+            for daemon in daemons
+            if (daemon_bits := self._daemon_bits(daemon))
+        )
+        """The daemons that run on some rows, with the rows."""
+
+    def allowed_groups(
+        self, requirements: Requirements, held: frozenset[Reservation] | None = None
+    ) -> Mask:
+        """Return which groups of offerings a claim may use, reserved ones only of what it holds.
+
+        `held` None: of any reservation of which there is something left.
+        """
+        allowed = self.catalogue.allowed_groups(requirements, self.well_known)
+        usable = self._usable if held is None else held
+        for number, reservation in self.reservations.items():
+            if reservation not in usable:
+                allowed[number] = False
+        return allowed
+
+    def offered(
+        self, requirements: Requirements, held: frozenset[Reservation] | None = None
+    ) -> int:
+        """Return the rows that have an available offering which a claim may use."""
+        allowed = self.allowed_groups(requirements, held)
+        offered: Mask = np.logical_or.reduce(np.isfinite(self.catalogue.prices[allowed]), axis=0)
+        return bits_of_mask(offered)
+
+    def may_have(self, key: str) -> bool:
+        """Whether a machine of the pool can have a label, whatever its value."""
+        return key in self.requirements or key in self.well_known
+
+    def _daemon_bits(self, daemon: Daemon) -> int:
+        tolerations = (*daemon.shape.tolerations, PREFERENCE_TOLERATION)
+        if first_untolerated(self.taints, tolerations) is not None:
+            return 0
+        bits = 0
+        for requirements in daemon.alternatives:
+            if self.requirements.compatible(requirements, allow_undefined=self.well_known):
+                bits |= self.catalogue.matching(requirements)
+        return bits
+
+    def daemon_overhead(self, resource: str) -> Amounts:
+        """Return how much of a resource daemons take on each row."""
+        total = np.zeros(self.catalogue.size, dtype=np.int64)
+        for daemon, bits in self.daemons:
+            amount = daemon.requests.get(resource, 0)
+            if amount:
+                total += amount * self.catalogue.mask(bits)
+        return total
+
+    def free(self, resources: Sequence[str]) -> Amounts:
+        """Return what pods may use on each row: one line per resource."""
+        return np.stack(
+            [self.catalogue.allocatable(name) - self.daemon_overhead(name) for name in resources]
+        )
+
+    def rows_without_port(self, port_sets: Sequence[HostPort]) -> int:
+        """Return the rows on which no daemon takes one of these ports."""
+        bits = self.catalogue.all_bits
+        for daemon, daemon_bits in self.daemons:
+            if first_conflict(port_sets, daemon.shape.host_ports) is not None:
+                bits &= ~daemon_bits
+        return bits
+
+    def counted(self, resource: str) -> Amounts:
+        """Return what each row counts against limits: the largest machine that its type may be.
+
+        Offerings of one type may give different machines, and which one a claim gets is up to the
+        provider.
+        """
+        known = self._counted.get(resource)
+        if known is None:
+            known = self.catalogue.capacity(resource)
+            if self.catalogue.has_twins:
+                rows = rows_of(self.bits, self.catalogue.size)
+                types = self.catalogue.type_numbers[rows]
+                largest = np.zeros(self.catalogue.size, dtype=np.int64)
+                np.maximum.at(largest, types, known[rows])
+                known = known.copy()
+                known[rows] = largest[types]
+            self._counted[resource] = known
+        return known
+
+    @cached_property
+    def largest(self) -> Mapping[str, int]:
+        """The most that any machine of this pool takes of each limited resource."""
+        rows = rows_of(self.bits, self.catalogue.size)
+        return {name: int(self.counted(name)[rows].max()) for name in self.limited}
+
+    def capacity_of(self, row: int) -> dict[str, int]:
+        """Return what one machine takes of each limited resource."""
+        return {name: int(self.counted(name)[row]) for name in self.limited}
+
+    def with_more(self, freed: Resources) -> CompiledPool:
+        """Return the pool with limits that much further away: machines that count are going."""
+        other = copy(self)
+        vars(other)["remaining"] = {
+            name: amount + freed.get(name, 0) for name, amount in self.remaining.items()
+        }
+        return other
+
+    def is_ample(self, remaining: Mapping[str, int], count: int) -> bool:
+        """Whether limits are so far away that any machine will do for that many claims."""
+        return all(
+            2 * count * self.largest[name] <= remaining[name] for name in self.limited
+        ) and 2 * count <= remaining.get(NODES, 2 * count)
+
+    def within(self, remaining: Mapping[str, int]) -> int:
+        """Return the rows whose whole capacity stays inside what is left of the limits."""
+        mask = np.ones(self.catalogue.size, dtype=np.bool_)
+        for name in self.limited:
+            mask &= self.counted(name) <= remaining[name]
+        return bits_of_mask(mask)
+
+
+def compile_pool_steps(
+    problem: Problem, options: SolveOptions, cache: CatalogueCache
+) -> Generator[int, None, tuple[tuple[CompiledPool, ...], Reservations]]:
+    """Compile the pools that have a catalogue, in the order in which they are asked.
+
+    Heavier ones first, then by name, the later in the alphabet first (upstream's order). Also
+    returns the reservations that they may use.
+    """
+    daemons = read_daemons(problem)
+    ordered = sorted(problem.pools, key=lambda pool: pool.name, reverse=True)
+    ordered.sort(key=lambda pool: -(pool.spec.weight or 0))
+    columns: dict[str, CompiledCatalogue] = {}
+    for pool in ordered:
+        catalogue = problem.catalogues.get(pool.name)
+        if catalogue is not None:
+            columns[pool.name] = cache.compiled(
+                pool.name,
+                catalogue,
+                currency=options.currency,
+                exchange_rates=options.exchange_rates,
+            )
+            yield 5
+    reservations = find_reservations(columns.values())
+    if not options.reserved_capacity:
+        reservations = replace(reservations, capacity={})
+    compiled: list[CompiledPool] = []
+    for pool in ordered:
+        if pool.name not in columns:
+            continue
+        compiled.append(
+            CompiledPool(
+                pool,
+                columns[pool.name],
+                daemons=daemons,
+                usage=problem.pool_usage.get(pool.name, {}),
+                aliases={**ALIASES, **problem.aliases},
+                well_known=WELL_KNOWN | problem.well_known,
+                min_values=options.min_values,
+                reservations=reservations,
+            )
+        )
+        yield 1
+    return tuple(compiled), reservations

@@ -1,0 +1,241 @@
+"""A problem as integers and columns: everything that all plans of one pass share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from msgspec import Struct
+
+from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
+from karpenter_core.scheduling.compiled.axes import find_axes
+from karpenter_core.scheduling.compiled.classes import classify_steps
+from karpenter_core.scheduling.compiled.domains import NODES_PER_STEP, count_steps
+from karpenter_core.scheduling.compiled.pools import compile_pool_steps, read_daemons
+from karpenter_core.scheduling.compiled.signatures import NodeSignature, Signatures
+from karpenter_core.scheduling.compiled.ties import find_ties
+from karpenter_core.scheduling.compiled.volumes import NO_LIMIT, Attachments, is_attach_resource
+from karpenter_core.scheduling.requirements import Requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.compiled.axes import Axis
+    from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+    from karpenter_core.scheduling.compiled.classes import Ask, ClassIndex, PodClass, Rung
+    from karpenter_core.scheduling.compiled.domains import FirstCounts
+    from karpenter_core.scheduling.compiled.pools import CompiledPool
+    from karpenter_core.scheduling.compiled.reservations import Reservations
+    from karpenter_core.scheduling.compiled.ties import Ties
+    from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions
+
+__all__ = ["CompiledProblem", "NodeReader", "Task", "compile_steps"]
+
+
+class Task(Struct, frozen=True, kw_only=True, eq=False):
+    """A class at one rung: what is being placed."""
+
+    index: int
+    pod_class: PodClass
+    rung: Rung
+    ties: Ties
+    request: Amounts
+    asked: tuple[tuple[int, int], ...]
+    """The lines of `request` that are not zero, with what is asked."""
+    lines: list[int]
+    """Those lines alone."""
+    reserved_only: bool = False
+    """New claims are opened on reserved machines alone."""
+
+    @property
+    def ask(self) -> Ask:
+        """What is asked of the node."""
+        return self.rung.ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompiledProblem:
+    """Classes, pools and existing nodes of one pass; `resources` name the lines of all amounts."""
+
+    options: SolveOptions
+    resources: tuple[str, ...]
+    classes: tuple[PodClass, ...]
+    requests: Amounts
+    """A column per class."""
+    pools: tuple[CompiledPool, ...]
+    pool_free: tuple[Amounts, ...]
+    """What pods may use on each row of each pool's catalogue."""
+    reservations: Reservations
+    """What is left of reserved capacity when the pass begins."""
+    signatures: Signatures
+    pool_signatures: tuple[int, ...]
+    nodes: Sequence[ExistingNode]
+    """In the order in which they are filled: initialised ones first, then by name."""
+    node_free: Amounts
+    node_signatures: Amounts
+    axes: tuple[Axis, ...] = ()
+    first_counts: FirstCounts
+    ties: tuple[tuple[Ties, ...], ...]
+    """For every class, for every rung: the topology groups that concern it."""
+    index: ClassIndex
+    reader: NodeReader
+    max_new_nodes: int | None = None
+    _tasks: dict[tuple[int, int], Task] = field(
+        init=False, default_factory=dict["tuple[int, int]", Task]
+    )
+
+    def task(self, index: int, rung: int) -> Task:
+        """Return what placing a class at one rung is about."""
+        known = self._tasks.get((index, rung))
+        if known is None:
+            pod_class, request = self.classes[index], self.requests[:, index]
+            amounts: list[int] = request.tolist()
+            asked = tuple([pair for pair in enumerate(amounts) if pair[1]])
+            known = self._tasks[index, rung] = Task(
+                index=index,
+                pod_class=pod_class,
+                rung=pod_class.rungs[rung],
+                ties=self.ties[index][rung],
+                request=request,
+                asked=asked,
+                lines=[line for line, _ in asked],
+            )
+        return known
+
+
+def compile_steps(
+    problem: Problem, options: SolveOptions, cache: CatalogueCache
+) -> Generator[int, None, CompiledProblem]:
+    """Compile a problem; yields units of work done."""
+    classes, index = yield from classify_steps(problem, options)
+    groups = index.groups
+    cache.retain({pool.name for pool in problem.pools})
+    pools, reservations = yield from compile_pool_steps(problem, options, cache)
+    daemons = read_daemons(problem)
+    named = (*(c.requests for c in classes), *(daemon.requests for daemon in daemons))
+    shared = (resource for c in classes for resource, _ in c.shared_volumes)
+    resources = tuple(sorted({PODS, *(name for requests in named for name in requests), *shared}))
+    pool_free = tuple(_pool_free(pool, resources) for pool in pools)
+    yield 5
+    aliases = {**ALIASES, **problem.aliases}
+    nodes = tuple(sorted(problem.nodes, key=lambda node: (not node.initialized, node.name)))
+    axes = find_axes(groups, pools, nodes, classes, aliases)
+    signatures = Signatures(pools, pool_free, axes, options)
+    pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
+    reader = NodeReader(problem, classes, (axis.key for axis in axes), resources)
+    node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
+    node_signatures = np.zeros(len(nodes), dtype=np.int64)
+    for number, node in enumerate(nodes):
+        node_signatures[number] = signatures.of_node(reader.signature(node))
+        node_free[:, number] = reader.free(node)
+        if number % NODES_PER_STEP == 0:
+            yield 1
+    first_counts = yield from count_steps(problem, groups, axes, nodes, signatures, node_signatures)
+    yield 5
+    return CompiledProblem(
+        options=options,
+        resources=resources,
+        classes=classes,
+        requests=_table(resources, classes),
+        pools=pools,
+        pool_free=pool_free,
+        reservations=reservations,
+        signatures=signatures,
+        pool_signatures=pool_signatures,
+        nodes=nodes,
+        node_free=node_free,
+        node_signatures=node_signatures,
+        axes=axes,
+        first_counts=first_counts,
+        ties=find_ties(classes, axes),
+        index=index,
+        reader=reader,
+        max_new_nodes=problem.max_new_nodes,
+    )
+
+
+def _pool_free(pool: CompiledPool, resources: Sequence[str]) -> Amounts:
+    """Return what pods may use on each row; new nodes attach any number of volumes."""
+    free = pool.free(resources)
+    for line, name in enumerate(resources):
+        if is_attach_resource(name):
+            free[line] = NO_LIMIT
+    return free
+
+
+def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
+    table = np.zeros((len(resources), len(classes)), dtype=np.int64)
+    for number, pod_class in enumerate(classes):
+        table[:, number] = [pod_class.requests.get(name, 0) for name in resources]
+    return table
+
+
+class NodeReader:
+    """Reads existing nodes: of their labels only those that somebody asks for."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        classes: Sequence[PodClass],
+        topology_keys: Iterable[str],
+        resources: Sequence[str],
+    ) -> None:
+        asks = {rung.ask for pod_class in classes for rung in pod_class.rungs}
+        asked = {key for ask in asks for labels in ask.alternatives for key in labels}
+        self._asked: Final = tuple(sorted(asked.union(topology_keys)))
+        self._aliases: Final = {**ALIASES, **problem.aliases}
+        self._names: Final = frozenset(self._asked).union(
+            alias for alias, key in self._aliases.items() if key in self._asked
+        )
+        """The labels to look at, as they may stand on a node."""
+        self._well_known: Final = WELL_KNOWN | problem.well_known
+        self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
+        self._known: Final = dict[object, NodeSignature]()
+
+    def free(self, node: ExistingNode) -> list[int]:
+        """Return how much of each resource pods may still use; -1 where nothing may come any more.
+
+        That is on nodes that are closed, and on those that are overdrawn.
+        """
+        available = node.available
+        if node.closed or min(available.values(), default=0) < 0:
+            return [-1] * len(self._resources)
+        return [
+            Attachments.free(node, name) if attaches else available.get(name, 0)
+            for name, attaches in self._resources
+        ]
+
+    def signature(self, node: ExistingNode) -> NodeSignature:
+        """Return what a node is, apart from how full it is."""
+        ports = {*node.host_ports}
+        for pod in node.pods:
+            if pod.shape.host_ports:
+                ports.update(pod.shape.host_ports)
+        host_ports = tuple(sorted(ports, key=str)) if ports else ()
+        if node.requirements is not None:
+            return NodeSignature(
+                requirements=Requirements(
+                    r for r in node.requirements.values() if r.key in self._asked
+                ),
+                taints=node.taints,
+                host_ports=host_ports,
+                undecided=self._well_known,
+            )
+        labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
+        name = node.name if HOSTNAME in self._names else ""
+        key = (labels, name, node.taints, host_ports)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = NodeSignature(
+                requirements=self._requirements(node), taints=node.taints, host_ports=host_ports
+            )
+        return known
+
+    def _requirements(self, node: ExistingNode) -> Requirements:
+        labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
+        labels = {HOSTNAME: node.name, **labels}
+        return Requirements.from_labels(
+            {key: labels[key] for key in self._asked if key in labels}, aliases=self._aliases
+        )

@@ -1,0 +1,120 @@
+"""Capacity that is paid for already: which reservations there are, and what is left of them.
+
+A reserved offering names its reservation by labels that no other offering has. Several types, zones
+and pools may sell machines out of the same one; what is left of it is the least that any of them
+says. Which claims take them is decided in `holdings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.scheduling.compiled.catalogue import CompiledCatalogue
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = ["Reservation", "ReservationManager", "Reservations", "find_reservations"]
+
+Reservation: TypeAlias = tuple[tuple[str, str], ...]
+"""A reservation by its labels and their values, in order: its ID, mostly."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reservations:
+    """Every reservation of which there is something left, with how many machines.
+
+    `shared` are labels of reserved offerings that others have too: they tell none apart.
+    """
+
+    capacity: Mapping[Reservation, int] = field(default_factory=dict[Reservation, int])
+    shared: frozenset[str] = frozenset({ZONE, CAPACITY_TYPE})
+
+    def of(self, requirements: Requirements) -> Reservation:
+        """Return the reservation that an offering with these requirements belongs to."""
+        return tuple(
+            sorted(
+                (requirement.key, value)
+                for requirement in requirements.values()
+                if requirement.key not in self.shared and not requirement.complement
+                for value in requirement.values
+            )
+        )
+
+
+def find_reservations(catalogues: Iterable[CompiledCatalogue]) -> Reservations:
+    """Return what is left of the reservations that pools sell: the least that any of them says."""
+    distinct = tuple(dict.fromkeys(catalogues))
+    found = Reservations(
+        shared=frozenset({ZONE, CAPACITY_TYPE}).union(*(c.plain_labels for c in distinct))
+    )
+    capacity: dict[Reservation, int] = {}
+    for catalogue in distinct:
+        for requirements, count in catalogue.reserved.items():
+            reservation = found.of(requirements)
+            capacity[reservation] = min(capacity.get(reservation, count), count)
+    return Reservations(
+        capacity={name: capacity[name] for name in sorted(capacity) if capacity[name] > 0},
+        shared=found.shared,
+    )
+
+
+@final
+class ReservationManager:
+    """What is left of every reservation while claims take machines out of them.
+
+    Holders are numbers (columns of planned claims). A holder has at most one machine of each.
+    """
+
+    def __init__(self, capacity: Mapping[Reservation, int]) -> None:
+        self._left: Final = dict(capacity)
+        self._held: Final = dict[int, set[Reservation]]()
+
+    def left(self, reservation: Reservation) -> int:
+        """Return how many machines nobody holds yet.
+
+        Raises:
+            KeyError: no such reservation.
+        """
+        return self._left[reservation]
+
+    def held(self, holder: int) -> frozenset[Reservation]:
+        """Return what a holder has."""
+        return frozenset(self._held.get(holder, ()))
+
+    def can_reserve(self, holder: int, reservation: Reservation) -> bool:
+        """Whether a holder has a machine of a reservation, or can get one.
+
+        Raises:
+            KeyError: no such reservation.
+        """
+        left = self._left[reservation]
+        return left > 0 or reservation in self._held.get(holder, ())
+
+    def reserve(self, holder: int, *reservations: Reservation) -> None:
+        """Set a machine of each aside; one that the holder has already is not taken twice.
+
+        Raises:
+            KeyError: no such reservation.
+            ValueError: nothing is left of one.
+        """
+        for reservation in reservations:
+            if not self.can_reserve(holder, reservation):
+                raise ValueError(f"nothing is left of reservation {reservation} for {holder}")
+            held = self._held.setdefault(holder, set())
+            if reservation not in held:
+                held.add(reservation)
+                self._left[reservation] -= 1
+
+    def release(self, holder: int, *reservations: Reservation) -> None:
+        """Give machines back; what the holder does not have stays as it is."""
+        held = self._held.get(holder, set())
+        for reservation in reservations:
+            if reservation in held:
+                held.remove(reservation)
+                self._left[reservation] += 1

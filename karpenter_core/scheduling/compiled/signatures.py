@@ -1,0 +1,462 @@
+"""What a node is, apart from how full it is: interned, so that "the same" is one integer.
+
+A planned claim's signature is its pool, its requirements, the host ports its pods took, the
+reservations it holds, and the rows of the catalogue it may use; an existing node's is the part of its labels anybody asks for,
+its taints and ports. `meet` says what a signature becomes when pods with an ask join (or that they
+cannot), once per pair; everything computed from a signature is kept with it.
+
+A claim has no domain (zone …) until a pod joins that some topology group over that label restricts
+or counts; then it is *pinned* to one, so that all counts are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, final
+
+from msgspec import Struct
+
+from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
+from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
+from karpenter_core.scheduling.ports import first_conflict
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.taints import first_untolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.records import HostPort, Taint
+    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.compiled.axes import Axis
+    from karpenter_core.scheduling.compiled.classes import Ask
+    from karpenter_core.scheduling.compiled.pools import CompiledPool
+    from karpenter_core.scheduling.compiled.reservations import Reservation
+    from karpenter_core.scheduling.problem import SolveOptions
+
+__all__ = [
+    "FLOATING",
+    "NOWHERE",
+    "NO_MATCH",
+    "NodeSignature",
+    "Pin",
+    "Signatures",
+]
+
+NO_MATCH: Final = -1
+"""What `meet` answers when pods and node do not go together."""
+
+FLOATING: Final = -1
+"""The domain of a planned claim that may still be pinned to one."""
+
+NOWHERE: Final = -2
+"""The domain of a node without the label, or whose label is not known yet."""
+
+
+class Pin(Struct, frozen=True, gc=False):
+    """The domains of an axis that a node may be in, in the order in which they are tried.
+
+    A soft pin is for pods that are counted, not restricted: a claim gets a domain where it can,
+    and nodes without one will do. (A struct: pins are keys of what is looked up for every class.)
+    """
+
+    axis: int
+    domains: tuple[int, ...]
+    soft: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSignature:
+    """Nodes that are there, alike in everything that somebody asks for."""
+
+    requirements: Requirements
+    taints: tuple[Taint, ...]
+    host_ports: tuple[HostPort, ...]
+    undecided: frozenset[str] | None = None
+    """For a claim whose machine is not known yet: labels that may still appear."""
+
+    def admits(self, ask: Ask) -> bool:
+        """Whether pods with an ask may run here."""
+        if first_untolerated(self.taints, ask.tolerations) is not None:
+            return False
+        if first_conflict(ask.host_ports, self.host_ports) is not None:
+            return False
+        return any(self.shows(alternative) for alternative in ask.alternatives)
+
+    def shows(self, requirements: Requirements) -> bool:
+        """Whether the labels meet requirements, whatever is not decided yet."""
+        if self.undecided is None:
+            return self.requirements.compatible(requirements)
+        return self.requirements.guarantees(requirements, undecided=self.undecided)
+
+
+@final
+class Signatures:
+    """The signatures of one pass, by number."""
+
+    def __init__(
+        self,
+        pools: Sequence[CompiledPool],
+        pool_free: Sequence[Amounts],
+        axes: Sequence[Axis],
+        options: SolveOptions,
+    ) -> None:
+        self._options: Final = options
+        self._axes: Final = tuple(axes)
+        self._domains: Final = tuple(dict[int, int]() for _ in axes)
+        self._fixings: Final = dict[tuple[int, int, int], int]()
+        self._claims: Final = dict[int, ClaimSignature]()
+        self._nodes: Final = dict[int, NodeSignature]()
+        self._numbers: Final = dict[object, int]()
+        self._meetings: Final = dict[tuple[int, int, int], int]()
+        self._holdings: Final = dict["tuple[int, frozenset[Reservation], bool]", int]()
+        self._pool_free: Final = {
+            id(pool): free for pool, free in zip(pools, pool_free, strict=True)
+        }
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def is_claim(self, number: int) -> bool:
+        """Whether a signature is a planned claim's."""
+        return number in self._claims
+
+    def claim(self, number: int) -> ClaimSignature:
+        """Return a planned claim's signature."""
+        return self._claims[number]
+
+    def of_node(self, signature: NodeSignature) -> int:
+        """Return the number of an existing node's signature."""
+        number = self._numbers.get(signature)
+        if number is None:
+            number = self._numbers[signature] = len(self._numbers)
+            self._nodes[number] = signature
+        return number
+
+    def of_pool(self, pool: CompiledPool) -> int:
+        """Return the number of a pool's empty claim; NO_MATCH when it can make none."""
+        return self.of_claim(pool, pool.requirements, (), pool.bits)
+
+    def of_claim(
+        self,
+        pool: CompiledPool,
+        requirements: Requirements,
+        host_ports: tuple[HostPort, ...],
+        bits: int,
+        *,
+        held: frozenset[Reservation] | None = None,
+        min_values_relaxed: bool = False,
+    ) -> int:
+        """Return the number of a claim's signature; NO_MATCH when no row is left."""
+        if not bits:
+            return NO_MATCH
+        key = (id(pool), requirements, host_ports, bits, held, min_values_relaxed)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._numbers)
+            self._claims[number] = ClaimSignature(
+                pool,
+                requirements,
+                host_ports,
+                bits,
+                self._pool_free[id(pool)],
+                self._options,
+                held=held,
+                min_values_relaxed=min_values_relaxed,
+            )
+        return number
+
+    def narrowed(self, number: int, bits: int) -> int:
+        """Return the signature that is left when a claim may use only some rows."""
+        signature = self.claim(number)
+        return self.of_claim(
+            signature.pool,
+            signature.requirements,
+            signature.host_ports,
+            signature.bits & bits,
+            held=signature.held,
+            min_values_relaxed=signature.min_values_relaxed,
+        )
+
+    def holding(
+        self, number: int, reservations: frozenset[Reservation], *, only: bool = True
+    ) -> int:
+        """Return what a planned claim becomes that holds reservations, NO_MATCH if it cannot.
+
+        It is for reserved machines `only`, or for others too; without reservations for none.
+        """
+        signature = self.claim(number)
+        if not signature.pool.reservations:
+            return NO_MATCH if reservations else number
+        key = (number, reservations, only)
+        known = self._holdings.get(key)
+        if known is None:
+            requirements = signature.requirements
+            if only or not reservations:
+                operator = "In" if reservations else "NotIn"
+                kind = Requirement.of(CAPACITY_TYPE, operator, (RESERVED,))
+                requirements = requirements.add(kind)
+            known = self._narrowed_to(signature, requirements, held=reservations)
+            self._holdings[key] = known
+        return known
+
+    def relaxed(self, number: int, counts: dict[str, int]) -> int:
+        """Return the signature with `minValues` lowered to what can be had."""
+        signature = self.claim(number)
+        return self.of_claim(
+            signature.pool,
+            signature.requirements.with_min_values(counts),
+            signature.host_ports,
+            signature.bits,
+            held=signature.held,
+            min_values_relaxed=True,
+        )
+
+    def admits_labels(
+        self, number: int, alternatives: tuple[Requirements, ...], *, lenient: bool = False
+    ) -> bool:
+        """Whether a node shows labels that one of some alternatives asks for.
+
+        A planned claim: whether each machine that it may become will, or (lenient) whether some may.
+        """
+        claim = self._claims.get(number)
+        if claim is None:
+            return any(self._nodes[number].shows(one) for one in alternatives)
+        if not lenient:
+            return any(claim.ensures(one) for one in alternatives)
+        return any(
+            claim.requirements.compatible(one, allow_undefined=claim.pool.well_known)
+            for one in alternatives
+        )
+
+    def decided(self, number: int, alternatives: tuple[Requirements, ...]) -> tuple[int, ...]:
+        """Return what a planned claim may become that surely lacks, or has, what one of some asks for.
+
+        First what has none of it, if that can be said with one requirement for each alternative.
+        """
+        claim = self.claim(number)
+        wanted = [claim.requirements.merge(one) for one in alternatives]
+        opposites = [_opposite(one) for one in alternatives]
+        if all(opposites):
+            wanted.insert(0, claim.requirements.add(*(one for one in opposites if one is not None)))
+        pool = claim.pool
+        narrowed = [
+            self._narrowed_to(claim, requirements)
+            for requirements in wanted
+            if claim.requirements.compatible(requirements, allow_undefined=pool.well_known)
+        ]
+        return tuple(choice for choice in narrowed if choice != NO_MATCH)
+
+    def taints(self, number: int) -> tuple[Taint, ...]:
+        """Return the taints of a node."""
+        claim = self._claims.get(number)
+        return self._nodes[number].taints if claim is None else claim.pool.taints
+
+    def domain(self, axis: int, number: int) -> int:
+        """Return the domain that a node is in: a number on the axis, FLOATING or NOWHERE."""
+        known = self._domains[axis].get(number)
+        if known is None:
+            known = self._domains[axis][number] = self._domain(self._axes[axis], number)
+        return known
+
+    def _domain(self, axis: Axis, number: int) -> int:
+        claim = self._claims.get(number)
+        if claim is None:
+            value = self._nodes[number].requirements.single_value(axis.key)
+            return axis.index.get(value, NOWHERE) if value else NOWHERE
+        if axis.key not in claim.pool.requirements and not claim.pool.catalogue.defines(axis.key):
+            return NOWHERE  # pods may speak of the label, but nobody gives it to the node
+        if axis.key not in claim.requirements:
+            return FLOATING
+        asked = claim.requirements.get(axis.key)
+        if asked.complement or len(asked.values) > 1:
+            return FLOATING
+        return axis.index.get(next(iter(asked.values), ""), NOWHERE)
+
+    def possible(self, axis: int, number: int) -> tuple[int, ...]:
+        """Return every domain a node may turn out to be in; for one that is known, that one."""
+        domain = self.domain(axis, number)
+        if domain >= 0:
+            return (domain,)
+        on, claim = self._axes[axis], self._claims.get(number)
+        if claim is None:
+            node = self._nodes[number]
+            if node.undecided is None:
+                return ()
+            defined = on.key in node.requirements or on.key in node.undecided
+            requirements = node.requirements
+        else:
+            defined, requirements = domain == FLOATING, claim.requirements
+        asked = requirements.get(on.key)
+        return tuple(d for d, name in enumerate(on.names) if asked.has(name)) if defined else ()
+
+    def pinned(self, number: int, pins: tuple[Pin, ...]) -> int:
+        """Return what a node becomes when it must be in certain domains; NO_MATCH if it cannot."""
+        for position, pin in enumerate(pins):
+            domain = self.domain(pin.axis, number)
+            if domain in pin.domains:
+                continue
+            if domain != FLOATING:
+                if pin.soft and domain == NOWHERE:
+                    continue
+                return NO_MATCH
+            for choice in pin.domains:
+                fixed = self._fixed(number, pin.axis, choice)
+                if fixed != NO_MATCH:
+                    met = self.pinned(fixed, pins[position + 1 :])
+                    if met != NO_MATCH:
+                        return met
+            if not pin.soft:
+                return NO_MATCH
+        return number
+
+    def within(self, number: int, pins: tuple[Pin, ...]) -> int:
+        """Return what a planned claim becomes that may be in certain domains, not pinned yet."""
+        for pin in pins:
+            domain = self.domain(pin.axis, number)
+            if domain == FLOATING and len(pin.domains) == 1:
+                fixed = self._fixed(number, pin.axis, pin.domains[0])
+                if fixed == NO_MATCH:
+                    if pin.soft:
+                        continue
+                    return NO_MATCH
+                number = fixed
+            elif domain == FLOATING and not pin.soft:
+                if len(pin.domains) < len(self._axes[pin.axis].names):
+                    number = self._among(number, pin)
+                    if number == NO_MATCH:
+                        return NO_MATCH
+            elif domain not in pin.domains and not pin.soft:
+                return NO_MATCH
+        return number
+
+    def settled(self, number: int, pins: tuple[Pin, ...], row: int) -> int:
+        """Pin a planned claim where one of its rows is cheapest; NO_MATCH when it goes nowhere."""
+        for pin in pins:
+            if self.domain(pin.axis, number) != FLOATING:
+                continue
+            claim, axis = self._claims[number], self._axes[pin.axis]
+            group = claim.pool.catalogue.groups[int(claim.prices_and_groups[1][row])]
+            cheapest = axis.index.get(group.requirements.single_value(axis.key), NOWHERE)
+            choices = (cheapest, *pin.domains) if cheapest in pin.domains else pin.domains
+            for domain in choices:
+                fixed = self._fixed(number, pin.axis, domain)
+                if fixed != NO_MATCH and self._claims[fixed].bits >> row & 1:
+                    number = fixed
+                    break
+            else:
+                if not pin.soft:
+                    return NO_MATCH
+        return number
+
+    def _among(self, number: int, pin: Pin) -> int:
+        claim, on = self._claims[number], self._axes[pin.axis]
+        wanted = Requirement(
+            key=on.key, complement=False, values=frozenset(on.names[d] for d in pin.domains)
+        )
+        if not claim.requirements.get(on.key).admits(wanted):
+            return NO_MATCH
+        return self._narrowed_to(claim, claim.requirements.add(wanted))
+
+    def _fixed(self, number: int, axis: int, domain: int) -> int:
+        key = (number, axis, domain)
+        known = self._fixings.get(key)
+        if known is None:
+            claim, on = self._claims[number], self._axes[axis]
+            wanted = Requirement(key=on.key, complement=False, values=frozenset({on.names[domain]}))
+            if not claim.requirements.get(on.key).admits(wanted):
+                known = NO_MATCH
+            else:
+                known = self._narrowed_to(claim, claim.requirements.add(wanted))
+            self._fixings[key] = known
+        return known
+
+    def meet(self, number: int, ask: Ask, pins: tuple[Pin, ...] = ()) -> int:
+        """Return what a node becomes when pods with an ask join; NO_MATCH when they cannot."""
+        for alternative in range(len(ask.alternatives)):
+            met = self.joined(number, ask, alternative)
+            if met != NO_MATCH and pins:
+                met = self.pinned(met, pins)
+            if met != NO_MATCH:
+                return met
+        return NO_MATCH
+
+    def joined(self, number: int, ask: Ask, alternative: int) -> int:
+        """Return what a node becomes by one alternative of an ask; NO_MATCH when it cannot."""
+        key = (number, ask.index, alternative)
+        known = self._meetings.get(key)
+        if known is None:
+            claim = self._claims.get(number)
+            requirements = ask.alternatives[alternative]
+            if claim is not None:
+                known = self._join_claim(number, claim, ask, requirements)
+            else:
+                known = self._join_node(number, self._nodes[number], ask, requirements)
+            self._meetings[key] = known
+        return known
+
+    def _join_node(
+        self, number: int, node: NodeSignature, ask: Ask, requirements: Requirements
+    ) -> int:
+        if not node.admits(ask) or not node.shows(requirements):
+            return NO_MATCH
+        if any(key not in node.requirements for key in ask.present):
+            return NO_MATCH
+        if not ask.host_ports:
+            return number
+        return self.of_node(replace(node, host_ports=_union(node.host_ports, ask.host_ports)))
+
+    def _join_claim(
+        self, number: int, signature: ClaimSignature, ask: Ask, asked: Requirements
+    ) -> int:
+        pool = signature.pool
+        if first_untolerated(pool.taints, ask.tolerations) is not None:
+            return NO_MATCH
+        if first_conflict(ask.host_ports, signature.host_ports) is not None:
+            return NO_MATCH
+        # The template is asked too: "not in" of an earlier pod does not define a custom label.
+        if not all(
+            known.compatible(asked, allow_undefined=pool.well_known)
+            for known in (pool.requirements, signature.requirements)
+        ):
+            return NO_MATCH
+        if not all(pool.may_have(key) for key in ask.present):
+            return NO_MATCH
+        requirements = signature.requirements.merge(asked)
+        if requirements == signature.requirements and not ask.host_ports:
+            return number
+        return self._narrowed_to(signature, requirements, ask.host_ports)
+
+    def _narrowed_to(
+        self,
+        signature: ClaimSignature,
+        requirements: Requirements,
+        ports: tuple[HostPort, ...] = (),
+        held: frozenset[Reservation] | None = None,
+    ) -> int:
+        pool = signature.pool
+        held = signature.held if held is None else held
+        bits = signature.bits & pool.catalogue.matching(requirements)
+        bits &= pool.offered(requirements, held)
+        if ports:
+            bits &= pool.rows_without_port(ports)
+        return self.of_claim(
+            pool,
+            requirements,
+            _union(signature.host_ports, ports) if ports else signature.host_ports,
+            bits,
+            held=held,
+            min_values_relaxed=signature.min_values_relaxed,
+        )
+
+
+def _opposite(requirements: Requirements) -> Requirement | None:
+    """Return what is met exactly where requirements are not; None: no one requirement is."""
+    asked = tuple(requirements.values())
+    if len(asked) != 1 or asked[0].gte is not None or asked[0].lte is not None:
+        return None
+    return replace(asked[0], complement=not asked[0].complement, min_values=None)
+
+
+def _union(first: tuple[HostPort, ...], second: tuple[HostPort, ...]) -> tuple[HostPort, ...]:
+    return tuple(sorted({*first, *second}, key=str))

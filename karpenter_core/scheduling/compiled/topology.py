@@ -1,0 +1,241 @@
+"""Topology groups: which pods are counted, where, for which constraint.
+
+A spread constraint or a pod (anti-)affinity term becomes a `Group`; equal ones are one. A group
+over `kubernetes.io/hostname` counts on nodes, any other on the domains of its label. Required
+anti-affinity makes two: one counts the pods that its owner avoids, the inverse one the owners, for
+the pods that are avoided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import ALIASES, HOSTNAME
+from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.selectors import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from karpenter_core.api.records import (
+        AffinityTerm,
+        PodShape,
+        Toleration,
+        TopologySpread,
+    )
+    from karpenter_core.scheduling.compiled.ladder import Step
+
+__all__ = ["Group", "Groups", "Kind", "NodeFilter"]
+
+_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The label that the API server puts on every namespace."""
+
+
+class Kind(Enum):
+    """What a group's counts mean for a pod."""
+
+    SPREAD = auto()
+    AFFINITY = auto()
+    ANTI = auto()
+    """Pods that an owner avoids."""
+    INVERSE = auto()
+    """Owners of anti-affinity, for the pods they avoid."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFilter:
+    """The nodes on which a spread constraint counts: `alternatives` of labels, taints tolerated.
+
+    None: that side does not matter.
+    """
+
+    alternatives: tuple[Requirements, ...] | None
+    tolerations: tuple[Toleration, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Group:
+    """One constraint, shared by all its owners; `row` is its line among the groups of its key.
+
+    `namespaces` None means every namespace, `selector` None that nothing is counted.
+    """
+
+    index: int
+    row: int
+    kind: Kind
+    key: str
+    namespaces: frozenset[str] | None
+    selector: Selector | None
+    max_skew: int = 1
+    min_domains: int = 0
+    node_filter: NodeFilter | None = None
+
+    @property
+    def is_host(self) -> bool:
+        """Whether every node is a domain of its own."""
+        return self.key == HOSTNAME
+
+    def selects(self, shape: PodShape) -> bool:
+        """Whether pods of a shape are counted (for an inverse group: avoided)."""
+        return (
+            self.selector is not None
+            and (self.namespaces is None or shape.namespace in self.namespaces)
+            and self.selector.matches(shape.labels)
+        )
+
+
+@final
+class Groups:
+    """All groups of a pass, interned, and found by the labels of what they select."""
+
+    def __init__(
+        self,
+        namespaces: Callable[[], Mapping[str, Mapping[str, str]]],
+        *,
+        aliases: Mapping[str, str] = ALIASES,
+    ) -> None:
+        self.all: Final = list[Group]()
+        self.keys: Final = dict[str, list[Group]]()
+        """The groups of every topology key, in the order of their rows."""
+        self._read_namespaces: Final = namespaces
+        self._aliases: Final = aliases
+        self._interned: Final = dict[object, Group]()
+        self._by_pair: Final = dict[tuple[str, str], list[Group]]()
+        self._others: Final = list[Group]()
+        self._looked_at: Final = set[str]()
+        self._selected: Final = dict[object, tuple[Group, ...]]()
+
+    def of_spread(self, shape: PodShape, step: Step, spread: TopologySpread) -> Group:
+        """Return the group of a spread constraint at a step of relaxation.
+
+        Terms of node affinity that the pod has given up still say which nodes count: they do to the
+        Kubernetes scheduler, which knows nothing of giving up.
+        """
+        extra = {key: shape.labels[key] for key in spread.match_label_keys if key in shape.labels}
+        alternatives = tolerations = None
+        if spread.node_affinity_policy == "Honor" and (
+            shape.node_selector or shape.required_node_terms
+        ):
+            alternatives = self._alternatives(shape)
+        if spread.node_taints_policy == "Honor":
+            tolerations = step.tolerations
+        return self._intern(
+            Kind.SPREAD,
+            spread.topology_key,
+            frozenset({shape.namespace}),
+            Selector.read(spread.selector, extra),
+            max_skew=spread.max_skew,
+            min_domains=spread.min_domains or 0,
+            node_filter=(
+                None
+                if alternatives is None and tolerations is None
+                else NodeFilter(alternatives, tolerations)
+            ),
+        )
+
+    def of_term(self, shape: PodShape, term: AffinityTerm, kind: Kind) -> Group:
+        """Return the group of a pod affinity or anti-affinity term."""
+        return self._intern(
+            kind, term.topology_key, self._scope(shape, term), Selector.read(term.selector)
+        )
+
+    def of_steps(self, shape: PodShape, steps: Iterable[Step]) -> Iterator[list[Group]]:
+        """Return the groups a pod owns at each step; inverse ones are `inverse_of`."""
+        for step in steps:
+            yield [
+                *(self.of_spread(shape, step, spread) for spread in step.spreads),
+                *(self.of_term(shape, term, Kind.AFFINITY) for term in step.affinity),
+                *(self.of_term(shape, term, Kind.ANTI) for term in step.anti_affinity),
+            ]
+
+    def inverse_of(self, shape: PodShape) -> tuple[Group, ...]:
+        """Return the inverse groups whose counts grow with every pod of a shape."""
+        terms = shape.pod_anti_affinity
+        return tuple(dict.fromkeys(self.of_term(shape, t, Kind.INVERSE) for t in terms))
+
+    def selecting(self, shape: PodShape) -> tuple[Group, ...]:
+        """Return every group that selects pods of a shape. Ask when all groups are there."""
+        looked_at = self._looked_at
+        labels = tuple(sorted([pair for pair in shape.labels.items() if pair[0] in looked_at]))
+        key = (shape.namespace, labels)
+        known = self._selected.get(key)
+        if known is None:
+            candidates = [g for pair in labels for g in self._by_pair.get(pair, ())]
+            found = (g for g in (*candidates, *self._others) if g.selects(shape))
+            known = self._selected[key] = tuple(sorted(found, key=lambda group: group.index))
+        return known
+
+    @cached_property
+    def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        return self._read_namespaces()
+
+    def _alternatives(self, shape: PodShape) -> tuple[Requirements, ...]:
+        terms = [term for term in shape.required_node_terms if term.match_expressions]
+        base = Requirements.from_labels(shape.node_selector, aliases=self._aliases)
+        if not terms:
+            return (base,)
+        read: list[Requirements] = []
+        for term in terms:
+            try:
+                expressions = Requirements.from_expressions(
+                    term.match_expressions, aliases=self._aliases
+                )
+            except BadInputError:
+                continue
+            read.append(base.merge(expressions))
+        return tuple(read)
+
+    def _scope(self, shape: PodShape, term: AffinityTerm) -> frozenset[str] | None:
+        if term.namespace_selector is None:
+            return frozenset(term.namespaces or (shape.namespace,))
+        selector = Selector.read(term.namespace_selector)
+        if selector is None:
+            return frozenset(term.namespaces)
+        if not selector.labels and not selector.expressions:
+            return None
+        matching = (
+            name
+            for name, labels in self._namespaces.items()
+            if selector.matches({_NAMESPACE_NAME: name, **labels})
+        )
+        return frozenset((*matching, *term.namespaces))
+
+    def _intern(
+        self,
+        kind: Kind,
+        key: str,
+        namespaces: frozenset[str] | None,
+        selector: Selector | None,
+        *,
+        max_skew: int = 1,
+        min_domains: int = 0,
+        node_filter: NodeFilter | None = None,
+    ) -> Group:
+        key = self._aliases.get(key, key)
+        identity = (kind, key, namespaces, selector, max_skew, min_domains, node_filter)
+        known = self._interned.get(identity)
+        if known is not None:
+            return known
+        of_key = self.keys.setdefault(key, [])
+        group = self._interned[identity] = Group(
+            index=len(self.all),
+            row=len(of_key),
+            kind=kind,
+            key=key,
+            namespaces=namespaces,
+            selector=selector,
+            max_skew=max_skew,
+            min_domains=min_domains,
+            node_filter=node_filter,
+        )
+        self.all.append(group)
+        of_key.append(group)
+        if selector is not None:
+            self._looked_at.update(selector.keys)
+            pair = selector.pair
+            (self._others if pair is None else self._by_pair.setdefault(pair, [])).append(group)
+        return group

@@ -1,0 +1,1 @@
+"""Packing as numbers only: covering programs, fills, knapsacks, patterns, bounds."""

@@ -1,0 +1,127 @@
+"""What the pods at hand must cost at least, and what a unit of each resource is worth meanwhile.
+
+A linear program over shapes (machines at their price in one zone): buy fractions of nodes so that
+their room covers the demand. It ignores that a pod is not divisible, so
+
+* its cost is a lower bound, to be printed beside every plan;
+* its duals say what a milli-CPU, a byte or a pod slot is worth: the weights for choosing shapes and
+  for filling nodes;
+* its mix says which few shapes to open, and how many of each.
+
+Some of the demand may be satisfied by some of the shapes only (a zone's share of a spread, an
+architecture, on-demand pods): each such *share* is a line of `usable`, `demand` and `nodes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from karpenter_core.scheduling.packing.covering import CoveringProgram, safe_bound
+
+if TYPE_CHECKING:
+    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
+
+
+__all__ = ["Guidance", "GuidanceProblem", "guide"]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GuidanceProblem:
+    """Shapes that can be bought and what they must hold: S shapes, R resources, G shares."""
+
+    room: Amounts
+    """R x S: what pods may use on one node of each shape. Negative counts as nothing."""
+    price: Floats
+    """S: per hour, without fee, finite."""
+    supply: Floats
+    """S: how many can be bought at most (reserved capacity); inf where there is no bound."""
+    usable: Mask
+    """G x S: the shapes that may serve each share. The first is usually everything on all."""
+    demand: Amounts
+    """G x R: what the share's shapes must hold together, other pods on them not counted."""
+    load: Amounts
+    """G x R: what each node carries beside the share, on average (pods that go on every node)."""
+    nodes: Amounts
+    """G: how many nodes of the share's shapes there must be at least (pods that avoid each other);
+    0 for no such rule."""
+    fee_per_hour: float
+    """Added to every node's price, so that one large node is preferred to many small ones."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Guidance:
+    """The fractional optimum."""
+
+    counts: Floats
+    """S: how many nodes of each shape; at most as many differ from 0 as there are rules."""
+    duals: Floats
+    """G x R: what one more unit of a resource costs per hour in each share."""
+    node_duals: Floats
+    """G: what one more required node costs per hour."""
+    unit_price: Floats
+    """R: what a unit of each resource is worth on the nodes of the mix, all shares counted."""
+    cost_bound: float
+    """No plan costs less per hour (fees not counted); proven, whatever the solver's tolerance, as far
+    as the problem asks for nothing that a plan could do without (loads are averages)."""
+
+
+def guide(problem: GuidanceProblem, *, bounded: bool = True) -> Guidance | None:
+    """Solve; None when the shapes cannot hold the demand or the LP library gives no optimum.
+
+    Without fees a bound needs a program of its own: who does not ask for it (not `bounded`) gets 0.
+    The answer does not depend on the order of shapes, even where several mixes are equally good.
+    """
+    shapes = np.lexsort([*problem.usable, *problem.room, problem.supply, problem.price])
+    usable, room = problem.usable[:, shapes], np.maximum(problem.room[:, shapes], 0)
+    price, upper = problem.price[shapes], problem.supply[shapes]
+    coefficients, demand, is_used = _rows(problem, usable, room)
+    costs = price + problem.fee_per_hour
+    program = CoveringProgram(coefficients, demand, costs, upper)
+    solution = program.solve()
+    if solution is None:
+        return None
+    unpriced = solution
+    if problem.fee_per_hour and bounded:
+        program.reprice(price)
+        unpriced = program.solve()
+        if unpriced is None:
+            return None
+    lines = np.zeros(len(is_used), dtype=np.float64)
+    lines[is_used] = solution.duals
+    duals = lines.reshape(len(usable), -1)
+    counts = np.empty_like(solution.amounts)
+    counts[shapes] = solution.amounts
+    return Guidance(
+        counts=counts,
+        duals=duals[:, :-1],
+        node_duals=duals[:, -1],
+        unit_price=_unit_price(room, usable, solution.amounts, duals[:, :-1]),
+        cost_bound=safe_bound(coefficients, demand, price, upper, unpriced.duals)
+        if bounded
+        else 0.0,
+    )
+
+
+def _rows(problem: GuidanceProblem, usable: Mask, room: Amounts) -> tuple[Floats, Floats, Mask]:
+    """Return the rules that ask for something: a line per share and resource, then its nodes."""
+    left = np.maximum(room[None, :, :] - problem.load[:, :, None], 0).astype(np.float64)
+    one = np.ones((len(usable), 1, room.shape[1]), dtype=np.float64)
+    per_node = np.concatenate((left, one), axis=1)
+    asked = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
+    asked = asked.astype(np.float64).ravel()
+    is_used = asked > 0
+    table = (usable[:, None, :] * per_node).reshape(len(asked), -1)
+    return table[is_used], asked[is_used], is_used
+
+
+def _unit_price(room: Amounts, usable: Mask, counts: Floats, duals: Floats) -> Floats:
+    """Weigh the duals of all shares by where the mix has its room."""
+    bought = room * counts
+    total = bought.sum(axis=1)
+    worth = (bought * (usable.T @ duals).T).sum(axis=1)
+    return np.divide(worth, total, out=np.zeros_like(worth), where=total > 0)

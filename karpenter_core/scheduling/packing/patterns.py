@@ -1,0 +1,353 @@
+"""Pods that may share nodes freely: buy whole nodes with whole contents, close to the optimum.
+
+A linear program over *patterns* (what one node of one shape holds) is the strongest bound on cost
+there is, and its few used patterns are a plan but for fractions of nodes. Patterns are found as
+they are needed (column generation): the program's duals say what a pod of each size is worth, fills
+look for contents worth more than their node, until none is found that matters. Whole nodes are then
+bought and the rest, with other patterns, is planned again, until nothing is left.
+
+For pods without topology rules that all may go on all shapes. Pure, and independent of the order of
+sizes and shapes; effort is counted in work units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.scheduling.packing.covering import CoveringProgram
+from karpenter_core.scheduling.packing.fills import Fills, work_units
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
+
+
+__all__ = ["Pattern", "PatternProblem", "Patterns", "pattern_steps"]
+
+_ELEMENTS_PER_PIVOT: Final = 16
+"""What a step of the simplex method costs, in elements for each column."""
+
+_CALLS_PER_SOLVE: Final = 300
+
+_MOST_SHAPES: Final = 128
+"""Others are not looked at."""
+
+_BALANCED_SHAPES: Final = 64
+_BALANCED_ELEMENTS: Final = 4_000
+"""Shapes x sizes that one step of a balanced fill works on."""
+
+_COLUMNS_PER_ROUND: Final = 60
+_SMOOTHING: Final = 0.3
+"""Duals jump from round to round; balanced fills look at their running mean."""
+
+# Of the first pass, and of later ones over the rest:
+_STEPS: Final = ((0.5, 0.5, 0.25), (0.5, 0.5))
+"""Steps of balanced fills: when one finds nothing more, the next begins at the latest duals."""
+
+_PROGRESS: Final = (2e-4, 1e-3)
+_PATIENCE: Final = (3, 1)
+"""A step finds nothing more after so many rounds with less relative progress than that."""
+
+_WHOLE_ENOUGH: Final = 0.5
+_EXTRA: Final = 0.3
+"""When whole nodes are less than half of a program's nodes, buy three tenths of the others too."""
+
+_STILL_WORTH: Final = 0.97
+"""Of those, a pattern whose pods are partly gone only while it is worth that much of its price."""
+
+_TINY: Final = 1e-12
+
+_GAIN: Final = 1e-9
+"""Less than that of a price is rounding."""
+
+_NONE: Final = 1e-6
+"""Less than that of a node is rounding."""
+
+_AT_ONCE: Final = 1.02
+"""Put the rest on one node when that costs at most so much of what the program hopes for."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PatternProblem:
+    """Pods of K sizes, and S shapes that can be bought without limit, in R resources."""
+
+    request: Amounts
+    """R x K."""
+    count: Amounts
+    """K."""
+    room: Amounts
+    """R x S."""
+    price: Floats
+    """S: what to minimise, fee and robustness included."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pattern:
+    """Some nodes of one shape with the same content."""
+
+    shape: int
+    content: Amounts
+    """K: pods of each size on each of the nodes."""
+    nodes: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Patterns:
+    """A plan: every pod is in exactly one pattern, or its size is too large for all shapes."""
+
+    patterns: tuple[Pattern, ...]
+    left: Amounts
+    """K: pods that fit on no shape."""
+    cost: float
+    """Of all nodes, at the problem's prices."""
+
+
+def pattern_steps(problem: PatternProblem, *, budget: int) -> Generator[int, None, Patterns | None]:
+    """Plan; yields units of work. None when the LP library fails.
+
+    Once the budget of work units is used no more patterns are looked for, and the plan is finished
+    with those that are known.
+    """
+    sizes, shapes = np.lexsort(problem.request), _promising(problem)
+    if not len(shapes) or not problem.count.any():
+        return Patterns(patterns=(), left=problem.count.copy(), cost=0.0)
+    planner = _Planner(
+        problem.request[:, sizes], problem.count[sizes], problem.room[:, shapes],
+        problem.price[shapes], budget,
+    )  # fmt: skip
+    done = yield from planner.steps()
+    if not done:
+        return None
+    back = np.empty(len(sizes), dtype=np.intp)
+    back[sizes] = np.arange(len(sizes))
+    bought = planner.bought()
+    return Patterns(
+        patterns=tuple(
+            Pattern(shape=int(shapes[shape]), content=content[back], nodes=nodes)
+            for shape, content, nodes in bought
+        ),
+        left=planner.unplaceable[back],
+        cost=float(sum(problem.price[shapes[shape]] * nodes for shape, _, nodes in bought)),
+    )
+
+
+def _promising(problem: PatternProblem) -> Columns:
+    """Return the shapes to look at, in an order of their own: at most about `_MOST_SHAPES`.
+
+    Half of them are those with the lowest price per share of the demand; as many linear prices tie
+    and larger nodes pack better, the best of each range of sizes come with them.
+    """
+    order = np.lexsort((problem.price, *problem.room))
+    order = order[(problem.room[:, order] >= 0).all(axis=0)]
+    if len(order) <= _MOST_SHAPES:
+        return order
+    demand = np.maximum((problem.request * problem.count).sum(axis=1), 1)
+    size = (np.minimum(problem.room[:, order], demand[:, None]) / demand[:, None]).sum(axis=0)
+    ratio = problem.price[order] / np.maximum(size, _TINY)
+    ranked = np.argsort(ratio, kind="stable")
+    kept = set(ranked[: _MOST_SHAPES // 2].tolist())
+    for scale in (size, np.log(np.maximum(size, _TINY))):
+        width = max(float(scale.max() - scale.min()), _TINY) / (_MOST_SHAPES // 4)
+        ranges = np.floor((scale[ranked] - scale.min()) / width)
+        kept.update(dict(zip(ranges[::-1].tolist(), ranked[::-1].tolist(), strict=True)).values())
+    largest = np.argsort(-problem.room[:, order], axis=1, kind="stable")[:, 0]
+    kept.update(largest.tolist())
+    return order[np.array(sorted(kept), dtype=np.intp)]
+
+
+class _Planner:
+    """One problem in an order of its own, in units that keep numbers small."""
+
+    def __init__(
+        self, request: Amounts, count: Amounts, room: Amounts, price: Floats, budget: int
+    ) -> None:
+        unit = np.maximum(np.gcd.reduce(request, axis=1), 1)[:, None]
+        self._request: Final = (request // unit).astype(np.float64)
+        self._room: Final = (room // unit).astype(np.float64)
+        self._price: Final = price
+        self._fills: Final = Fills(self._request, self._room, self._request @ count)
+        placeable = (self._fills.most >= 1).any(axis=1)
+        self._left = np.where(placeable, count, 0).astype(np.float64)
+        self.unplaceable: Final = np.where(placeable, 0, count)
+        self._budget = budget
+        self._contents = np.zeros((len(count), 0))
+        self._none: Final = (self._contents, np.zeros(0, dtype=np.intp))
+        self._shapes = np.zeros(0, dtype=np.intp)
+        self._bought: list[tuple[int, Floats, int]] = []
+
+    def bought(self) -> list[tuple[int, Amounts, int]]:
+        """Return shape, content and number of nodes; equal ones once."""
+        merged: dict[tuple[int, bytes], list[int]] = {}
+        kept: list[tuple[int, Amounts]] = []
+        for shape, content, nodes in self._bought:
+            whole = content.astype(np.int64)
+            number = merged.setdefault((shape, whole.tobytes()), [len(kept), 0])
+            if number[0] == len(kept):
+                kept.append((shape, whole))
+            number[1] += nodes
+        return [
+            (shape, content, nodes)
+            for (shape, content), (_, nodes) in zip(kept, merged.values(), strict=True)
+        ]
+
+    def steps(self) -> Generator[int, None, bool]:
+        """Plan and buy until nothing is left; False when a program has no answer."""
+        for work in self._levels():
+            self._budget -= work
+            yield work
+        return not self._left.any()
+
+    def _levels(self) -> Generator[int, None, None]:
+        level = 0
+        while self._left.any():
+            self._start_columns()
+            fractions = yield from self._generate(level)
+            if fractions is None:
+                return
+            self._buy(*fractions)
+            level += 1
+            yield 1
+
+    # -- the program over patterns ---------------------------------------------------------------
+
+    def _start_columns(self) -> None:
+        """Cut the patterns in use to what is left; add for each size one of its own."""
+        alone = np.minimum(self._fills.most, self._left[:, None])
+        each = np.divide(
+            np.broadcast_to(self._price, alone.shape), alone,
+            out=np.full(alone.shape, np.inf), where=alone >= 1,
+        )  # fmt: skip
+        rows = np.flatnonzero(self._left > 0)
+        best = each[rows].argmin(axis=1)
+        own = np.zeros((len(self._left), len(rows)))
+        own[rows, np.arange(len(rows))] = alone[rows, best]
+        cut = np.minimum(self._contents, self._left[:, None])
+        self._contents, self._shapes = _distinct(
+            np.concatenate((own, cut), axis=1), np.concatenate((best, self._shapes))
+        )
+
+    def _generate(self, level: int) -> Generator[int, None, tuple[Floats, Floats, float] | None]:
+        """Solve with more and more patterns; returns their numbers, the duals and the cost."""
+        rows = np.flatnonzero(self._left > 0)
+        later = min(level, 1)
+        program = CoveringProgram(
+            self._contents[rows], self._left[rows], self._price[self._shapes],
+            np.full(len(self._shapes), np.inf),
+        )  # fmt: skip
+        mean: Floats | None = None
+        best, stalled, steps = np.inf, 0, _STEPS[later]
+        while True:
+            solution = program.solve()
+            if solution is None:
+                return None
+            yield work_units(
+                _CALLS_PER_SOLVE, _ELEMENTS_PER_PIVOT * solution.iterations * len(self._shapes)
+            )
+            worth = np.zeros(len(self._left))
+            worth[rows] = solution.duals
+            stalled = stalled + 1 if solution.cost > best * (1 - _PROGRESS[later]) else 0
+            best = min(best, solution.cost)
+            if self._budget <= 0:
+                break
+            mean = worth if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * worth
+            contents, shapes = self._none
+            if stalled < _PATIENCE[later]:
+                contents, shapes = yield from self._better(worth, mean, steps[0])
+            while not len(shapes) and len(steps) > 1:
+                steps, mean, stalled = steps[1:], worth, 0
+                contents, shapes = yield from self._better(worth, mean, steps[0])
+            if not len(shapes):
+                break
+            program.add(contents[rows], self._price[shapes], np.full(len(shapes), np.inf))
+            self._contents = np.concatenate((self._contents, contents), axis=1)
+            self._shapes = np.concatenate((self._shapes, shapes))
+        return solution.amounts, worth, solution.cost
+
+    def _better(
+        self, worth: Floats, mean: Floats, step: float
+    ) -> Generator[int, None, tuple[Floats, Columns]]:
+        """Look for patterns that are worth more than they cost."""
+        contents, shapes = yield from self._fills.ordered(worth, self._left)
+        gain = (worth @ contents - self._price[shapes]).reshape(-1, self._fills.shapes).max(axis=0)
+        few = min(_BALANCED_SHAPES, max(8, _BALANCED_ELEMENTS // self._fills.sizes))
+        chosen = np.argsort(-gain / np.maximum(self._price, _TINY), kind="stable")[:few]
+        more = yield from self._fills.balanced(mean, self._left, chosen, step=step)
+        contents = np.concatenate((contents, more), axis=1)
+        shapes = np.concatenate((shapes, chosen))
+        gain = worth @ contents - self._price[shapes]
+        good = np.flatnonzero(gain > _GAIN * self._price[shapes])
+        relative = gain[good] / np.maximum(self._price[shapes[good]], _TINY)
+        good = good[np.argsort(-relative, kind="stable")][:_COLUMNS_PER_ROUND]
+        return _distinct(contents[:, good], shapes[good])
+
+    # -- from fractions to nodes -----------------------------------------------------------------
+
+    def _buy(self, amounts: Floats, worth: Floats, cost: float) -> None:
+        """Buy the whole nodes of a program; some of the others when these are few."""
+        if self._buy_the_rest(cost):
+            return
+        used = np.flatnonzero(amounts > _NONE)
+        self._contents, self._shapes = self._contents[:, used], self._shapes[used]
+        amounts = amounts[used]
+        whole = np.floor(amounts + _NONE)
+        before = len(self._bought)
+        for number in np.argsort(-whole, kind="stable"):
+            self._take(int(number), int(whole[number]))
+        extra = 0
+        if not whole.any() or whole.sum() < _WHOLE_ENOUGH * amounts.sum():
+            extra = max(1, int(np.ceil(_EXTRA * (amounts.sum() - whole.sum()))))
+        for number in np.argsort(whole - amounts, kind="stable"):
+            if extra <= 0:
+                break
+            content = np.minimum(self._contents[:, number], self._left)
+            is_worth_it = worth @ content >= _STILL_WORTH * self._price[self._shapes[number]]
+            is_fraction = amounts[number] - whole[number] > _NONE
+            if (is_fraction and is_worth_it) or len(self._bought) == before:
+                self._take(int(number), 1)
+                extra -= 1
+
+    def _take(self, number: int, nodes: int) -> None:
+        """Buy nodes of a pattern, as many as there is content for; one with what there is."""
+        content = np.minimum(self._contents[:, number], self._left)
+        held = content > 0
+        if nodes and held.any():
+            nodes = min(nodes, int((self._left[held] // content[held]).min()))
+            self._add(content, nodes)
+
+    def _buy_the_rest(self, cost: float) -> bool:
+        """Put everything on one node if that is (nearly) as cheap as the program hopes."""
+        shape = self._cheapest(self._left)
+        if shape is None or self._price[shape] > _AT_ONCE * cost:
+            return False
+        self._add(self._left.copy(), 1)
+        return True
+
+    def _add(self, content: Floats, nodes: int) -> None:
+        shape = self._cheapest(content)
+        assert shape is not None  # a pattern fits its own shape  # noqa: S101
+        self._bought.append((shape, content, nodes))
+        self._left -= content * nodes
+
+    def _cheapest(self, content: Floats) -> int | None:
+        """Return the cheapest shape that holds a content."""
+        fits = (self._room >= (self._request @ content)[:, None]).all(axis=0)
+        return int(np.where(fits, self._price, np.inf).argmin()) if fits.any() else None
+
+
+def _distinct(contents: Floats, shapes: Columns) -> tuple[Floats, Columns]:
+    """Drop columns that are there already, keeping the order; and empty ones."""
+    seen: dict[tuple[int, bytes], None] = {}
+    kept: list[int] = []
+    for number, (shape, content) in enumerate(zip(shapes.tolist(), contents.T, strict=True)):
+        key = (shape, content.tobytes())
+        if key not in seen and content.any():
+            seen[key] = None
+            kept.append(number)
+    return contents[:, kept], shapes[kept]

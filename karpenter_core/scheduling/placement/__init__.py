@@ -1,0 +1,1 @@
+"""Places pod classes on open nodes and on new claims."""

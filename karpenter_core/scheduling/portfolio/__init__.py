@@ -1,0 +1,1 @@
+"""Makes several plans for one problem and keeps the cheapest valid one."""

@@ -1,0 +1,240 @@
+"""What a what-if changes, beside the base: nothing is copied, and everything can be undone.
+
+An overlay says what differs: nodes that are gone, room that is taken, counts. Every change is noted
+in a journal, so that going back is as cheap as what was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from karpenter_core.api.labels import NODES
+from karpenter_core.scheduling.whatif.open import OpenTakers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from karpenter_core.api.records import PodView, Resources
+    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
+    from karpenter_core.scheduling.whatif.base import Base
+
+__all__ = ["Overlay"]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_ABSENT: Final = object()
+
+
+@final
+class Overlay:
+    """Differences from a base. Only `undo` may take anything back."""
+
+    def __init__(self, base: Base) -> None:
+        self.base: Final = base
+        self.removed: Final = dict[int, bool]()
+        """Slots of the nodes that are gone; their pods that stay still count."""
+        self.free: Final = dict[int, list[int]]()
+        """What is left on nodes where pods were put."""
+        self.cells: Final = dict[int, int]()
+        """By how much the count of a cell differs."""
+        self.host: Final = dict[int, dict[int, int]]()
+        """By how much the counts of a group differ, by slot."""
+        self.perhaps: Final = dict[int, int]()
+        """By how much the count of pods differs that may turn out to be in a cell."""
+        self.known: Final = dict[int, bool]()
+        """Cells whose domains have become known, or unknown."""
+        self.guests: Final = dict[int, "tuple[tuple[int, tuple[PodView, ...]], ...]"]()
+        """Pods that were put on nodes, by class."""
+        self.signatures: Final = dict[int, int]()
+        self.nodes: Final = dict[int, "ExistingNode"]()
+        """Nodes that have other volumes now."""
+        self.open: Final = OpenTakers(base.takers, base.plans)
+        """Who takes what, after all that is kept."""
+        self._kept = 0
+        """How long the journal was when `keep` was called."""
+        self._witnesses: Final = dict[int, int]()
+        self._journal: Final = list[tuple[dict[object, object], object, object]]()
+
+    def mark(self) -> int:
+        """Return the point to which `undo` goes back."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Take back everything since a mark."""
+        journal = self._journal
+        for table, key, value in reversed(journal[mark:]):
+            if value is _ABSENT:
+                table.pop(key, None)
+            else:
+                table[key] = value
+        del journal[mark:]
+        if mark < self._kept:
+            self._kept = 0
+            self.open.forget()
+
+    def _set(self, table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+        self._journal.append((table, key, table.get(key, _ABSENT)))  # pyright: ignore[reportArgumentType] - tables of all kinds
+        table[key] = value
+
+    # -- changes -------------------------------------------------------------------------------
+
+    def remove(self, slot: int) -> None:
+        """Take a node away, with all pods that would leave it."""
+        base, cells = self.base, self.cells
+        place = base.places[slot]
+        self._set(self.removed, slot, value=True)
+        journal = self._journal
+        for cell, count in place.moving.cells.items():
+            before = cells.get(cell)
+            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType] - tables of all kinds
+            cells[cell] = -count if before is None else before - count
+        for cell, count in place.moving.perhaps.items():
+            self._set(self.perhaps, cell, self.perhaps.get(cell, 0) - count)
+        for number, pods in self.guests.get(slot, ()):
+            for cell in base.effects_of(number, self.signature(slot))[1]:
+                self._set(cells, cell, cells.get(cell, 0) - len(pods))
+            self._may_be(slot, number, -len(pods))
+        for cell in base.witnessed(place):
+            if cell in place.staying.cells:
+                continue  # the pods that are still there tell
+            fewer = self._witnesses.get(cell, 0) - 1
+            self._set(self._witnesses, cell, fewer)
+            if base.witnesses.get(cell, 0) + fewer <= 0:
+                self._set(self.known, cell, value=False)
+
+    def put(self, slot: int, number: int, count: int, free: list[int]) -> None:
+        """Put pods of a class on a node, which then has so much free."""
+        journal, cells, taken = self._journal, self.cells, self.free
+        place = self.base.places[slot]
+        signature = self.signatures.get(slot, place.signature)
+        groups, counted = self.base.effects_of(number, signature)
+        room = taken.get(slot)
+        journal.append((taken, slot, _ABSENT if room is None else room))  # pyright: ignore[reportArgumentType] - tables of all kinds
+        taken[slot] = free
+        host = self.host
+        for group in groups:
+            row = host.get(group)
+            if row is None:
+                row = host[group] = {}
+            before = row.get(slot)
+            journal.append((row, slot, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType] - tables of all kinds
+            row[slot] = count if before is None else before + count
+        for cell in counted:
+            before = cells.get(cell)
+            journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType] - tables of all kinds
+            cells[cell] = count if before is None else before + count
+        if counted and place.node.requirements is not None:
+            for cell in counted:
+                if not self.is_known(cell):  # of what is not there yet only pods tell the domain
+                    self._set(self.known, cell, value=True)
+
+    def count(self, cell: int, count: int) -> None:
+        """Count pods in a domain that are on no node."""
+        self._set(self.cells, cell, self.cells.get(cell, 0) + count)
+
+    def lodge(self, slot: int, number: int, pods: tuple[PodView, ...]) -> None:
+        """Note who was put on a node, for when it is taken away itself."""
+        self._set(self.guests, slot, (*self.guests.get(slot, ()), (number, pods)))
+        self._may_be(slot, number, len(pods))
+
+    def _may_be(self, slot: int, number: int, count: int) -> None:
+        signature = self.signature(slot)
+        for group in self.base.plans[number].counted:
+            for cell in self.base.perhaps_of(group, signature):
+                self._set(self.perhaps, cell, self.perhaps.get(cell, 0) + count)
+
+    def become(self, slot: int, signature: int) -> None:
+        """Give a node the signature that it has with the pods that joined."""
+        if signature != self.signature(slot):
+            self._set(self.signatures, slot, signature)
+
+    def attach(self, slot: int, asked: Iterable[PodVolumes]) -> None:
+        """Give a node the volumes of pods that joined."""
+        node = self.node(slot)
+        volumes = dict(node.volumes)
+        for one in asked:
+            for driver, claims in one.attached.items():
+                volumes[driver] = volumes.get(driver, frozenset()) | claims
+        self._set(self.nodes, slot, replace(node, volumes=volumes))
+
+    # -- what there is now ---------------------------------------------------------------------
+
+    def node(self, slot: int) -> ExistingNode:
+        """Return a node with its volumes."""
+        return self.nodes.get(slot) or self.base.places[slot].node
+
+    def signature(self, slot: int) -> int:
+        """Return the signature of a node."""
+        known = self.signatures.get(slot)
+        return self.base.places[slot].signature if known is None else known
+
+    def room(self, slot: int) -> list[int]:
+        """Return what is free on a node."""
+        return self.free.get(slot) or self.base.places[slot].free
+
+    def is_known(self, cell: int) -> bool:
+        """Whether the domain of a cell is known to its group."""
+        known = self.known.get(cell)
+        if known is None:
+            known = bool(self.base.made[cell]) or self.base.witnesses.get(cell, 0) > 0
+        return known
+
+    def usable(self, start: int, size: int) -> tuple[bool, ...]:
+        """Return which domains are known to the group whose cells start there."""
+        if not self.known and not self.base.witnesses:
+            return self.base.made_from(start, size)
+        return tuple(self.is_known(cell) for cell in range(start, start + size))
+
+    def may_be_in(self, start: int, size: int) -> list[bool]:
+        """Return in which domains pods may turn out to be that the group there asks for."""
+        base, more = self.base.perhaps, self.perhaps
+        cells = range(start, start + size)
+        return [base.get(cell, 0) + more.get(cell, 0) > 0 for cell in cells]
+
+    def counts(self, start: int, size: int) -> list[int]:
+        """Return how many pods the group whose cells start there counts in each domain."""
+        found = self.base.cells[start : start + size].tolist()
+        cells = self.cells
+        if cells:
+            for domain in range(size):
+                if start + domain in cells:
+                    found[domain] += cells[start + domain]
+        return found
+
+    def host_counts(self, group: int, slots: Amounts) -> Amounts:
+        """Return how many pods a host name group counts on nodes; where one is gone, who stays."""
+        size = self.base.takers.signature.shape[0]
+        counts: Amounts = self.base.host.array(group, size).copy()
+        for slot, more in self.host.get(group, {}).items():
+            counts[slot] += more
+        for slot in self.removed:
+            counts[slot] = self.base.places[slot].staying.host.get(group, 0)
+        return counts[slots]
+
+    def counted_slots(self, group: int) -> set[int]:
+        """Return the slots on which a host name group may count any."""
+        return {*self.base.host.rows.get(group, ()), *self.host.get(group, ())}
+
+    def freed(self, pool: str, resources: Iterable[str]) -> Resources:
+        """Return what the nodes that are gone leave of the limits of a pool."""
+        freed = dict.fromkeys(resources, 0)
+        for slot in self.removed:
+            node = self.base.places[slot].node
+            if node.pool == pool:
+                for name in freed:
+                    freed[name] += 1 if name == NODES else node.capacity.get(name, 0)
+        return freed
+
+    def keep(self) -> None:
+        """Expect that most of what there is will stay: find those that have room still faster."""
+        free, removed, journal = self.free, self.removed, self._journal
+        if len(journal) == self._kept:
+            return
+        changed: dict[int, list[int] | None] = {}
+        for table, slot, _ in journal[self._kept :]:
+            if table is free or table is removed:
+                changed[slot] = None if slot in removed else free.get(slot)  # pyright: ignore[reportArgumentType] - both are by slot
+        self.open.advance(changed)
+        self._kept = len(journal)

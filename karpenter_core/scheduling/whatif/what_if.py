@@ -1,0 +1,220 @@
+"""What if some nodes were gone: where their pods would go, and what new nodes that would take.
+
+`WhatIf` keeps the cluster compiled and answers thousands of such questions, each as `solve` would
+answer for the same problem with those nodes going and their pods pending (`problem_without`). Most
+answers are a short walk over nodes with room; whatever takes new claims is asked of the solver's
+own engine. Pending pods come first: places on nodes that they will take are not given away.
+
+Pure and deterministic: answers depend on what the cluster is, not on how it came to be so, nor on
+what was asked before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import NODES, PODS
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.whatif.base import Base
+from karpenter_core.scheduling.whatif.bounds import Bounds
+from karpenter_core.scheduling.whatif.cluster import Cluster, with_pods
+from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.scheduling.whatif.overlay import Overlay
+from karpenter_core.scheduling.whatif.question import Outcome, Question, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterable, Mapping
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.problem import ExistingNode, Problem
+
+__all__ = ["Outcome", "Verdict", "WhatIf"]
+
+_MOST_SIGNATURES: Final = 20_000
+"""Signatures that questions may add before everything is compiled anew."""
+
+
+@final
+class _Compiled:
+    """What is computed from the facts; pending pods are settled in the overlay."""
+
+    def __init__(self, base: Base) -> None:
+        self.base: Final = base
+        self.bounds: Final = Bounds(base.compiled)
+        self.overlay: Final = Overlay(base)
+        self.is_settled = False
+        self.first_signatures: Final = len(base.compiled.signatures)
+
+    @property
+    def is_bloated(self) -> bool:
+        """Whether questions have added more signatures than are worth keeping."""
+        return len(self.base.compiled.signatures) > self.first_signatures + _MOST_SIGNATURES
+
+
+@final
+class WhatIf:
+    """A cluster that can be asked what-ifs.
+
+    `problem` is a pass as it would be solved now: its pods are pending, its nodes have theirs, and
+    `volumes` also speaks of pods that run. `movable` are the UIDs of the pods that leave with each
+    node, by its name; any other pod there stays until it ends, and counts. Reservations are best
+    asked for with `ReservationPolicy.FALLBACK`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        movable: Mapping[str, Collection[str]],
+        options: SolveOptions | None = None,
+        *,
+        cache: CatalogueCache | None = None,
+    ) -> None:
+        self._options: Final = options or SolveOptions()
+        self._cache: Final = cache or CatalogueCache()
+        self._cluster: Final = Cluster(problem, movable)
+        self._barred: frozenset[str] = frozenset()
+        self._compiled: _Compiled | None = None
+        self._pushes: Final = list[int]()
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def evaluate(
+        self, removed: Iterable[str], *, below_price: float = inf, most_claims: int | None = None
+    ) -> Verdict:
+        """Say what happens if nodes (by name) are gone, all at once.
+
+        The verdict is a refusal when new claims would cost `below_price` per hour or more, or when
+        there were more than `most_claims`. A refusal says the first reason found; one that says
+        that pods are left, or what exactly it would cost, may take a question without limits.
+
+        Raises:
+            KeyError: no such node.
+        """
+        compiled = self._settled()
+        mark = compiled.overlay.mark()
+        slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
+        question = Question(
+            compiled.overlay,
+            compiled.bounds,
+            slots,
+            below_price=below_price,
+            most_claims=most_claims,
+        )
+        try:
+            return question.answer()
+        finally:
+            compiled.overlay.undo(mark)
+
+    def push(self, removed: Iterable[str]) -> Verdict:
+        """Take nodes away for the questions that follow, if their pods find places on others.
+
+        Otherwise nothing changes. Pods that moved to a node earlier move on with it. `pop` takes
+        back the last push that fitted; `bar` takes back all.
+
+        Raises:
+            KeyError: no such node.
+        """
+        compiled = self._settled()
+        mark = compiled.overlay.mark()
+        slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
+        question = Question(compiled.overlay, compiled.bounds, slots, most_claims=0)
+        is_kept = False
+        try:
+            verdict = question.answer()
+            if verdict.fits:
+                question.keep(self._cluster.volumes)
+                compiled.overlay.keep()
+                self._pushes.append(mark)
+                is_kept = True
+        finally:
+            if not is_kept:
+                compiled.overlay.undo(mark)
+        return verdict
+
+    def pop(self) -> None:
+        """Take back the last push that fitted.
+
+        Raises:
+            IndexError: there is none.
+        """
+        mark = self._pushes.pop()
+        self._settled().overlay.undo(mark)
+
+    def problem_without(self, removed: Iterable[str]) -> Problem:
+        """Return the problem that `evaluate` answers: to solve it, or to check an answer."""
+        compiled, gone = self._settled(), set(removed)
+        base, overlay, cluster = compiled.base, compiled.overlay, self._cluster
+        usage = {pool: dict(amounts) for pool, amounts in cluster.usage.items()}
+        nodes: list[ExistingNode] = []
+        pods: list[PodView] = []
+        for name, node in sorted(cluster.nodes.items()):
+            slot = base.slots[name]
+            guests = [pod for _, members in overlay.guests.get(slot, ()) for pod in members]
+            if name in gone or slot in overlay.removed:
+                leaving = [pod for pod in node.pods if pod.uid in cluster.movable[name]]
+                if name in gone:
+                    pods += (*leaving, *guests)
+                left = tuple(pod for pod in node.pods if pod.uid not in cluster.movable[name])
+                nodes.append(replace(node, closed=True, pods=left))
+                for resource, amount in (*node.capacity.items(), (NODES, 1)):
+                    if node.pool:
+                        of_pool = usage.setdefault(node.pool, {})
+                        of_pool[resource] = of_pool.get(resource, 0) - amount
+                continue
+            there = with_pods(node, guests, cluster.volumes)
+            nodes.append(replace(there, available={PODS: 0}) if name in self._barred else there)
+        return cluster.framed(pods, nodes, usage)
+
+    def bar(self, names: Iterable[str]) -> None:
+        """Let no pods go to these nodes (and to any other again): they are to be left in peace.
+
+        Takes back every push.
+        """
+        self._pushes.clear()
+        if self._compiled is not None:
+            self._compiled.overlay.undo(0)
+            self._compiled.is_settled = False
+        self._barred = frozenset(names)
+
+    # -- what is computed ----------------------------------------------------------------------
+
+    def refresh_steps(self) -> Generator[int, None, None]:
+        """Compile, if that is needed, in small steps; yields units of work. Questions do it too."""
+        if self._compiled is not None and self._compiled.is_bloated and not self._pushes:
+            self._compiled = None
+        if self._compiled is None:
+            self._pushes.clear()
+            cluster = self._cluster
+            asked = yield from compile_steps(cluster.problem(), self._options, self._cache)
+            base = Base(asked, cluster.movable)
+            self._compiled = _Compiled(base)
+            yield 5
+
+    def settle(self) -> None:
+        """Compile if that is needed, and give the pending pods their places. Questions do it too."""
+        self._settled()
+
+    def _settled(self) -> _Compiled:
+        """Return what is computed, with the pending pods in their places."""
+        run(self.refresh_steps())
+        compiled = self._compiled
+        if compiled is None:
+            raise RuntimeError("nothing was compiled")
+        if not compiled.is_settled:
+            members: dict[int, list[PodView]] = {}
+            for pod in self._cluster.pending.values():
+                members.setdefault(compiled.base.class_number(pod), []).append(pod)
+            works = [(number, tuple(pods)) for number, pods in members.items()]
+            compiled.base.bar(())  # pending pods may go anywhere
+            question = Question(
+                compiled.overlay, compiled.bounds, (), works=works, first_fit_only=True
+            )
+            question.answer()
+            question.keep(self._cluster.volumes)
+            compiled.base.bar(self._barred)
+            compiled.is_settled = True
+        return compiled
