@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
 from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
 from karpenter_provider_aws.catalogue.facts import read_instance_type
 from karpenter_provider_aws.catalogue.fetch import DISK_LIFE, Region, read_offerings

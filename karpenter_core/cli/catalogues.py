@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.facade import Providers
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.facade import Providers
+    from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.scheduling.problem import Catalogue
 
 __all__ = ["INSTANCE_TYPES_FILE", "PlacedPool", "Seller", "most_types", "open_providers"]
@@ -54,8 +54,8 @@ async def open_providers(
     from prometheus_client import CollectorRegistry
 
     from karpenter_core.operator.clock import SystemClock
-    from karpenter_core.provider.executor import InlineExecutor
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.executor import InlineExecutor
+    from karpenter_core.provider.host.facade import Providers
 
     if instance_types_file is not None:
         flag = INSTANCE_TYPES_FILE.lstrip("-")

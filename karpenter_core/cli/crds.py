@@ -45,7 +45,7 @@ def _models(names: Sequence[str]) -> Iterator[type[KubernetesObject]]:
     yield from core_models()
     if not names:
         return
-    from karpenter_core.provider.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins
 
     providers = load_plugins().providers
     for name in dict.fromkeys(names):

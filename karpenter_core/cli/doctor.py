@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from karpenter_core.kube.client import HttpTransport
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.contract import Finding
-    from karpenter_core.provider.facade import Providers
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.facade import Providers
+    from karpenter_core.provider.host.manager import Plugins
 
 __all__ = ["register"]
 
@@ -63,7 +63,7 @@ def _doctor(
 async def _examine(arguments: Sequence[str], *, offline: bool) -> list[_Told]:
     from karpenter_core.errors import KarpenterError
     from karpenter_core.operator.settings import load_settings, selected_plugins
-    from karpenter_core.provider.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins
 
     try:
         selected = selected_plugins(arguments, os.environ)

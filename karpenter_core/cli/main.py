@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _add_plugin_commands(app: typer.Typer) -> None:
     """Add what plug-ins bring; ones that clash cost their commands, not everybody's."""
     from karpenter_core.errors import PluginError
-    from karpenter_core.provider.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins
 
     try:
         plugins = load_plugins()

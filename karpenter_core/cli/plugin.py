@@ -55,7 +55,7 @@ def list_plugins(points: Sequence[EntryPoint] | None = None) -> tuple[tuple[List
     The reason is empty when they do.
     """
     from karpenter_core.errors import PluginError
-    from karpenter_core.provider.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins
     from karpenter_core.provider.markers import PROJECT
 
     found = sorted(
@@ -74,7 +74,7 @@ def list_plugins(points: Sequence[EntryPoint] | None = None) -> tuple[tuple[List
 def _load_one(point: EntryPoint) -> Listed:
     from karpenter_core.errors import PluginError
     from karpenter_core.provider import hookspecs
-    from karpenter_core.provider.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins
 
     origin = f"{point.dist.name} {point.dist.version}" if point.dist else "unknown distribution"
     try:

@@ -39,7 +39,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _print_help() -> None:
     from karpenter_core.operator.settings import OPTIONS, options_by_plugin
-    from karpenter_core.provider.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins
 
     of_plugins = options_by_plugin(load_plugins().settings())
     print("Usage: karpenter run [OPTIONS]\n")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.cluster import Cluster
     from karpenter_core.operator.settings import Settings
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.scheduling.problem import SolveOptions
 
 __all__ = [
@@ -134,7 +134,7 @@ class Source:
         from karpenter_core.cli.manifests import read_files
         from karpenter_core.cli.offline import ObjectReader, latest_creation
         from karpenter_core.operator.settings import Settings
-        from karpenter_core.provider.manager import load_plugins
+        from karpenter_core.provider.host.manager import load_plugins
 
         spread = self._default_spread(Settings())
         manifests = read_files(self.files)
@@ -211,7 +211,7 @@ class Source:
 
     def _plugins_and_settings(self) -> tuple[Plugins, Settings]:
         from karpenter_core.operator.settings import load_settings, selected_plugins
-        from karpenter_core.provider.manager import load_plugins
+        from karpenter_core.provider.host.manager import load_plugins
 
         plugins = load_plugins(selected=selected_plugins((), os.environ))
         specs = [spec for specs in plugins.settings().values() for spec in specs]

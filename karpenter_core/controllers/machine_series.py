@@ -22,7 +22,7 @@ from karpenter_core.api.labels import (
     WINDOWS_BUILD,
     ZONE,
 )
-from karpenter_core.provider.series_text import escaped, labels_text
+from karpenter_core.provider.kit.series_text import escaped, labels_text
 from karpenter_core.scheduling.resources import merge
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 
 from prometheus_client.registry import Collector
 
-from karpenter_core.provider.series_text import SeriesFamily, escaped
+from karpenter_core.provider.kit.series_text import SeriesFamily, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import generate_latest
 
-from karpenter_core.provider.series_text import SeriesFamily
+from karpenter_core.provider.kit.series_text import SeriesFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -20,13 +20,13 @@ from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
 from karpenter_core.operator.settings import Settings, load_settings, selected_plugins
 from karpenter_core.provider.contract import ClusterFacts
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.manager import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_core.kube.contact import ContactTimes
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.manager import Plugins
 
 __all__ = [
     "load_process",
@@ -127,7 +127,7 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
     from karpenter_core.controllers.planner import ThreadPlanner
     from karpenter_core.kube.client import connect
     from karpenter_core.kube.lease import default_identity
-    from karpenter_core.provider.executor import ThreadExecutor
+    from karpenter_core.provider.host.executor import ThreadExecutor
 
     clock = SystemClock()
     kubeconfig, context = settings.kubeconfig or None, settings.context or None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.writer import Faults
     from karpenter_core.operator.cluster_facts import ClusterFactsReader
-    from karpenter_core.provider.executor import Executor
+    from karpenter_core.provider.host.executor import Executor
 
 __all__ = ["Ports"]
 

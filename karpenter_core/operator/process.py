@@ -44,7 +44,7 @@ from karpenter_core.operator.memory_limit import MemoryLimit
 from karpenter_core.operator.servers import Check, Servers
 from karpenter_core.operator.wiring import ControllerParts, build_controllers
 from karpenter_core.provider.contract import ProviderContext
-from karpenter_core.provider.facade import Providers
+from karpenter_core.provider.host.facade import Providers
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import Synced
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.operator.ports import Ports
     from karpenter_core.operator.settings import Settings
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.manager import Plugins
 
 __all__ = ["Process"]
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.writer import Writer
     from karpenter_core.operator.ports import Ports
     from karpenter_core.operator.settings import Settings
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
 
 __all__ = ["ControllerParts", "build_controllers", "solve_options"]
 

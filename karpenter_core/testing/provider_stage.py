@@ -15,7 +15,7 @@ from karpenter_core.kube.api import Apis, KubeApi
 from karpenter_core.kube.resources import custom
 from karpenter_core.operator.settings import load_settings
 from karpenter_core.provider.contract import Severity
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import Harness
 from karpenter_core.testing.mistakes import Told

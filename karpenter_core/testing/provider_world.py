@@ -39,9 +39,9 @@ from karpenter_core.provider.contract import (
     LaunchRequest,
     ProviderContext,
 )
-from karpenter_core.provider.executor import ThreadExecutor
-from karpenter_core.provider.facade import Providers
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.executor import ThreadExecutor
+from karpenter_core.provider.host.facade import Providers
+from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LaunchOutcome
-    from karpenter_core.provider.executor import Executor
+    from karpenter_core.provider.host.executor import Executor
     from karpenter_core.scheduling.instance_types import InstanceType
 
 __all__ = ["FakeFence", "FakeNodes", "ProviderWorld"]

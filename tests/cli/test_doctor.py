@@ -28,7 +28,7 @@ from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.operator.settings import load_settings
 from karpenter_core.provider.contract import Finding, Severity
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.provider.fakes import FakeProvider

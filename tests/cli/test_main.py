@@ -121,7 +121,7 @@ users: [{name: test, user: {}}]
 def test_clashing_plugins_cost_their_commands_only(monkeypatch, capsys):
     """`karpenter crds` goes on working; `karpenter run` refuses to start."""
     from karpenter_core.errors import PluginError
-    from karpenter_core.provider import manager
+    from karpenter_core.provider.host import manager
 
     def clash(**_):
         raise PluginError("two owners of one kind")

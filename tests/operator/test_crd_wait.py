@@ -14,8 +14,8 @@ from karpenter_core.operator.clock import random_id
 from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
 from karpenter_core.operator.settings import load_settings, selected_plugins
-from karpenter_core.provider.executor import InlineExecutor
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.executor import InlineExecutor
+from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 
 INSTALLED = [

@@ -21,8 +21,8 @@ from karpenter_core.operator.process import Process
 from karpenter_core.operator.settings import load_settings
 from karpenter_core.operator.wiring import solve_options
 from karpenter_core.provider.contract import ClusterFacts, FeatureGates
-from karpenter_core.provider.executor import InlineExecutor, ThreadExecutor
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import Observed

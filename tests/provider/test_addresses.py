@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.addresses import AddressBook, choose_subnets
+from karpenter_core.provider.kit.addresses import AddressBook, choose_subnets
 from tests.properties import tried
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.errors import CallPendingError, CloudProviderError, ThrottledError
-from karpenter_core.provider.batching import Batcher
-from karpenter_core.provider.calls import OpenCalls
 from karpenter_core.provider.contract import BatchLimits
+from karpenter_core.provider.host.batching import Batcher
+from karpenter_core.provider.host.calls import OpenCalls
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from tests.properties import tried
 

@@ -8,8 +8,8 @@ import pytest
 
 from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.catalogue_check import CatalogueCheck, check_catalogue
-from karpenter_core.provider.executor import InlineExecutor
+from karpenter_core.provider.host.catalogue_check import CatalogueCheck, check_catalogue
+from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.scheduling.instance_types import Offering, Overhead
 from karpenter_core.scheduling.requirements import Requirement, Requirements
@@ -231,7 +231,7 @@ def test_the_very_same_objects_are_not_checked_again(monkeypatch):
     def note(types, *, plugin):
         checked.append(types)
 
-    monkeypatch.setattr("karpenter_core.provider.catalogue_check.check_catalogue", note)
+    monkeypatch.setattr("karpenter_core.provider.host.catalogue_check.check_catalogue", note)
     first, second = instance_type("small"), instance_type("large")
     catalogues = CatalogueCheck()
     for listed in [(first,), [first], (first, second), (first,), (second, first)]:

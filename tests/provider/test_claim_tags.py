@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider import claim_tags
-from karpenter_core.provider.claim_tags import ClaimsTooManyError, ClaimTags
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit import claim_tags
+from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError, ClaimTags
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from tests.properties import tried
 
 OWN = "cloud/own"

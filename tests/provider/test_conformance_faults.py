@@ -464,7 +464,7 @@ def test_a_module_that_is_the_core_s_own_is_found(tmp_path, monkeypatch):
     with pytest.raises(AssertionError) as error:
         conformance.test_pc_006_imports_what_is_public(subject)
     said = str(error.value).split("\n")[0]
-    assert said.endswith("without notice: nosy.py:1 imports karpenter_core.provider.manager")
+    assert said.endswith("without notice: nosy.py:1 imports karpenter_core.provider.host.manager")
 
 
 def test_a_node_without_the_taint_is_found(tinycloud, tmp_path):

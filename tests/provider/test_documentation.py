@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from karpenter_core.provider import hookspecs
 from karpenter_core.provider.contract import CONTRACT_VERSION
-from karpenter_core.provider.manager import MANDATORY_HOOKS
-from karpenter_core.provider.metrics import ProviderMetrics
+from karpenter_core.provider.host.manager import MANDATORY_HOOKS
+from karpenter_core.provider.host.metrics import ProviderMetrics
 from karpenter_core.testing import conformance
 from karpenter_core.testing.conformance.test_loading import PUBLIC_MODULES
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from karpenter_core.provider.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
 
 WHO = contextvars.ContextVar("WHO", default="")
 

@@ -35,9 +35,9 @@ from karpenter_core.provider.contract import (
     Severity,
     Termination,
 )
-from karpenter_core.provider.executor import InlineExecutor, ThreadExecutor
-from karpenter_core.provider.facade import Providers
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.host.facade import Providers
+from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.provider_world import ProviderWorld

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
+from karpenter_core.provider.kit.one_by_one import one_by_one
+from karpenter_core.provider.kit.token_bucket import TokenBucket
 from karpenter_core.provider.markers import hookimpl
-from karpenter_core.provider.one_by_one import one_by_one
-from karpenter_core.provider.token_bucket import TokenBucket
 from tests.properties import tried
 
 # -- one_by_one

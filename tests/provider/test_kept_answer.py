@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.kept_answer import KeptAnswer
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.kept_answer import KeptAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from karpenter_core.provider.known_owners import KnownOwners
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_core.testing.machines import node_claim
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karpenter_core.provider.contract import LabelClasses
-from karpenter_core.provider.labels import merge_label_classes
+from karpenter_core.provider.host.labels import merge_label_classes
 
 
 def test_what_any_provider_cannot_serve_counts_for_the_process():

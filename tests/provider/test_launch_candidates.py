@@ -6,7 +6,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, WELL_KNOWN, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import OfferingKey
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
-from karpenter_core.provider.launch_candidates import (
+from karpenter_core.provider.kit.launch_candidates import (
     Candidate,
     candidates_of,
     compatible_types,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.learned_memory import LearnedMemory, image_set
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.learned_memory import LearnedMemory, image_set
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 KIB = 1024

@@ -9,7 +9,7 @@ import pytest
 
 from karpenter_core.errors import PluginError
 from karpenter_core.provider.contract import BatchLimits, SettingSpec
-from karpenter_core.provider.manager import MANDATORY_HOOKS, load_plugins
+from karpenter_core.provider.host.manager import MANDATORY_HOOKS, load_plugins
 from karpenter_core.provider.markers import hookimpl
 from tests.provider.fakes import DataNodeClass, FakeProvider, WebNodeClass
 

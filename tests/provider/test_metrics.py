@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from karpenter_core.provider.metrics import ProviderMetrics
+from karpenter_core.provider.host.metrics import ProviderMetrics
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

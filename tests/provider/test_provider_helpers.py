@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.provider.catalogue import Price
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.orphans import OrphanWatch
-from karpenter_core.provider.price_book import PriceBook, PriceKey
-from karpenter_core.provider.reserved import (
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.orphans import OrphanWatch
+from karpenter_core.provider.kit.price_book import PriceBook, PriceKey
+from karpenter_core.provider.kit.reserved import (
     eviction_threshold,
     kept_amounts,
     kept_threshold,
     reserved_by_brackets,
 )
-from karpenter_core.provider.setting_values import duration_of, number_of
-from karpenter_core.provider.user_data import (
+from karpenter_core.provider.kit.setting_values import duration_of, number_of
+from karpenter_core.provider.kit.user_data import (
     SHELL_SCRIPT,
     UserDataPart,
     mime_archive,

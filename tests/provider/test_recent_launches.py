@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from karpenter_core.provider.contract import Instance, LaunchedInstance
-from karpenter_core.provider.recent_launches import ClaimRef, Launch, RecentLaunches, Uncertain
+from karpenter_core.provider.kit.recent_launches import ClaimRef, Launch, RecentLaunches, Uncertain
 
 
 class HandClock:

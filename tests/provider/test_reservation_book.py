@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.reservation_book import AvailabilityBook
+from karpenter_core.provider.kit.reservation_book import AvailabilityBook
 from tests.properties import tried
 
 

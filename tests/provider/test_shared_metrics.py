@@ -9,7 +9,6 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
-from karpenter_core.provider.batch_sizes import BatchSizes
 from karpenter_core.provider.catalogue import (
     InstanceType,
     Offering,
@@ -17,8 +16,9 @@ from karpenter_core.provider.catalogue import (
     Requirement,
     Requirements,
 )
-from karpenter_core.provider.offering_series import OfferingSeries
-from karpenter_core.provider.shared_metrics import hold_metric, release_metric
+from karpenter_core.provider.kit.batch_sizes import BatchSizes
+from karpenter_core.provider.kit.offering_series import OfferingSeries
+from karpenter_core.provider.kit.shared_metrics import hold_metric, release_metric
 
 NAME = "held_total"
 

@@ -17,9 +17,9 @@ from karpenter_core.provider.contract import (
     InstanceListing,
     Termination,
 )
-from karpenter_core.provider.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.markers import hookimpl
-from karpenter_core.provider.one_by_one import one_by_one
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.provider_world import ProviderWorld
 from tests.provider.fakes import FakeProvider, launched, node_class

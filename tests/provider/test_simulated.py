@@ -8,10 +8,10 @@ from threading import Thread
 
 import pytest
 
-from karpenter_core.provider.simulated.calls import CallLog, LoggedCall
-from karpenter_core.provider.simulated.cloud_time import CloudTime
-from karpenter_core.provider.simulated.faults import CloudError, Fault, FaultKind, Faults
-from karpenter_core.provider.simulated.rates import Rate, Rates
+from karpenter_core.provider.kit.simulated.calls import CallLog, LoggedCall
+from karpenter_core.provider.kit.simulated.cloud_time import CloudTime
+from karpenter_core.provider.kit.simulated.faults import CloudError, Fault, FaultKind, Faults
+from karpenter_core.provider.kit.simulated.rates import Rate, Rates
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

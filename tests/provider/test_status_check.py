@@ -11,7 +11,7 @@ from pydantic import Field
 from karpenter_core.api.base import CustomResource, Model, ObjectMeta
 from karpenter_core.api.nodeclass import NodeClass, NodeClassStatus
 from karpenter_core.provider.contract import NodeClassResolution
-from karpenter_core.provider.executor import InlineExecutor
+from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.provider_world import ProviderWorld
@@ -123,7 +123,7 @@ def test_two_fields_of_a_status_are_logged_each(tmp_path):
 
 def test_so_many_fields_are_remembered_and_not_more(tmp_path, monkeypatch):
     """Names of fields may be made up as well; the oldest are forgotten."""
-    monkeypatch.setattr("karpenter_core.provider.facade.TOLD_PROBLEMS", 3)
+    monkeypatch.setattr("karpenter_core.provider.host.facade.TOLD_PROBLEMS", 3)
     statuses = [{f"field{number}": "a"} for number in (0, 1, 2, 3, 3, 0)]
     assert len(logged_of(statuses, tmp_path, limit=3)) == 5
 

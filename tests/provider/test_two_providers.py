@@ -12,7 +12,7 @@ import pytest
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.errors import PluginError
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.testing.provider_world import ProviderWorld
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "provider_minimal"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
+from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LARGE = OfferingMark("m5.large", "us-east-1a", "on-demand")

@@ -47,8 +47,8 @@ from karpenter_core.provider.contract import (
     ProviderInfo,
     Termination,
 )
+from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.markers import hookimpl
-from karpenter_core.provider.one_by_one import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

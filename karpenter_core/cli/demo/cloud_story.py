@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.demo.stage import Stage
     from karpenter_core.clock import Clock
     from karpenter_core.errors import OfferingKey
-    from karpenter_core.provider.simulation import SimulatedCloud
+    from karpenter_core.provider.kit.simulation import SimulatedCloud
 
 __all__ = ["BUDGET", "CAPACITY_TYPES", "CloudStory"]
 

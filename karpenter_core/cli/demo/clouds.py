@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from karpenter_core.kube.api import KubeApi
-    from karpenter_core.provider.simulation import SimulatedCloud
+    from karpenter_core.provider.kit.simulation import SimulatedCloud
 
 __all__ = ["GROUP", "SIMULATED_ITSELF", "Kubelets", "find_simulated_cloud"]
 

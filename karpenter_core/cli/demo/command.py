@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.demo.view import Act, View
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import KubeApi
-    from karpenter_core.provider.simulation import SimulatedCloud
+    from karpenter_core.provider.kit.simulation import SimulatedCloud
     from karpenter_core.state.events import Observed, Removed
 
 __all__ = ["demo"]

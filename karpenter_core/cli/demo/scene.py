@@ -27,7 +27,7 @@ def find_node_class(provider: str) -> type[NodeClass]:
     Raises:
         SettingsError: that provider is not installed.
     """
-    from karpenter_core.provider.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins
 
     try:
         return load_plugins(selected=[provider]).providers[provider].info.node_classes[0]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.feed import Feed
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.plan import DisruptionPlan
     from karpenter_core.disruption.stamp import Stamp
     from karpenter_core.disruption.validation import Verdict
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["DisruptionController"]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["InterruptionController"]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.repair import Census, HealthPolicy, UnhealthyLimit
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["NodeHealth"]

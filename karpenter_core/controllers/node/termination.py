@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.node.eviction import EvictionQueue
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.kube.contact import StaleKind
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["NodeTerminationController"]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.drift import LocalDrift
     from karpenter_core.provider.contract import DriftOutcome
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import Snapshot
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.lifecycle.garbage_collection import VanishedClaim
     from karpenter_core.provider.contract import InstanceListing
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.events import Object
 
 __all__ = ["GarbageCollection"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
 
 __all__ = ["InstanceSync"]
 

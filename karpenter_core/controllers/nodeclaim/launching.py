@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.provider.contract import LaunchOutcome
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.state.snapshot import Snapshot

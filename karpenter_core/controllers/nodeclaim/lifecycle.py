@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.changes import NodePatch
     from karpenter_core.provider.contract import RegistrationGate
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["REGISTRATION_HOLD", "NodeClaimLifecycle"]

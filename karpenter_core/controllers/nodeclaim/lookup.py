@@ -16,7 +16,7 @@ from karpenter_core.errors import CloudProviderError
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.contract import InstanceListing
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
 
 __all__ = ["InstanceLookup"]
 

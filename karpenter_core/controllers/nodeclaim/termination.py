@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.changes import Step
     from karpenter_core.lifecycle.termination import ClaimTermination
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
 
 __all__ = ["Terminator"]
 

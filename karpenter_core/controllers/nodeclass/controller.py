@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.provider.contract import NodeClassResolution
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["NodeClassController", "resolved_status", "termination_finalizer"]

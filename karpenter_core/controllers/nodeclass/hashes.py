@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from karpenter_core.api.nodeclass import NodeClass
-    from karpenter_core.provider.facade import Providers
+    from karpenter_core.provider.host.facade import Providers
 
 __all__ = ["NodeClassHashes"]
 

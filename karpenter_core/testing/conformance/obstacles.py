@@ -14,7 +14,7 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_core.provider.manager import load_plugins
+from karpenter_core.provider.host.manager import load_plugins
 
 if TYPE_CHECKING:
     from karpenter_core.testing.provider_world import ProviderWorld

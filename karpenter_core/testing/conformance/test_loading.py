@@ -17,7 +17,7 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
 from karpenter_core.provider.contract import CONTRACT_VERSION, LaunchedInstance
-from karpenter_core.provider.manager import MANDATORY_HOOKS, load_plugins
+from karpenter_core.provider.host.manager import MANDATORY_HOOKS, load_plugins
 from karpenter_core.testing.conformance import stage
 from karpenter_core.testing.subject import Trouble
 
@@ -47,39 +47,41 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.api",
     "karpenter_core.clock",
     "karpenter_core.errors",
-    "karpenter_core.provider.addresses",
-    "karpenter_core.provider.batch_sizes",
+    "karpenter_core.provider.kit.addresses",
+    "karpenter_core.provider.kit.batch_sizes",
     "karpenter_core.provider.catalogue",
-    "karpenter_core.provider.claim_tags",
+    "karpenter_core.provider.kit.claim_tags",
     "karpenter_core.provider.contract",
-    "karpenter_core.provider.disk_cache",
-    "karpenter_core.provider.kept_answer",
-    "karpenter_core.provider.kept_prices",
-    "karpenter_core.provider.known",
-    "karpenter_core.provider.known_owners",
-    "karpenter_core.provider.launch_candidates",
-    "karpenter_core.provider.learned_memory",
+    "karpenter_core.provider.kit.disk_cache",
+    "karpenter_core.provider.kit.kept_answer",
+    "karpenter_core.provider.kit.kept_prices",
+    "karpenter_core.provider.kit.known",
+    "karpenter_core.provider.kit.known_owners",
+    "karpenter_core.provider.kit.launch_candidates",
+    "karpenter_core.provider.kit.learned_memory",
     "karpenter_core.provider.markers",
-    "karpenter_core.provider.node_class_parts",
-    "karpenter_core.provider.offering_series",
-    "karpenter_core.provider.one_by_one",
-    "karpenter_core.provider.orphans",
-    "karpenter_core.provider.price_book",
-    "karpenter_core.provider.readiness",
-    "karpenter_core.provider.recent_launches",
-    "karpenter_core.provider.reservation_book",
-    "karpenter_core.provider.reserved",
-    "karpenter_core.provider.setting_values",
-    "karpenter_core.provider.shared_metrics",
-    "karpenter_core.provider.simulated",
-    "karpenter_core.provider.simulation",
-    "karpenter_core.provider.token_bucket",
-    "karpenter_core.provider.ttl_cache",
-    "karpenter_core.provider.unavailable",
-    "karpenter_core.provider.user_data",
+    "karpenter_core.provider.kit.node_class_parts",
+    "karpenter_core.provider.kit.offering_series",
+    "karpenter_core.provider.kit.one_by_one",
+    "karpenter_core.provider.kit.orphans",
+    "karpenter_core.provider.kit.price_book",
+    "karpenter_core.provider.kit.readiness",
+    "karpenter_core.provider.kit.recent_launches",
+    "karpenter_core.provider.kit.reservation_book",
+    "karpenter_core.provider.kit.reserved",
+    "karpenter_core.provider.kit.setting_values",
+    "karpenter_core.provider.kit.shared_metrics",
+    "karpenter_core.provider.kit.simulated",
+    "karpenter_core.provider.kit.simulation",
+    "karpenter_core.provider.kit.token_bucket",
+    "karpenter_core.provider.kit.ttl_cache",
+    "karpenter_core.provider.kit.unavailable",
+    "karpenter_core.provider.kit.user_data",
 )
 """What a provider may import, with the modules below; `karpenter_core.testing` in tests only."""
 
+_HOLDERS: Final = {"karpenter_core", "karpenter_core.provider", "karpenter_core.provider.kit"}
+"""Packages of which a provider imports modules by name."""
 _THREADS: Final = 12
 _START_SECONDS: Final = 10.0
 
@@ -195,7 +197,7 @@ def _core_imports(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            if node.module in {"karpenter_core", "karpenter_core.provider"}:
+            if node.module in _HOLDERS:
                 yield from ((node.lineno, f"{node.module}.{a.name}") for a in node.names)
             else:
                 yield node.lineno, node.module

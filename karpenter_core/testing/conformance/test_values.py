@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_core.provider.status_check import status_problems
+from karpenter_core.provider.host.status_check import status_problems
 from karpenter_core.testing.conformance import stage
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError, TerminationRefusedError
 from karpenter_core.provider.contract import Termination
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass, core_error
 from karpenter_provider_alibabacloud.described import AT_ONCE
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind

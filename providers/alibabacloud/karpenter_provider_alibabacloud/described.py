@@ -24,7 +24,7 @@ from karpenter_provider_alibabacloud.sdk import pages_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from karpenter_core.provider.recent_launches import ClaimRef
+    from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_alibabacloud.sdk import Clients
 
 __all__ = [

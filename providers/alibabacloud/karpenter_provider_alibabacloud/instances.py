@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import InstanceListing, Termination
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.deletions import Deletions
 from karpenter_provider_alibabacloud.described import (
     VISIBLE_WITHIN,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import FetchOutcome, Instance, TerminateOutcome
-    from karpenter_core.provider.known_owners import KnownOwners
-    from karpenter_core.provider.recent_launches import ClaimRef, RecentLaunches
-    from karpenter_core.provider.reservation_book import AvailabilityBook
+    from karpenter_core.provider.kit.known_owners import KnownOwners
+    from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunches
+    from karpenter_core.provider.kit.reservation_book import AvailabilityBook
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
     from karpenter_provider_alibabacloud.sdk import Clients
 

@@ -15,8 +15,8 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from karpenter_core.provider.batch_sizes import BatchSizes
-from karpenter_core.provider.offering_series import OfferingSeries
+from karpenter_core.provider.kit.batch_sizes import BatchSizes
+from karpenter_core.provider.kit.offering_series import OfferingSeries
 from karpenter_provider_alibabacloud.labels import INSTANCE_CPU, INSTANCE_MEMORY
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.known_owners import KnownOwners
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.recent_launches import RecentLaunches
-from karpenter_core.provider.token_bucket import TokenBucket
-from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.recent_launches import RecentLaunches
+from karpenter_core.provider.kit.token_bucket import TokenBucket
+from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
 from karpenter_provider_alibabacloud.bootstrap.registrations import Registrations
 from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts
@@ -47,7 +47,7 @@ from karpenter_provider_alibabacloud.tagging import Tagging
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.known import Known
+    from karpenter_core.provider.kit.known import Known
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
     from karpenter_provider_alibabacloud.sdk import Clients

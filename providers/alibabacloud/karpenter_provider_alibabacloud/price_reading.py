@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 import structlog
 
 from karpenter_core.errors import AuthError, CloudProviderError, SettingsError
-from karpenter_core.provider.token_bucket import TokenBucket
+from karpenter_core.provider.kit.token_bucket import TokenBucket
 from karpenter_provider_alibabacloud.discovery.calls import calling
 from karpenter_provider_alibabacloud.price_file import read_price_file
 from karpenter_provider_alibabacloud.price_questions import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.disk_cache import DiskCache
+    from karpenter_core.provider.kit.disk_cache import DiskCache
     from karpenter_provider_alibabacloud.catalogue.fetch import TypesByName
     from karpenter_provider_alibabacloud.prices import Prices
     from karpenter_provider_alibabacloud.sdk import Clients

@@ -28,7 +28,7 @@ from karpenter_provider_alibabacloud.data import shipped_prices, shipped_rates
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from karpenter_core.provider.disk_cache import DiskCache
+    from karpenter_core.provider.kit.disk_cache import DiskCache
     from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
 
 __all__ = [

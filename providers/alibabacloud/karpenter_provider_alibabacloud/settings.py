@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
-from karpenter_core.provider.setting_values import duration_of, number_of
+from karpenter_core.provider.kit.setting_values import duration_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

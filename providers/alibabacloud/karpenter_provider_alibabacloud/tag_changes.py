@@ -11,7 +11,7 @@ from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_core.provider.recent_launches import ClaimRef
+    from karpenter_core.provider.kit.recent_launches import ClaimRef
 
 __all__ = ["TagChange", "TagWish", "tag_change"]
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
-from karpenter_core.provider.recent_launches import ClaimRef
-from karpenter_core.provider.token_bucket import TokenBucket
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.recent_launches import ClaimRef
+from karpenter_core.provider.kit.token_bucket import TokenBucket
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.described import AT_ONCE, parse_provider_id
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from karpenter_core.kube.resources import NODES
-from karpenter_core.provider.simulated.cloud_time import utc_now
+from karpenter_core.provider.kit.simulated.cloud_time import utc_now
 from karpenter_core.testing.provider_stage import ProviderPlay
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider

@@ -11,7 +11,7 @@ import pytest
 
 from karpenter_core.kube.resources import PODS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from karpenter_core.provider.simulated.faults import Fault, FaultKind
+from karpenter_core.provider.kit.simulated.faults import Fault, FaultKind
 from karpenter_core.testing.provider_stage import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.simulated.pools import Pool

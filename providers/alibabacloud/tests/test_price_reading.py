@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError, SettingsError
-from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.price_questions import (
     read_price,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from karpenter_core.errors import SettingsError
-from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud import data
 from karpenter_provider_alibabacloud.data import shipped_prices, shipped_rates
 from karpenter_provider_alibabacloud.price_file import read_price_file

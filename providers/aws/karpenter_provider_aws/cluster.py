@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 from karpenter_provider_aws.discovery.images import minor_version

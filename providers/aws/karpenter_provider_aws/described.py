@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
-    from karpenter_core.provider.recent_launches import ClaimRef
+    from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_aws.sdk import Clients
 
 __all__ = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import DriftOutcome
-    from karpenter_core.provider.recent_launches import RecentLaunches
+    from karpenter_core.provider.kit.recent_launches import RecentLaunches
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.offered import OfferedTypes
     from karpenter_provider_aws.described import DescribedInstance, MachineReader

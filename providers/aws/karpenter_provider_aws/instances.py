@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         Instance,
         TerminateOutcome,
     )
-    from karpenter_core.provider.known_owners import KnownOwners
-    from karpenter_core.provider.recent_launches import RecentLaunches
+    from karpenter_core.provider.kit.known_owners import KnownOwners
+    from karpenter_core.provider.kit.recent_launches import RecentLaunches
     from karpenter_provider_aws.described import MachineReader
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
     from karpenter_provider_aws.sdk import Clients

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Counter
 
-from karpenter_core.provider.batch_sizes import BatchSizes
-from karpenter_core.provider.offering_series import OfferingSeries
+from karpenter_core.provider.kit.batch_sizes import BatchSizes
+from karpenter_core.provider.kit.offering_series import OfferingSeries
 from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_aws.sdk_metrics import SdkMetrics
 

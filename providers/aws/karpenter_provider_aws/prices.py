@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.catalogue import DEFAULT_CURRENCY, Price
-from karpenter_core.provider.kept_prices import KeptPrices, keep_prices, read_kept_prices
-from karpenter_core.provider.price_book import PriceBook, PriceKey
+from karpenter_core.provider.kit.kept_prices import KeptPrices, keep_prices, read_kept_prices
+from karpenter_core.provider.kit.price_book import PriceBook, PriceKey
 from karpenter_provider_aws.data import shipped_on_demand_prices
 from karpenter_provider_aws.discovery.calls import calling
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import SpotPriceTypeDef
     from types_boto3_pricing.type_defs import FilterTypeDef
 
-    from karpenter_core.provider.disk_cache import DiskCache
+    from karpenter_core.provider.kit.disk_cache import DiskCache
     from karpenter_provider_aws.sdk import Clients
 
 __all__ = ["REFRESH_PERIOD", "Prices", "currency_of", "read_products", "read_spot_history"]

@@ -16,12 +16,12 @@ from uuid import uuid4
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.known import Known
-from karpenter_core.provider.known_owners import KnownOwners
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.recent_launches import RecentLaunches
-from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.known import Known
+from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.recent_launches import RecentLaunches
+from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_types import CAPACITY_TYPES_PERIOD, CapacityTypes
 from karpenter_provider_aws.catalogue.catalogue import Catalogue

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
-from karpenter_core.provider.token_bucket import TokenBucket
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.token_bucket import TokenBucket
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.described import FILTER_VALUES, parse_provider_id
 from karpenter_provider_aws.discovery.calls import calling, failure_behind

@@ -17,7 +17,7 @@ from karpenter_core.provider.catalogue import (
     Requirement,
     Requirements,
 )
-from karpenter_core.provider.offering_series import LISTING_LIFE
+from karpenter_core.provider.kit.offering_series import LISTING_LIFE
 from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.metrics import AwsMetrics

@@ -11,7 +11,7 @@ import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.catalogue import Price
-from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.prices import Prices, read_products, read_spot_history
 from karpenter_provider_aws.sdk import pricing_region
 from providers.aws.tests.stubbed import StubbedClients

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.claim_tags import ClaimsTooManyError
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_aws.launch.tags import (
     CLAIM_TAGS,
     INDEX_TAG,

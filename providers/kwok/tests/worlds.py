@@ -8,7 +8,7 @@ from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.durations import Duration
 from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_core.provider.executor import InlineExecutor
+from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.provider_world import FakeNodes, ProviderWorld
 from karpenter_provider_kwok.api import KWOKNodeClass, KWOKNodeClassSpec

@@ -42,8 +42,8 @@ from karpenter_core.provider.contract import (
     Severity,
     Termination,
 )
+from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.markers import hookimpl
-from karpenter_core.provider.one_by_one import one_by_one
 from karpenter_provider_tinycloud.api import HASH_VERSION, TinyCloudNodeClass, static_hash
 from karpenter_provider_tinycloud.catalogue import instance_types
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.discovery.calls import calling
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import CAPACITY_TYPE, UNREGISTERED_TAINT
 from karpenter_core.api.nodeclaim import TaintSpec
 from karpenter_core.errors import BadInputError
-from karpenter_core.provider.user_data import (
+from karpenter_core.provider.kit.user_data import (
     SHELL_SCRIPT,
     UserDataPart,
     mime_archive,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import InstanceType
-from karpenter_core.provider.learned_memory import image_set
+from karpenter_core.provider.kit.learned_memory import image_set
 from karpenter_provider_alibabacloud.catalogue.offerings import (
     Market,
     OfferingRow,
@@ -36,8 +36,8 @@ from karpenter_provider_alibabacloud.catalogue.resolution import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from karpenter_core.provider.learned_memory import LearnedMemory
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.learned_memory import LearnedMemory
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.catalogue.fetch import TypesByName
     from karpenter_provider_alibabacloud.catalogue.stock import Stock

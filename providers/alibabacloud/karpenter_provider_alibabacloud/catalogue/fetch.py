@@ -14,8 +14,8 @@ import msgspec
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.kept_answer import KeptAnswer
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.kept_answer import KeptAnswer
 from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts, read_instance_type
 from karpenter_provider_alibabacloud.discovery.calls import calling
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.provider.catalogue import Offering, Price
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.catalogue.requirements import offering_requirements
 from karpenter_provider_alibabacloud.catalogue.stock import DEFAULT_SPOT_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from karpenter_core.provider.unavailable import Shortages
+    from karpenter_core.provider.kit.unavailable import Shortages
     from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservation
     from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
     from karpenter_provider_alibabacloud.catalogue.stock import Stock

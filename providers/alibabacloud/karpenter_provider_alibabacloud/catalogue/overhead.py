@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
 from karpenter_core.provider.catalogue import Overhead
-from karpenter_core.provider.reserved import (
+from karpenter_core.provider.kit.reserved import (
     kept_amounts,
     kept_threshold,
     reserved_by_brackets,

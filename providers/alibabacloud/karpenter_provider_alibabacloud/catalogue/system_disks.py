@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_core.provider.unavailable import MARK_LIFE
+from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_core.provider.kit.unavailable import MARK_LIFE
 from karpenter_provider_alibabacloud.catalogue.facts import list_at
 from karpenter_provider_alibabacloud.discovery.calls import calling
 

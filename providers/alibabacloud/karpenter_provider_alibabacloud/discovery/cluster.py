@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.families import ImageFamily
 from karpenter_provider_alibabacloud.api.nodeclass import Image
 from karpenter_provider_alibabacloud.discovery.calls import calling

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, final
 
-from karpenter_core.provider.reservation_book import AvailabilityBook
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.reservation_book import AvailabilityBook
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservation
 from karpenter_provider_alibabacloud.discovery.calls import calling
 from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters

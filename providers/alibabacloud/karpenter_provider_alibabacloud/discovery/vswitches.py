@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, final
 
-from karpenter_core.provider.addresses import AddressBook, AddressHold
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.addresses import AddressBook, AddressHold
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.discovery.calls import calling
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
 from karpenter_provider_alibabacloud.discovery.terms import (

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeView
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
     from karpenter_provider_alibabacloud.sdk import Clients
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Interruption, InterruptionKind
-from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.described import (
     RECYCLING,
     parse_provider_id,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeView
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_alibabacloud.described import MachineReader
     from karpenter_provider_alibabacloud.interruption.standing import Announcements
 

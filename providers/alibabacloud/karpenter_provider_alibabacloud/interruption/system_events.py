@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from karpenter_core.provider.contract import Interruption, InterruptionKind
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.described import AT_ONCE, provider_id
 from karpenter_provider_alibabacloud.discovery.calls import calling
 

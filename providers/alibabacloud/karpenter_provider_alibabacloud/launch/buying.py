@@ -21,9 +21,9 @@ from karpenter_core.errors import (
     LaunchFailedError,
 )
 from karpenter_core.provider.contract import Instance
-from karpenter_core.provider.recent_launches import Launch, Uncertain
-from karpenter_core.provider.ttl_cache import TtlCache
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.recent_launches import Launch, Uncertain
+from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.codes import (
     SHORTAGES,
     ApiError,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
-    from karpenter_core.provider.recent_launches import ClaimRef, RecentLaunches
-    from karpenter_core.provider.token_bucket import TokenBucket
+    from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunches
+    from karpenter_core.provider.kit.token_bucket import TokenBucket
     from karpenter_provider_alibabacloud.launch.boots import Boots
     from karpenter_provider_alibabacloud.launch.calls import Call, CallMaker, Shelves, Trial
     from karpenter_provider_alibabacloud.launch.outcome import Bought

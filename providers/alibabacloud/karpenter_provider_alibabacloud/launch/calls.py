@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import SPOT
 from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError
-from karpenter_core.provider.launch_candidates import offering_keys
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.launch_candidates import offering_keys
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.api.options import CAPACITY_OPTIMIZED
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
 from karpenter_provider_alibabacloud.discovery.vswitches import least_addresses
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.addresses import AddressHold
     from karpenter_core.provider.contract import LaunchRequest
-    from karpenter_core.provider.launch_candidates import Candidate
-    from karpenter_core.provider.reservation_book import AvailabilityBook
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.addresses import AddressHold
+    from karpenter_core.provider.kit.launch_candidates import Candidate
+    from karpenter_core.provider.kit.reservation_book import AvailabilityBook
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterDetails

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPES, ON_DEMAND, SPOT
 from karpenter_core.errors import InsufficientCapacityError
-from karpenter_core.provider.launch_candidates import (
+from karpenter_core.provider.kit.launch_candidates import (
     Candidate,
     allows,
     missing_values,

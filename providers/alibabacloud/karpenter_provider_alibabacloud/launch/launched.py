@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED, ZONE
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_core.provider.launch_candidates import allocatable_in
+from karpenter_core.provider.kit.launch_candidates import allocatable_in
 from karpenter_provider_alibabacloud.described import provider_id
 from karpenter_provider_alibabacloud.labels import (
     CAPACITY_RESERVATION_ID,

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
-    from karpenter_core.provider.known_owners import KnownOwners
-    from karpenter_core.provider.recent_launches import RecentLaunches
+    from karpenter_core.provider.kit.known_owners import KnownOwners
+    from karpenter_core.provider.kit.recent_launches import RecentLaunches
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
     from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes

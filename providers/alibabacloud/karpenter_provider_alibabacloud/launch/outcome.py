@@ -22,7 +22,7 @@ from karpenter_core.errors import (
     OfferingKey,
     ThrottledError,
 )
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.catalogue.facts import list_at
 from karpenter_provider_alibabacloud.catalogue.system_disks import DiskShortage
 from karpenter_provider_alibabacloud.codes import (

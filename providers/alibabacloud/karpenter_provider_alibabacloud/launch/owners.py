@@ -13,8 +13,8 @@ from binascii import Error as NotBase64Error
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from karpenter_core.provider.claim_tags import ClaimTags
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.claim_tags import ClaimTags
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_alibabacloud.labels import (
     CLUSTER_ID_TAG,
     CLUSTER_TAG_PREFIX,

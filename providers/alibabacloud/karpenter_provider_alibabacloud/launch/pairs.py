@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from karpenter_core.provider.catalogue import InstanceType, Offering
-    from karpenter_core.provider.launch_candidates import Candidate
+    from karpenter_core.provider.kit.launch_candidates import Candidate
     from karpenter_provider_alibabacloud.discovery.vswitches import ZonalVSwitch
 
 __all__ = [

@@ -18,9 +18,9 @@ from karpenter_core.errors import (
     OfferingKey,
 )
 from karpenter_core.provider.catalogue import Requirements
-from karpenter_core.provider.launch_candidates import candidates_of, compatible_types
-from karpenter_core.provider.recent_launches import ClaimRef
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.launch_candidates import candidates_of, compatible_types
+from karpenter_core.provider.kit.recent_launches import ClaimRef
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.api.disks import DISK_CATEGORIES
 from karpenter_provider_alibabacloud.launch.filters import (
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchRequest
-    from karpenter_core.provider.launch_candidates import Candidate, CompatibleType
-    from karpenter_core.provider.unavailable import Shortages
+    from karpenter_core.provider.kit.launch_candidates import Candidate, CompatibleType
+    from karpenter_core.provider.kit.unavailable import Shortages
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.catalogue.system_disks import DisksByZone
 

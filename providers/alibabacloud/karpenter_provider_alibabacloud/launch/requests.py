@@ -22,7 +22,7 @@ from karpenter_provider_alibabacloud.launch.configuration import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from karpenter_core.provider.recent_launches import ClaimRef
+    from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.launch.pairs import Pair
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.node_class_parts import UNREACHABLE, code_reason
+from karpenter_core.provider.kit.node_class_parts import UNREACHABLE, code_reason
 from karpenter_provider_alibabacloud.codes import SHORTAGES, ApiError, ErrorClass
 from karpenter_provider_alibabacloud.node_class.findings import stable_text
 

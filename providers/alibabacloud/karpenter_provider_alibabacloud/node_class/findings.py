@@ -1,7 +1,7 @@
 """Conditions of an ECSNodeClass, and what the cloud says in them when it refuses or does not answer.
 
 What a part of a resolution is, and what all parts make of the NodeClass, is the same for every cloud:
-`karpenter_core.provider.node_class_parts`.
+`karpenter_core.provider.kit.node_class_parts`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import UNKNOWN
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
-from karpenter_core.provider import node_class_parts
-from karpenter_core.provider.node_class_parts import UNREACHABLE, USUAL, code_reason, unmet
+from karpenter_core.provider.kit import node_class_parts
+from karpenter_core.provider.kit.node_class_parts import UNREACHABLE, USUAL, code_reason, unmet
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.discovery.calls import failure_behind
 
 if TYPE_CHECKING:
-    from karpenter_core.provider.node_class_parts import Part
+    from karpenter_core.provider.kit.node_class_parts import Part
 
 __all__ = [
     "CAPACITY_RESERVATIONS_READY",

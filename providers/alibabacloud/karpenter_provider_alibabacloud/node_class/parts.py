@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.node_class_parts import SOON, USUAL, absent_text, met, unmet
+from karpenter_core.provider.kit.node_class_parts import SOON, USUAL, absent_text, met, unmet
 from karpenter_provider_alibabacloud.api.nodeclass import SecurityGroup, VSwitch
 from karpenter_provider_alibabacloud.discovery import images, security_groups, vswitches
 from karpenter_provider_alibabacloud.node_class.findings import (
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.base import Model
-    from karpenter_core.provider.node_class_parts import Part
+    from karpenter_core.provider.kit.node_class_parts import Part
     from karpenter_provider_alibabacloud.api.nodeclass import Image
     from karpenter_provider_alibabacloud.discovery.reservations import FoundReservation
     from karpenter_provider_alibabacloud.discovery.security_groups import FoundSecurityGroup

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.provider.user_data import user_data_parts
+from karpenter_core.provider.kit.user_data import user_data_parts
 from karpenter_provider_alibabacloud.bootstrap.user_data import LARGEST_BYTES
 from karpenter_provider_alibabacloud.labels import MAX_USER_TAGS
 from karpenter_provider_alibabacloud.launch.owners import restricted_tags

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.provider.catalogue import InstanceType
-    from karpenter_core.provider.known import Known
+    from karpenter_core.provider.kit.known import Known
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes
     from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks

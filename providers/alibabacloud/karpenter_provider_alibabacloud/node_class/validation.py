@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
-from karpenter_core.provider.node_class_parts import SOON, Part, met, unmet
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.node_class_parts import SOON, Part, met, unmet
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.discovery.calls import is_refusal
 from karpenter_provider_alibabacloud.node_class.dry_runs import Outcome, Verdict
 from karpenter_provider_alibabacloud.node_class.findings import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from threading import RLock
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.calls import CallLog, LoggedCall
-from karpenter_core.provider.simulated.faults import CloudError, FaultKind, Faults
-from karpenter_core.provider.simulated.rates import Rates
+from karpenter_core.provider.kit.simulated.calls import CallLog, LoggedCall
+from karpenter_core.provider.kit.simulated.faults import CloudError, FaultKind, Faults
+from karpenter_core.provider.kit.simulated.rates import Rates
 from karpenter_provider_alibabacloud.simulated.signatures import Signatures
 from karpenter_provider_alibabacloud.simulated.tokens import NoAnswerError
 from karpenter_provider_alibabacloud.simulated.wire import Reply, read_call, refuse, reply
@@ -15,7 +15,7 @@ from karpenter_provider_alibabacloud.simulated.wire import Reply, read_call, ref
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_core.provider.simulated.faults import Fault
+    from karpenter_core.provider.kit.simulated.faults import Fault
     from karpenter_provider_alibabacloud.simulated.account import Account
     from karpenter_provider_alibabacloud.simulated.parameters import Parameters
     from karpenter_provider_alibabacloud.simulated.wire import Call, Request

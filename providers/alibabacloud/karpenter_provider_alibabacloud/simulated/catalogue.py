@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.paging import token_page
 from karpenter_provider_alibabacloud.simulated.pools import ON_DEMAND, SPOT, Pool
 from karpenter_provider_alibabacloud.simulated.types import DISK_CATEGORIES, realistic_types

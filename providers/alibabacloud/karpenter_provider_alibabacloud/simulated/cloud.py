@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, cast, final
 
-from karpenter_core.provider.simulated.cloud_time import CloudTime, utc_now
-from karpenter_core.provider.simulated.faults import CloudError, Fault, FaultKind
+from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
+from karpenter_core.provider.kit.simulated.faults import CloudError, Fault, FaultKind
 from karpenter_provider_alibabacloud.simulated.account import Account, Ids
 from karpenter_provider_alibabacloud.simulated.application import Application
 from karpenter_provider_alibabacloud.simulated.behaviour import Behaviour

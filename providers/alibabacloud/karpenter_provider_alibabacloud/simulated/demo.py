@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import OfferingKey
-from karpenter_core.provider.simulation import Machine, Purchase
+from karpenter_core.provider.kit.simulation import Machine, Purchase
 from karpenter_provider_alibabacloud.codes import SHORTAGES, classify
 from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
 from karpenter_provider_alibabacloud.simulated.plans import capacity_type_of

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.account import to_seconds
 from karpenter_provider_alibabacloud.simulated.paging import numbered_page, tags_match
 from karpenter_provider_alibabacloud.simulated.pools import ON_DEMAND, SPOT

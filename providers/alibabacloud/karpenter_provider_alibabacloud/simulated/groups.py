@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.group_records import GroupRecord
 from karpenter_provider_alibabacloud.simulated.instances import Disk
 from karpenter_provider_alibabacloud.simulated.parameters import read_tags

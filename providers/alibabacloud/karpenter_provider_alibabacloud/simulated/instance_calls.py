@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.account import to_minutes
 from karpenter_provider_alibabacloud.simulated.instances import State
 from karpenter_provider_alibabacloud.simulated.paging import (

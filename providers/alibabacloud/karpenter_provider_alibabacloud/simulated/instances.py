@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.pools import SPOT
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.instances import Instance
 
 if TYPE_CHECKING:

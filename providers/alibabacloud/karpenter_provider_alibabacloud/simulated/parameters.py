@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

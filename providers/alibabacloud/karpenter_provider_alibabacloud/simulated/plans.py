@@ -7,7 +7,7 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.images import ARM64
 from karpenter_provider_alibabacloud.simulated.instances import Disk
 from karpenter_provider_alibabacloud.simulated.parameters import read_tags

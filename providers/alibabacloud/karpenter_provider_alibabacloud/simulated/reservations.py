@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.account import to_seconds
 from karpenter_provider_alibabacloud.simulated.paging import tags_match, token_page
 from karpenter_provider_alibabacloud.simulated.pools import ON_DEMAND

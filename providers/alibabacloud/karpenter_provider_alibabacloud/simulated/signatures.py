@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import parse_qsl, quote
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.paging import token_page
 from karpenter_provider_alibabacloud.simulated.parameters import read_tags
 

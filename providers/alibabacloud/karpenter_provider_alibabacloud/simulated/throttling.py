@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.simulated.rates import Rate
+from karpenter_core.provider.kit.simulated.rates import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_provider_alibabacloud.simulated.types import DISK_CATEGORIES
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.catalogue.catalogue import Catalogue, Situation
 from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts, read_instance_type

@@ -9,8 +9,8 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPES, INSTANCE_TYPE
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
-from karpenter_core.provider.learned_memory import image_set
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.learned_memory import image_set
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.catalogue.catalogue import Situation
 from karpenter_provider_alibabacloud.discovery.cluster import CUSTOM_CLUSTER
 from karpenter_provider_alibabacloud.prices import SpotQuote, quote_of

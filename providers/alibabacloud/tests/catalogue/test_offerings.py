@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.prices import SpotQuote, quote_of
 from providers.alibabacloud.tests.catalogue.shelf import (

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_alibabacloud.catalogue.catalogue import Catalogue, Situation
 from karpenter_provider_alibabacloud.catalogue.fetch import TypeCatalogue, fetch_types
 from karpenter_provider_alibabacloud.catalogue.stock import StockBook

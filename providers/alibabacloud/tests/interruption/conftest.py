@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
+from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
 from karpenter_provider_alibabacloud.instances import Instances
 from karpenter_provider_alibabacloud.interruption.announcing import Announcing
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings

@@ -13,11 +13,11 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
-from karpenter_core.provider.known_owners import KnownOwners
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.recent_launches import RecentLaunches
-from karpenter_core.provider.token_bucket import TokenBucket
-from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.recent_launches import RecentLaunches
+from karpenter_core.provider.kit.token_bucket import TokenBucket
+from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
 from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_alibabacloud.discovery.vswitches import ZonalVSwitch
 from karpenter_provider_alibabacloud.launch.pairs import Pair
 from karpenter_provider_alibabacloud.launch.requests import (

@@ -10,7 +10,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, WE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
-from karpenter_core.provider.launch_candidates import candidates_of, compatible_types
+from karpenter_core.provider.kit.launch_candidates import candidates_of, compatible_types
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.discovery.vswitches import ZonalVSwitch

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.claim_tags import ClaimsTooManyError
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_alibabacloud.labels import MAX_TAG_LENGTH, MAX_TAGS, NODE_CLAIM_TAG
 from karpenter_provider_alibabacloud.launch.owners import (
     CLAIM_TAGS,

@@ -14,9 +14,9 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, R
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.contract import Instance, LaunchedInstance
-from karpenter_core.provider.known_owners import KnownOwners
-from karpenter_core.provider.recent_launches import ClaimRef, Launch, RecentLaunches
-from karpenter_core.provider.reservation_book import AvailabilityBook
+from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.recent_launches import ClaimRef, Launch, RecentLaunches
+from karpenter_core.provider.kit.reservation_book import AvailabilityBook
 from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
 from karpenter_provider_alibabacloud.instances import Instances
 from karpenter_provider_alibabacloud.launch.owners import (

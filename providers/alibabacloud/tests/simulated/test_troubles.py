@@ -8,8 +8,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from karpenter_core.provider.simulated.faults import CloudError
-from karpenter_core.provider.simulated.rates import Rate
+from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.rates import Rate
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.sdk import Clients, Limits
 from karpenter_provider_alibabacloud.simulated.signatures import SignatureCheck

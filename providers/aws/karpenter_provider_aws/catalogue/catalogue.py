@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import InstanceType, Offering
-from karpenter_core.provider.learned_memory import image_set
+from karpenter_core.provider.kit.learned_memory import image_set
 from karpenter_provider_aws.catalogue.offerings import RESOLVERS, Market, PriceList
 from karpenter_provider_aws.catalogue.requirements import RequirementSets
 from karpenter_provider_aws.catalogue.resolution import ResolvedType, Resolver, class_key
@@ -28,8 +28,8 @@ from karpenter_provider_aws.families.images import image_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from karpenter_core.provider.learned_memory import LearnedMemory
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.learned_memory import LearnedMemory
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.fetch import Region
     from karpenter_provider_aws.catalogue.offerings import OfferingResolver, SoldType

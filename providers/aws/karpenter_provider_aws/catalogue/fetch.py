@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, final
 import msgspec
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.disk_cache import DiskCache
-from karpenter_core.provider.kept_answer import KeptAnswer
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_core.provider.kit.kept_answer import KeptAnswer
 from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
 from karpenter_provider_aws.discovery.calls import calling
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT, ZONE
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.requirements import PARTITION, interruptible_text, is_any_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from karpenter_core.provider.unavailable import Shortages
+    from karpenter_core.provider.kit.unavailable import Shortages
     from karpenter_provider_aws.api.nodeclass import CapacityReservation
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
 

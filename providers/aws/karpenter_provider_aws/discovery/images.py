@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.api.found import Ami
 from karpenter_provider_aws.discovery.calls import calling

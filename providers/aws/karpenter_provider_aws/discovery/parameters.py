@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
 
 if TYPE_CHECKING:

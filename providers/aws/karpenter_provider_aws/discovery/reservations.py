@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.reservation_book import AvailabilityBook
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.reservation_book import AvailabilityBook
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.found import CapacityReservation
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind

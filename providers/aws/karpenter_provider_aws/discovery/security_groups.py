@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.found import SecurityGroup
 from karpenter_provider_aws.discovery.calls import calling
 from karpenter_provider_aws.discovery.queries import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.user_data import (
+from karpenter_core.provider.kit.user_data import (
     SHELL_SCRIPT,
     UserDataPart,
     mime_archive,

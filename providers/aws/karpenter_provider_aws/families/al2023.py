@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_core.provider.user_data import SHELL_SCRIPT, UserDataPart, mime_archive
+from karpenter_core.provider.kit.user_data import SHELL_SCRIPT, UserDataPart, mime_archive
 from karpenter_provider_aws.families.al2 import is_mime, parts_of_user
 from karpenter_provider_aws.families.bootstrap import RAID0
 from karpenter_provider_aws.families.images import (

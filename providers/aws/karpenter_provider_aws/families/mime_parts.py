@@ -15,7 +15,7 @@ from quopri import decodestring
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.provider.user_data import SHELL_SCRIPT, UserDataPart
+from karpenter_core.provider.kit.user_data import SHELL_SCRIPT, UserDataPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import Interruption, NodeReader
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_aws.described import MachineReader
     from karpenter_provider_aws.discovery.reservations import Reservations
     from karpenter_provider_aws.sdk import Clients

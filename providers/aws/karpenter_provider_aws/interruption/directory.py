@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import INSTANCE_TYPE, NODE_POOL, ON_DEMAND, ZONE
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.described import provider_id
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,

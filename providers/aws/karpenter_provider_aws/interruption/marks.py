@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import SPOT
 from karpenter_core.provider.contract import InterruptionKind
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
     from karpenter_provider_aws.interruption.directory import KnownInstance
 

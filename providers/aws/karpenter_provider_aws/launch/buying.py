@@ -21,7 +21,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import Instance
-from karpenter_core.provider.recent_launches import Launch, RecentLaunches, Uncertain
+from karpenter_core.provider.kit.recent_launches import Launch, RecentLaunches, Uncertain
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetRequestTypeDef, CreateFleetResultTypeDef
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.addresses import AddressHold
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
-    from karpenter_core.provider.recent_launches import ClaimRef
-    from karpenter_core.provider.unavailable import UnavailableOfferings
+    from karpenter_core.provider.kit.addresses import AddressHold
+    from karpenter_core.provider.kit.recent_launches import ClaimRef
+    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, Subnet
     from karpenter_provider_aws.discovery.reservations import AvailabilityBook
     from karpenter_provider_aws.discovery.subnets import Subnets

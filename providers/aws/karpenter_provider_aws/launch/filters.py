@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import RESERVED, WELL_KNOWN
 from karpenter_core.errors import InsufficientCapacityError
-from karpenter_core.provider.launch_candidates import (
+from karpenter_core.provider.kit.launch_candidates import (
     Candidate,
     CompatibleType,
     Machine,
@@ -24,7 +24,7 @@ from karpenter_core.provider.launch_candidates import (
     with_fullest_reservations,
     without_dear_spot,
 )
-from karpenter_core.provider.launch_candidates import compatible_types as find_compatible
+from karpenter_core.provider.kit.launch_candidates import compatible_types as find_compatible
 from karpenter_provider_aws.labels import (
     AMD_GPU,
     CAPACITY_RESERVATION_ID,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
 
     from karpenter_core.provider.catalogue import Offering, Requirements
-    from karpenter_core.provider.recent_launches import ClaimRef
+    from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_aws.api.nodeclass import Subnet
     from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
-    from karpenter_core.provider.known_owners import KnownOwners
-    from karpenter_core.provider.recent_launches import RecentLaunches
+    from karpenter_core.provider.kit.known_owners import KnownOwners
+    from karpenter_core.provider.kit.recent_launches import RecentLaunches
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.offered import OfferedTypes
     from karpenter_provider_aws.catalogue.offerings import PriceList

@@ -19,7 +19,7 @@ from karpenter_core.errors import (
     OfferingKey,
     ThrottledError,
 )
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,

@@ -18,8 +18,8 @@ from karpenter_core.errors import (
     OfferingKey,
 )
 from karpenter_core.provider.catalogue import Requirements
-from karpenter_core.provider.recent_launches import ClaimRef
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.recent_launches import ClaimRef
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     EFA,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchRequest
-    from karpenter_core.provider.unavailable import Shortages
+    from karpenter_core.provider.kit.unavailable import Shortages
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.offerings import PriceList
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_core.provider.readiness import unreadiness
+from karpenter_core.provider.kit.readiness import unreadiness
 from karpenter_provider_aws.launch.tags import restricted_tags
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.claim_tags import ClaimTags
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.claim_tags import ClaimTags
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_aws.labels import (
     CLUSTER_TAG_PREFIX,
     EKS_CLUSTER_NAME_TAG,

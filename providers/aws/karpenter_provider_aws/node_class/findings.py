@@ -1,7 +1,7 @@
 """Conditions of an EC2NodeClass, and what AWS says in them when it refuses or does not answer.
 
 What a part of a resolution is, and what all parts make of the NodeClass, is the same for every cloud:
-`karpenter_core.provider.node_class_parts`.
+`karpenter_core.provider.kit.node_class_parts`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import AuthError
-from karpenter_core.provider import node_class_parts
-from karpenter_core.provider.node_class_parts import (
+from karpenter_core.provider.kit import node_class_parts
+from karpenter_core.provider.kit.node_class_parts import (
     SOON,
     UNREACHABLE,
     USUAL,

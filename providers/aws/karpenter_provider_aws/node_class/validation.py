@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.discovery.calls import is_refusal
 from karpenter_provider_aws.kubelet.checks import INVALID

@@ -7,7 +7,7 @@ from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.simulated.cloud_time import utc_now
+from karpenter_core.provider.kit.simulated.cloud_time import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, final
 
-from karpenter_core.provider.simulated.cloud_time import CloudTime, utc_now
-from karpenter_core.provider.simulated.faults import Fault, FaultKind
+from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
+from karpenter_core.provider.kit.simulated.faults import Fault, FaultKind
 from karpenter_provider_aws.simulated.account import Account
 from karpenter_provider_aws.simulated.behaviour import Behaviour
 from karpenter_provider_aws.simulated.capacity import Pool

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import OfferingKey
-from karpenter_core.provider.simulation import Machine, Purchase
+from karpenter_core.provider.kit.simulation import Machine, Purchase
 from karpenter_provider_aws.simulated.cloud import SimulatedAws
 from karpenter_provider_aws.simulated.instances import CapacityType
 from karpenter_provider_aws.simulated.world import WorldPlan

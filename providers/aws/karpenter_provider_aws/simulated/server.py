@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from karpenter_core.provider.simulated.calls import CallLog, LoggedCall
-from karpenter_core.provider.simulated.faults import FaultKind, Faults
+from karpenter_core.provider.kit.simulated.calls import CallLog, LoggedCall
+from karpenter_core.provider.kit.simulated.faults import FaultKind, Faults
 from karpenter_provider_aws.simulated.denials import denial
 from karpenter_provider_aws.simulated.model_checks import model_violation
 from karpenter_provider_aws.simulated.throttling import Throttling
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from werkzeug.serving import BaseWSGIServer
 
-    from karpenter_core.provider.simulated.faults import Fault
+    from karpenter_core.provider.kit.simulated.faults import Fault
     from karpenter_provider_aws.simulated.account import Account
     from karpenter_provider_aws.simulated.wire import Call
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_core.provider.simulated.rates import Rate, Rates
+from karpenter_core.provider.kit.simulated.rates import Rate, Rates
 from karpenter_provider_aws.simulated.wire import AwsError
 
 if TYPE_CHECKING:

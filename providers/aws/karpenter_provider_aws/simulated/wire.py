@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from karpenter_core.provider.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.faults import CloudError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

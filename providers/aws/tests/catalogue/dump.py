@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
 from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type

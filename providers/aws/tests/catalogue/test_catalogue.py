@@ -11,8 +11,8 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPES, INSTANCE_TYPE
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import Offering, Price, Requirement
-from karpenter_core.provider.learned_memory import image_set
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.learned_memory import image_set
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_aws.catalogue.catalogue import Situation
 from karpenter_provider_aws.kubelet.expressions import evaluate
 from providers.aws.tests.catalogue.dump import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_core.provider.disk_cache import DiskCache
+from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.catalogue import fetch
 from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
 from karpenter_provider_aws.catalogue.fetch import Region, RegionCatalogue, fetch_region

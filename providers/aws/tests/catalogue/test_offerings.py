@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.provider.catalogue import InstanceType, Price
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.compatibility import incompatibility
 from karpenter_provider_aws.discovery.placement_groups import PlacementGroup

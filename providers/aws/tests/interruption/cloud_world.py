@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE
 from karpenter_core.api.records import NodeView
-from karpenter_core.provider.unavailable import OfferingMark, UnavailableOfferings
+from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
 from karpenter_provider_aws.described import MachineReader
 from karpenter_provider_aws.discovery.reservations import Reservations
 from karpenter_provider_aws.interruption.announcing import Announcing

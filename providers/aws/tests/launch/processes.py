@@ -12,11 +12,11 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
-from karpenter_core.provider.known import Known
-from karpenter_core.provider.known_owners import KnownOwners
-from karpenter_core.provider.learned_memory import LearnedMemory
-from karpenter_core.provider.recent_launches import RecentLaunches
-from karpenter_core.provider.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.known import Known
+from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.recent_launches import RecentLaunches
+from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.catalogue.catalogue import Catalogue
 from karpenter_provider_aws.catalogue.offered import OfferedTypes

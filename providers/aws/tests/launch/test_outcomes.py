@@ -17,7 +17,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_core.provider.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_aws.api.nodeclass import CapacityReservationTerm
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,

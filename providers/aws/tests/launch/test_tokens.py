@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_aws.api.nodeclass import Subnet
 from karpenter_provider_aws.launch.fleet import FleetOptions, Target, client_token, fleet_request
 from karpenter_provider_aws.launch.template_data import template_name

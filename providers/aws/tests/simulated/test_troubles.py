@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
-from karpenter_core.provider.simulated.rates import Rate
+from karpenter_core.provider.kit.simulated.rates import Rate
 from karpenter_provider_aws.sdk import Clients, Limits
 from karpenter_provider_aws.simulated.throttling import AWS_RATES
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

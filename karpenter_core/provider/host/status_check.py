@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
-from karpenter_core.provider.spelling import did_you_mean
+from karpenter_core.provider.kit.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

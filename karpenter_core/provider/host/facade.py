@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
-from karpenter_core.provider.adjustments import adjust_catalogue
-from karpenter_core.provider.catalogue_check import CatalogueCheck
 from karpenter_core.provider.contract import (
     DriftFinding,
     Finding,
@@ -28,10 +26,12 @@ from karpenter_core.provider.contract import (
     RegistrationGate,
     Severity,
 )
-from karpenter_core.provider.dispatch import Dispatcher, checked_list
-from karpenter_core.provider.instances import InstanceCalls
-from karpenter_core.provider.labels import merge_label_classes
-from karpenter_core.provider.status_check import status_problems
+from karpenter_core.provider.host.adjustments import adjust_catalogue
+from karpenter_core.provider.host.catalogue_check import CatalogueCheck
+from karpenter_core.provider.host.dispatch import Dispatcher, checked_list
+from karpenter_core.provider.host.instances import InstanceCalls
+from karpenter_core.provider.host.labels import merge_label_classes
+from karpenter_core.provider.host.status_check import status_problems
 from karpenter_core.scheduling.instance_types import InstanceType
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
-    from karpenter_core.provider.executor import Executor
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.executor import Executor
+    from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.state.snapshot import StateNode
 
 __all__ = ["PluginTask", "Providers"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.disk_cache import DiskCache
+    from karpenter_core.provider.kit.disk_cache import DiskCache
 
 __all__ = ["KeptAnswer"]
 

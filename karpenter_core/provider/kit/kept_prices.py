@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.provider.disk_cache import DiskCache
+    from karpenter_core.provider.kit.disk_cache import DiskCache
 
 __all__ = ["KeptPrices", "keep_prices", "read_kept_prices"]
 

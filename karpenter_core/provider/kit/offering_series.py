@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, final
 from prometheus_client.registry import Collector
 
 from karpenter_core.api.labels import CPU, MEMORY, RESERVED
-from karpenter_core.provider.series_text import SeriesFamily, labels_text
-from karpenter_core.provider.shared_metrics import hold_metric, release_metric
+from karpenter_core.provider.kit.series_text import SeriesFamily, labels_text
+from karpenter_core.provider.kit.shared_metrics import hold_metric, release_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

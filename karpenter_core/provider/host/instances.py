@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar, cast, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.batching import Batcher
 from karpenter_core.provider.contract import (
     Instance,
     LaunchedInstance,
     LaunchRequest,
     Termination,
 )
-from karpenter_core.provider.dispatch import checked_list
+from karpenter_core.provider.host.batching import Batcher
+from karpenter_core.provider.host.dispatch import checked_list
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
     from karpenter_core.provider.contract import FetchOutcome, LaunchOutcome, TerminateOutcome
-    from karpenter_core.provider.dispatch import Dispatcher
+    from karpenter_core.provider.host.dispatch import Dispatcher
 
 __all__ = ["InstanceCalls"]
 

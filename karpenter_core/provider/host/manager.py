@@ -20,16 +20,16 @@ import pluggy
 from karpenter_core.errors import PluginError
 from karpenter_core.provider import hookspecs
 from karpenter_core.provider.contract import CONTRACT_VERSION, ProviderInfo, SettingSpec
+from karpenter_core.provider.kit.one_by_one import item_calls
+from karpenter_core.provider.kit.spelling import did_you_mean, hook_problems
 from karpenter_core.provider.markers import PROJECT
-from karpenter_core.provider.one_by_one import item_calls
-from karpenter_core.provider.spelling import did_you_mean, hook_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import typer
 
-    from karpenter_core.provider.one_by_one import ItemCalls
+    from karpenter_core.provider.kit.one_by_one import ItemCalls
 
 __all__ = ["MANDATORY_HOOKS", "OPEN_HOOKS", "LoadedProvider", "Plugins", "load_plugins"]
 

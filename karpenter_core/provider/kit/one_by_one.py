@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.spelling import did_you_mean
+from karpenter_core.provider.kit.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from karpenter_core.provider.disk_cache import DiskCache
+    from karpenter_core.provider.kit.disk_cache import DiskCache
 
 __all__ = ["LearnedMemory", "image_set"]
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.calls import OpenCalls
     from karpenter_core.provider.contract import BatchLimits
+    from karpenter_core.provider.host.calls import OpenCalls
 
 __all__ = ["Batcher"]
 

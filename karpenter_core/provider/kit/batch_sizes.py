@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Histogram
 
-from karpenter_core.provider.shared_metrics import hold_metric, release_metric
+from karpenter_core.provider.kit.shared_metrics import hold_metric, release_metric
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_core.provider.simulated.calls import NamedCall
+    from karpenter_core.provider.kit.simulated.calls import NamedCall
 
 __all__ = ["CloudError", "Fault", "FaultKind", "Faults"]
 

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar, cast, final
 
 from karpenter_core.errors import CallPendingError, CloudProviderError, KarpenterError
-from karpenter_core.provider.calls import OpenCalls
 from karpenter_core.provider.contract import BatchLimits
-from karpenter_core.provider.executor import InlineExecutor
-from karpenter_core.provider.metrics import ProviderMetrics
-from karpenter_core.provider.one_by_one import CALLED_PLUGIN, ItemCalls
+from karpenter_core.provider.host.calls import OpenCalls
+from karpenter_core.provider.host.executor import InlineExecutor
+from karpenter_core.provider.host.metrics import ProviderMetrics
+from karpenter_core.provider.kit.one_by_one import CALLED_PLUGIN, ItemCalls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import Fence
-    from karpenter_core.provider.executor import Executor
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.executor import Executor
+    from karpenter_core.provider.host.manager import Plugins
 
 __all__ = ["Dispatcher", "Measurement", "checked_list"]
 

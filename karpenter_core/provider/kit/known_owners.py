@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.recent_launches import ClaimRef
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.provider.recent_launches import RecentLaunches
+    from karpenter_core.provider.kit.recent_launches import RecentLaunches
 
 __all__ = ["KnownOwners"]
 

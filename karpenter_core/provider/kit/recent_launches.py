@@ -14,7 +14,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
-from karpenter_core.provider.ttl_cache import TtlCache
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

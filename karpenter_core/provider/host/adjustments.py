@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, cast
 
 from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.catalogue_check import price_problem
 from karpenter_core.provider.contract import CatalogueOffering
-from karpenter_core.provider.dispatch import checked_list
+from karpenter_core.provider.host.catalogue_check import price_problem
+from karpenter_core.provider.host.dispatch import checked_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from karpenter_core.provider.dispatch import Dispatcher
-    from karpenter_core.provider.manager import Plugins
+    from karpenter_core.provider.host.dispatch import Dispatcher
+    from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
 
 __all__ = ["adjust_catalogue"]

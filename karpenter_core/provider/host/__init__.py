@@ -1,0 +1,1 @@
+"""Runs plug-ins: loads them, calls their hooks, checks and batches what passes."""
