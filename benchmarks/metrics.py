@@ -24,10 +24,10 @@ from msgspec.structs import replace
 
 from benchmarks.measure import quantile
 from karpenter_core.api.records import NodeConditionView, PodView
-from karpenter_core.controllers.conditions import ConditionObserver
 from karpenter_core.controllers.feed import Feed
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.observability import Observability
+from karpenter_core.controllers.observability.cluster import Observability
+from karpenter_core.controllers.observability.conditions import ConditionObserver
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.kube.memory import freeze_after_sync, tune_gc
 from karpenter_core.operator.clock import SystemClock, random_id

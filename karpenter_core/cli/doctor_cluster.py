@@ -24,8 +24,8 @@ from karpenter_core.kube.resources import (
     custom,
 )
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from karpenter_core.lifecycle.nodepools.exchange_rates import PRICES_COMPARABLE
-from karpenter_core.lifecycle.nodepools.listing import INSTANCE_TYPES_LISTED
+from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
+from karpenter_core.lifecycle.nodepool.listing import INSTANCE_TYPES_LISTED
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from karpenter_core.disruption.explain import (
 )
 from karpenter_core.disruption.method import Declined, DisruptionOptions, Pass
 from karpenter_core.errors import BadInputError
-from karpenter_core.lifecycle.consolidatable import settled_at
+from karpenter_core.lifecycle.nodeclaim.consolidatable import settled_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

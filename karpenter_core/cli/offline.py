@@ -181,8 +181,8 @@ class ObjectReader:
         from karpenter_core.api.conditions import READY, TRUE, find
         from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
         from karpenter_core.api.nodepool import NODE_CLASS_READY
-        from karpenter_core.lifecycle.nodepools.status import with_condition
-        from karpenter_core.lifecycle.nodepools.validation import LabelRules, with_validation
+        from karpenter_core.lifecycle.nodepool.status import with_condition
+        from karpenter_core.lifecycle.nodepool.validation import LabelRules, with_validation
 
         if find(pool.status.conditions, READY) is not None:
             return pool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import READY, TRUE, find
 from karpenter_core.api.labels import PODS
 from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
-from karpenter_core.lifecycle.nodepools.held_back import LAUNCHES_HELD_BACK
+from karpenter_core.lifecycle.nodepool.held_back import LAUNCHES_HELD_BACK
 from karpenter_core.state.problem import usable_pools
 
 if TYPE_CHECKING:

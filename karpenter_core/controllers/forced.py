@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from karpenter_core.api.decisions import DISRUPT, Decision, DecisionMachine
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.disruption.pricing import FREE, Prices
-from karpenter_core.lifecycle.node_termination import node_ref
+from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.scheduling.problem import SolveOptions
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.names import parse_labels
 from karpenter_core.errors import BadInputError, SettingsError
-from karpenter_core.lifecycle.health_rules import HealthRule, parse_health_rules
-from karpenter_core.lifecycle.repair import DEFAULT_LIMIT, UnhealthyLimit
+from karpenter_core.lifecycle.node.health_rules import HealthRule, parse_health_rules
+from karpenter_core.lifecycle.node.repair import DEFAULT_LIMIT, UnhealthyLimit
 from karpenter_core.operator.option_values import (
     FALSE_TEXTS,
     TRUE_TEXTS,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
 from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.catalogue.controller import CatalogueController
-from karpenter_core.controllers.conditions import ConditionObserver
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption.controller import InterruptionController
 from karpenter_core.controllers.node.eviction import EvictionQueue
@@ -20,16 +19,17 @@ from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSync
 from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
 from karpenter_core.controllers.nodepool.controller import NodePoolController
-from karpenter_core.controllers.observability import Observability
+from karpenter_core.controllers.observability.cluster import Observability
+from karpenter_core.controllers.observability.conditions import ConditionObserver
 from karpenter_core.controllers.passes import pool_teller
 from karpenter_core.controllers.provisioning.creation import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.lifecycle.drift import DriftRules
-from karpenter_core.lifecycle.health_rules import with_rules
-from karpenter_core.lifecycle.nodepools.validation import LabelRules
+from karpenter_core.lifecycle.node.health_rules import with_rules
+from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
+from karpenter_core.lifecycle.nodepool.validation import LabelRules
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
     Packing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from karpenter_core.cli.remarks import remarks
-from karpenter_core.lifecycle.nodepools.held_back import with_held_back
+from karpenter_core.lifecycle.nodepool.held_back import with_held_back
 from karpenter_core.state.launch_pauses import LaunchPause
 from karpenter_core.testing.builders import EPOCH, node_pool
 from karpenter_core.testing.machines import state

@@ -23,7 +23,7 @@ from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.drain import Eviction
+from karpenter_core.lifecycle.node.drain import Eviction
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.events import Observed, Removed
 from karpenter_core.testing.builders import pod

@@ -18,7 +18,7 @@ from karpenter_core.controllers.nodeclaim import garbage_collection
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.kube.resources import PODS
-from karpenter_core.lifecycle.garbage_collection import (
+from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     DRAIN_LIMIT,
     ORPHAN_GRACE,
     SURPLUS_AT_ONCE,

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from karpenter_core.controllers import machine_series
 from karpenter_core.controllers.feed import Feed
-from karpenter_core.controllers.machine_series import MachineSeries
 from karpenter_core.controllers.metrics import NODE_LABELS, POD_LABELS, Metrics
 from karpenter_core.controllers.object_series import ObjectSeries
-from karpenter_core.controllers.observability import AT_ONCE, Observability
+from karpenter_core.controllers.observability import machine_series
+from karpenter_core.controllers.observability.cluster import AT_ONCE, Observability
+from karpenter_core.controllers.observability.machine_series import MachineSeries
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.exposition import exposition

@@ -19,7 +19,7 @@ from karpenter_core.controllers.passes import (
 from karpenter_core.controllers.reconciler import Loop, Runtime
 from karpenter_core.errors import FencedError, NodeClassNotReadyError, ThrottledError
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from karpenter_core.lifecycle.nodepools.failing_passes import PASSES_SUCCEED
+from karpenter_core.lifecycle.nodepool.failing_passes import PASSES_SUCCEED
 from karpenter_core.provider.host.facade import Providers
 from karpenter_core.scheduling.whatif.walk import Walk
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual

@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 
 from karpenter_core.controllers.feed import Feed
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.observability import Observability
+from karpenter_core.controllers.observability.cluster import Observability
 from karpenter_core.controllers.reconciler import Runtime
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import SolveOptions

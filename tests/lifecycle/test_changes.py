@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.quantities import Quantity
 from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import NodePatch, status_patch
-from karpenter_core.lifecycle.registration import synced_node
+from karpenter_core.lifecycle.nodeclaim.registration import synced_node
 from karpenter_core.testing.builders import taint
 from karpenter_core.testing.machines import node, node_claim
 from tests.properties import tried

@@ -12,9 +12,9 @@ from karpenter_core.api.labels import INSTANCE_TYPE, NODE_POOL
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE, INITIALIZED, NODE_CLAIM_CONDITIONS
 from karpenter_core.api.nodepool import Disruption
 from karpenter_core.lifecycle.changes import NodePatch
-from karpenter_core.lifecycle.claims import build_node_claim, created_fact
-from karpenter_core.lifecycle.consolidatable import consolidatable_step
-from karpenter_core.lifecycle.pod_events import pod_event_step
+from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim, created_fact
+from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_step
+from karpenter_core.lifecycle.nodeclaim.pod_events import pod_event_step
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     EPOCH,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT
-from karpenter_core.lifecycle.drain import drain_wave, latest_start, needs_force
-from karpenter_core.lifecycle.eviction import EvictionAction, earlier_deadline, eviction_advice
+from karpenter_core.lifecycle.node.drain import drain_wave, latest_start, needs_force
+from karpenter_core.lifecycle.node.eviction import EvictionAction, earlier_deadline, eviction_advice
 from karpenter_core.state.pod_rules import waiting_pods
 from karpenter_core.testing.builders import EPOCH, pod, toleration
 from tests.properties import tried

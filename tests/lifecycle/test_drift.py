@@ -25,14 +25,14 @@ from karpenter_core.api.nodeclaim import (
     TaintSpec,
 )
 from karpenter_core.api.prices import Price
-from karpenter_core.lifecycle.drift import (
+from karpenter_core.lifecycle.nodeclaim.drift import (
     DriftRules,
     LocalDrift,
     is_type_check_due,
     local_drift,
     with_drift,
 )
-from karpenter_core.lifecycle.nodepools.hashing import with_hash
+from karpenter_core.lifecycle.nodepool.hashing import with_hash
 from karpenter_core.scheduling.instance_types import Offering
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.testing.builders import EPOCH, instance_type, node_pool, offering

@@ -6,10 +6,10 @@ from hypothesis import given
 
 from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.claims import build_node_claim
-from karpenter_core.lifecycle.drift import TYPE_CHECK_AGE, DriftRules, local_drift
-from karpenter_core.lifecycle.launch import launched_claim
-from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, node_pool_hash, with_hash
+from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim
+from karpenter_core.lifecycle.nodeclaim.drift import TYPE_CHECK_AGE, DriftRules, local_drift
+from karpenter_core.lifecycle.nodeclaim.launch import launched_claim
+from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash, with_hash
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from karpenter_core.lifecycle.garbage_collection import (
+from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     ORPHAN_FLOOR,
     ORPHAN_GRACE,
     SURPLUS_AT_ONCE,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.lifecycle.health_rules import HealthRule, parse_health_rules, with_rules
+from karpenter_core.lifecycle.node.health_rules import HealthRule, parse_health_rules, with_rules
 
 MINUTE = timedelta(minutes=1)
 THEIRS = (HealthRule("Ready", "False", 30 * MINUTE), HealthRule("Ready", "Unknown", 30 * MINUTE))

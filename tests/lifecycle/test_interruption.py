@@ -12,7 +12,7 @@ from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 from karpenter_core.errors import OfferingKey
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.interruption import MESSAGE_TYPES, interruption_step
+from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
 from karpenter_core.provider.contract import Interruption
 from karpenter_core.state.interrupted import is_taken_soon
 from karpenter_core.testing.builders import EPOCH, pod

@@ -23,7 +23,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.lifecycle.changes import metadata_patch, status_patch
 from karpenter_core.lifecycle.claim_status import initialise, restamped, with_condition
-from karpenter_core.lifecycle.launch import (
+from karpenter_core.lifecycle.nodeclaim.launch import (
     LaunchAction,
     finalizer_step,
     launch_advice,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.base import ObjectMeta
-from karpenter_core.lifecycle.drift import LocalDrift, local_drift, with_drift
-from karpenter_core.lifecycle.node_class_hash import (
+from karpenter_core.lifecycle.nodeclaim.drift import LocalDrift, local_drift, with_drift
+from karpenter_core.lifecycle.nodeclass.hashing import (
     hash_annotations,
     is_hash_current,
     node_class_drift,

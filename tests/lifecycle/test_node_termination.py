@@ -27,8 +27,8 @@ from karpenter_core.api.records import (
 )
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.drain import drain_wave, needs_force
-from karpenter_core.lifecycle.eviction import (
+from karpenter_core.lifecycle.node.drain import drain_wave, needs_force
+from karpenter_core.lifecycle.node.eviction import (
     EvictionAction,
     EvictionVerdict,
     disrupted_notice,
@@ -38,7 +38,7 @@ from karpenter_core.lifecycle.eviction import (
     eviction_verdict,
     refused_notice,
 )
-from karpenter_core.lifecycle.node_termination import (
+from karpenter_core.lifecycle.node.termination import (
     InstanceState,
     NodeTerminationAction,
     disrupted_patch,

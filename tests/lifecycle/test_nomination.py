@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
-from karpenter_core.lifecycle.nomination import (
+from karpenter_core.lifecycle.nodeclaim.nomination import (
     deal_places,
     looks_around,
     meant_pods,

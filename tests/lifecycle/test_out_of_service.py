@@ -11,12 +11,12 @@ from karpenter_core.api.conditions import find
 from karpenter_core.api.nodeclaim import DRAINED, VOLUMES_DETACHED
 from karpenter_core.api.records import PersistentVolumeClaimView, VolumeAttachmentView, VolumeView
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.node_termination import (
+from karpenter_core.lifecycle.node.out_of_service import DETACH_LIMIT, OUT_OF_SERVICE
+from karpenter_core.lifecycle.node.termination import (
     InstanceState,
     NodeTerminationAction,
     node_termination,
 )
-from karpenter_core.lifecycle.out_of_service import DETACH_LIMIT, OUT_OF_SERVICE
 from karpenter_core.state.taints import has_taint
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape, toleration
 from karpenter_core.testing.machines import node, node_claim, state

@@ -23,10 +23,10 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.api.records import OwnerView, Taint
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.initialization import initialization_step
-from karpenter_core.lifecycle.liveness import liveness_step
-from karpenter_core.lifecycle.progress import progress_step
-from karpenter_core.lifecycle.registration import registration_step, synced_node
+from karpenter_core.lifecycle.nodeclaim.initialization import initialization_step
+from karpenter_core.lifecycle.nodeclaim.liveness import liveness_step
+from karpenter_core.lifecycle.nodeclaim.progress import progress_step
+from karpenter_core.lifecycle.nodeclaim.registration import registration_step, synced_node
 from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.machines import node, node_claim, with_claim_conditions

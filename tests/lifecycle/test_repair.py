@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import DO_NOT_DISRUPT, TERMINATION_TIMESTAMP
 from karpenter_core.api.records import NodeConditionView
 from karpenter_core.errors import BadInputError
-from karpenter_core.lifecycle.repair import (
+from karpenter_core.lifecycle.node.repair import (
     BLOCKED_RETRY,
     SMALL_POOL,
     RepairAction,

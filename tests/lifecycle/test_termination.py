@@ -11,8 +11,8 @@ from karpenter_core.api.labels import TERMINATION_FINALIZER, TERMINATION_TIMESTA
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.changes import metadata_patch
-from karpenter_core.lifecycle.launch import launched_claim
-from karpenter_core.lifecycle.termination import (
+from karpenter_core.lifecycle.nodeclaim.launch import launched_claim
+from karpenter_core.lifecycle.nodeclaim.termination import (
     TerminationAction,
     claim_termination,
     deadline_of,

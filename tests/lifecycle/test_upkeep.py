@@ -9,9 +9,9 @@ import pytest
 from karpenter_core.api.conditions import find
 from karpenter_core.api.labels import node_class_label
 from karpenter_core.api.nodeclaim import CONSISTENT_STATE_FOUND, LAUNCHED
-from karpenter_core.lifecycle.consistency import consistency_step
-from karpenter_core.lifecycle.expiration import expiration_step
-from karpenter_core.lifecycle.hydration import hydration_step
+from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
+from karpenter_core.lifecycle.nodeclaim.expiration import expiration_step
+from karpenter_core.lifecycle.nodeclaim.hydration import hydration_step
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.machines import KWOK, node, node_claim, with_claim_conditions
 

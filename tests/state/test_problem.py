@@ -16,7 +16,7 @@ from karpenter_core.api.records import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from karpenter_core.lifecycle.claims import build_node_claim
+from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state import machines

@@ -29,7 +29,7 @@ from karpenter_core.disruption.resting import Resting
 from karpenter_core.disruption.validation import Rejection
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
 from karpenter_core.lifecycle.claim_status import with_condition, without_condition
-from karpenter_core.lifecycle.node_termination import (
+from karpenter_core.lifecycle.node.termination import (
     disrupted_patch,
     tainted_patch,
     undisrupted_patch,

@@ -18,8 +18,8 @@ from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.journal import command_decision
 from karpenter_core.lifecycle.changes import Fact
 from karpenter_core.lifecycle.claim_status import disrupted_labels
-from karpenter_core.lifecycle.launch import DISRUPTED
-from karpenter_core.lifecycle.node_termination import node_ref
+from karpenter_core.lifecycle.node.termination import node_ref
+from karpenter_core.lifecycle.nodeclaim.launch import DISRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,7 @@
 Two ways lead here. Providers are polled, each in a loop of its own, so that one whose queue is down
 holds up nobody; what they announce is acknowledged after it was handled, never before. And Nodes
 are read, where an agent of the cloud leaves its announcements in their conditions. What follows from
-an announcement is decided by `lifecycle.interruption`.
+an announcement is decided by `lifecycle.node.interruption`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.reconciler import DONE, Loop, Outcome, Reconciler
 from karpenter_core.errors import ConflictError, NotFoundError
-from karpenter_core.lifecycle.interruption import MESSAGE_TYPES, interruption_step
+from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
 from karpenter_core.state.events import OfferingsExhausted
 from karpenter_core.state.objects import Kind
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.lifecycle.interruption import InterruptionStep
+    from karpenter_core.lifecycle.node.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot

@@ -17,8 +17,8 @@ from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import PODS
-from karpenter_core.lifecycle.drain import latest_start
-from karpenter_core.lifecycle.eviction import (
+from karpenter_core.lifecycle.node.drain import latest_start
+from karpenter_core.lifecycle.node.eviction import (
     BACKOFF_BASE,
     BACKOFF_CAP,
     EvictionAction,
@@ -32,7 +32,7 @@ from karpenter_core.lifecycle.eviction import (
     eviction_verdict,
     refused_notice,
 )
-from karpenter_core.lifecycle.node_termination import node_ref
+from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.state.objects import Kind
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.lifecycle.drain import Eviction
+    from karpenter_core.lifecycle.node.drain import Eviction
 
 __all__ = ["EvictionQueue"]
 

@@ -1,6 +1,6 @@
 """Replace machines whose Nodes are broken: the controller `node.health`.
 
-Which Nodes those are is decided by `lifecycle.repair`; the provider and the users say what
+Which Nodes those are is decided by `lifecycle.node.repair`; the provider and the users say what
 counts as broken.
 """
 
@@ -16,7 +16,7 @@ from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
-from karpenter_core.lifecycle.repair import (
+from karpenter_core.lifecycle.node.repair import (
     DEFAULT_LIMIT,
     Repair,
     RepairAction,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.lifecycle.repair import Census, HealthPolicy, UnhealthyLimit
+    from karpenter_core.lifecycle.node.repair import Census, HealthPolicy, UnhealthyLimit
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 

@@ -17,7 +17,7 @@ from karpenter_core.errors import (
     NodeClaimNotFoundError,
     NotFoundError,
 )
-from karpenter_core.lifecycle.node_termination import (
+from karpenter_core.lifecycle.node.termination import (
     InstanceState,
     NodeTermination,
     NodeTerminationAction,
@@ -25,7 +25,7 @@ from karpenter_core.lifecycle.node_termination import (
     node_ref,
     node_termination,
 )
-from karpenter_core.lifecycle.termination import termination_refused_notices
+from karpenter_core.lifecycle.nodeclaim.termination import termination_refused_notices
 from karpenter_core.provider.contract import Termination
 from karpenter_core.state.machines import is_instance_terminating
 from karpenter_core.state.objects import Kind

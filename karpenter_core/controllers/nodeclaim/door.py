@@ -24,7 +24,7 @@ from karpenter_core.controllers.provisioning.claims import DECISION
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.limits import TokenBucket
 from karpenter_core.kube.resources import PODS
-from karpenter_core.lifecycle.nomination import (
+from karpenter_core.lifecycle.nodeclaim.nomination import (
     deal_places,
     looks_around,
     meant_pods,

@@ -2,7 +2,7 @@
 
 Every claim is looked at every five minutes, and at once when something changes that it could be
 judged by: the claim itself, its pool's template, its NodeClass, or what is sold. What it means
-is decided in `lifecycle.drift`; here is who is looked at, and when.
+is decided in `lifecycle.nodeclaim.drift`; here is who is looked at, and when.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from karpenter_core.controllers.nodeclass.content import content_of
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
 from karpenter_core.controllers.throttling import retry_after_seconds
 from karpenter_core.errors import ApiError, ConflictError, NodeClaimNotFoundError, NotFoundError
-from karpenter_core.lifecycle.drift import DriftRules, is_type_check_due, local_drift, with_drift
+from karpenter_core.lifecycle.nodeclaim.drift import (
+    DriftRules,
+    is_type_check_due,
+    local_drift,
+    with_drift,
+)
 from karpenter_core.provider.contract import DriftFinding
 from karpenter_core.state.objects import Kind
 
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.apply import Hands
     from karpenter_core.controllers.freshness import Freshness
     from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.lifecycle.drift import LocalDrift
+    from karpenter_core.lifecycle.nodeclaim.drift import LocalDrift
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType

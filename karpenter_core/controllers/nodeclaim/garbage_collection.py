@@ -1,6 +1,6 @@
 """Collect claims without an instance, and instances without a claim.
 
-The rules that make this safe are pure (`lifecycle.garbage_collection`); here is the asking.
+The rules that make this safe are pure (`lifecycle.nodeclaim.garbage_collection`); here is the asking.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from karpenter_core.controllers.forced import record_forced
 from karpenter_core.controllers.freshness import Consumer
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
-from karpenter_core.lifecycle.garbage_collection import (
+from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     DRAIN_LIMIT,
     ORPHAN_GRACE,
     PERIOD,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.live import LiveReader
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.kube.wire.codecs import InvalidObject
-    from karpenter_core.lifecycle.garbage_collection import VanishedClaim
+    from karpenter_core.lifecycle.nodeclaim.garbage_collection import VanishedClaim
     from karpenter_core.provider.contract import InstanceListing
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.events import Object

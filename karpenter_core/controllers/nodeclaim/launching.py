@@ -32,7 +32,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.lifecycle.changes import Step
 from karpenter_core.lifecycle.claim_status import with_metadata
-from karpenter_core.lifecycle.launch import launch_failed, launched_claim
+from karpenter_core.lifecycle.nodeclaim.launch import launch_failed, launched_claim
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.scheduling.offerings import compatible_instance_types, order_by_price
 from karpenter_core.scheduling.requirements import Requirements

@@ -29,11 +29,11 @@ from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconc
 from karpenter_core.errors import ApiError, CloudProviderError, ConflictError
 from karpenter_core.lifecycle.changes import Step, followed_by, soonest
 from karpenter_core.lifecycle.claim_status import initialise
-from karpenter_core.lifecycle.consistency import consistency_step
-from karpenter_core.lifecycle.consolidatable import consolidatable_step, quiet_since
-from karpenter_core.lifecycle.expiration import EXPIRED, expiration_step
-from karpenter_core.lifecycle.hydration import hydration_step
-from karpenter_core.lifecycle.launch import (
+from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
+from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_step, quiet_since
+from karpenter_core.lifecycle.nodeclaim.expiration import EXPIRED, expiration_step
+from karpenter_core.lifecycle.nodeclaim.hydration import hydration_step
+from karpenter_core.lifecycle.nodeclaim.launch import (
     INSUFFICIENT_CAPACITY,
     NODE_CLASS_NOT_READY,
     LaunchAction,
@@ -41,16 +41,16 @@ from karpenter_core.lifecycle.launch import (
     launch_advice,
     launched_step,
 )
-from karpenter_core.lifecycle.liveness import (
+from karpenter_core.lifecycle.nodeclaim.liveness import (
     LAUNCH_TIMED_OUT,
     LAUNCH_TIMEOUT,
     REGISTRATION_TIMED_OUT,
     REGISTRATION_TIMEOUT,
     liveness_step,
 )
-from karpenter_core.lifecycle.pod_events import pod_event_step
-from karpenter_core.lifecycle.progress import progress_step
-from karpenter_core.lifecycle.registration import (
+from karpenter_core.lifecycle.nodeclaim.pod_events import pod_event_step
+from karpenter_core.lifecycle.nodeclaim.progress import progress_step
+from karpenter_core.lifecycle.nodeclaim.registration import (
     UNREGISTERED,
     awaits_registration,
     node_to_register,

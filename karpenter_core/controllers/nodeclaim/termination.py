@@ -11,7 +11,7 @@ from karpenter_core.controllers.freshness import Consumer, waiting_notice
 from karpenter_core.controllers.nodeclaim.lookup import InstanceLookup
 from karpenter_core.controllers.reconciler import DONE, Outcome
 from karpenter_core.errors import BadInputError, NodeClaimNotFoundError, NotFoundError
-from karpenter_core.lifecycle.termination import (
+from karpenter_core.lifecycle.nodeclaim.termination import (
     TerminationAction,
     claim_termination,
     finished_step,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.nodeclaim.launching import Launcher
     from karpenter_core.controllers.reconciler import Runtime
     from karpenter_core.lifecycle.changes import Step
-    from karpenter_core.lifecycle.termination import ClaimTermination
+    from karpenter_core.lifecycle.nodeclaim.termination import ClaimTermination
     from karpenter_core.provider.host.facade import Providers
 
 __all__ = ["Terminator"]

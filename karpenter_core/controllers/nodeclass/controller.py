@@ -17,7 +17,7 @@ from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
 from karpenter_core.errors import NotFoundError
 from karpenter_core.kube.resources import custom
-from karpenter_core.lifecycle.node_class_hash import is_hash_current, with_migrated_hash
+from karpenter_core.lifecycle.nodeclass.hashing import is_hash_current, with_migrated_hash
 from karpenter_core.state.objects import Kind
 
 if TYPE_CHECKING:

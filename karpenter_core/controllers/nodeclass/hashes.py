@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from karpenter_core.lifecycle.node_class_hash import hash_annotations
+from karpenter_core.lifecycle.nodeclass.hashing import hash_annotations
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

@@ -15,20 +15,20 @@ from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_
 from karpenter_core.controllers.feed import Inbox
 from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from karpenter_core.lifecycle.nodepools.counter import with_usage
-from karpenter_core.lifecycle.nodepools.exchange_rates import with_exchange_rates
-from karpenter_core.lifecycle.nodepools.failing_passes import with_failing_passes
-from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, with_current_hash, with_hash
-from karpenter_core.lifecycle.nodepools.held_back import with_held_back
-from karpenter_core.lifecycle.nodepools.listing import with_listing
-from karpenter_core.lifecycle.nodepools.readiness import with_readiness
-from karpenter_core.lifecycle.nodepools.registration_health import with_registration_health
-from karpenter_core.lifecycle.nodepools.static_capacity import (
+from karpenter_core.lifecycle.nodepool.counter import with_usage
+from karpenter_core.lifecycle.nodepool.exchange_rates import with_exchange_rates
+from karpenter_core.lifecycle.nodepool.failing_passes import with_failing_passes
+from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, with_current_hash, with_hash
+from karpenter_core.lifecycle.nodepool.held_back import with_held_back
+from karpenter_core.lifecycle.nodepool.listing import with_listing
+from karpenter_core.lifecycle.nodepool.readiness import with_readiness
+from karpenter_core.lifecycle.nodepool.registration_health import with_registration_health
+from karpenter_core.lifecycle.nodepool.static_capacity import (
     static_notices,
     with_replicas_ignored,
 )
-from karpenter_core.lifecycle.nodepools.status import node_pool_status_patch
-from karpenter_core.lifecycle.nodepools.validation import (
+from karpenter_core.lifecycle.nodepool.status import node_pool_status_patch
+from karpenter_core.lifecycle.nodepool.validation import (
     LabelRules,
     validate_node_pool,
     with_validation,

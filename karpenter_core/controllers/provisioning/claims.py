@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from karpenter_core.api.labels import CREATED_FOR
 from karpenter_core.lifecycle.claim_status import with_metadata
-from karpenter_core.lifecycle.claims import build_node_claim
-from karpenter_core.lifecycle.nodepools.hashing import HASH_VERSION, node_pool_hash
+from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim
+from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim

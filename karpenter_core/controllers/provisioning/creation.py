@@ -25,7 +25,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.changes import Fact
-from karpenter_core.lifecycle.claims import created_fact
+from karpenter_core.lifecycle.nodeclaim.claims import created_fact
 from karpenter_core.state.brakes import Allowance, Brakes
 from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.usage import exceeded_limits, pool_usage

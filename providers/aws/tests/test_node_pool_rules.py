@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, RESTRICTED_DOMAIN, WELL_KNOWN
-from karpenter_core.lifecycle.nodepools.validation import LabelRules, validate_node_pool
+from karpenter_core.lifecycle.nodepool.validation import LabelRules, validate_node_pool
 from karpenter_core.testing.builders import node_pool
 from karpenter_provider_aws.labels import INSTANCE_TENANCY, LABEL_CLASSES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karpenter_core.lifecycle.nodepools.exchange_rates import with_exchange_rates
+from karpenter_core.lifecycle.nodepool.exchange_rates import with_exchange_rates
 from karpenter_core.testing.builders import EPOCH, node_pool
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.conditions import Condition
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
-from karpenter_core.lifecycle.nodepools.hashing import (
+from karpenter_core.lifecycle.nodepool.hashing import (
     HASH_VERSION,
     node_pool_hash,
     with_current_hash,

@@ -9,8 +9,8 @@ import pytest
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.conditions import Condition, find, is_true
 from karpenter_core.api.nodeclass import NodeClass, NodeClassStatus
-from karpenter_core.lifecycle.nodepools.readiness import with_readiness
-from karpenter_core.lifecycle.nodepools.validation import with_validation
+from karpenter_core.lifecycle.nodepool.readiness import with_readiness
+from karpenter_core.lifecycle.nodepool.validation import with_validation
 from karpenter_core.testing.builders import EPOCH, node_pool
 
 NOW = EPOCH + timedelta(minutes=1)

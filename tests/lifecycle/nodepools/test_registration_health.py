@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.api.conditions import find
 from karpenter_core.api.nodepool import NODE_REGISTRATION_HEALTHY
-from karpenter_core.lifecycle.nodepools.registration_health import with_registration_health
+from karpenter_core.lifecycle.nodepool.registration_health import with_registration_health
 from karpenter_core.testing import builders
 from karpenter_provider_kwok.api import KWOKNodeClass
 

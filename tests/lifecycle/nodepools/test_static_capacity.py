@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.conditions import find, is_true
-from karpenter_core.lifecycle.nodepools.static_capacity import (
+from karpenter_core.lifecycle.nodepool.static_capacity import (
     static_notices,
     with_replicas_ignored,
 )

@@ -9,9 +9,9 @@ from karpenter_core.api.crd import render_crd
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.quantities import Quantity
 from karpenter_core.api.schema import SchemaValidator
-from karpenter_core.lifecycle.nodepools.counter import with_usage
-from karpenter_core.lifecycle.nodepools.readiness import with_readiness
-from karpenter_core.lifecycle.nodepools.status import node_pool_status_patch
+from karpenter_core.lifecycle.nodepool.counter import with_usage
+from karpenter_core.lifecycle.nodepool.readiness import with_readiness
+from karpenter_core.lifecycle.nodepool.status import node_pool_status_patch
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import Observed, Removed
 from karpenter_core.testing.builders import EPOCH, node_pool

@@ -9,7 +9,7 @@ import pytest
 from karpenter_core.api.conditions import find, is_true
 from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.api.nodepool import is_detect_only
-from karpenter_core.lifecycle.nodepools.validation import (
+from karpenter_core.lifecycle.nodepool.validation import (
     LabelRules,
     validate_node_pool,
     with_validation,

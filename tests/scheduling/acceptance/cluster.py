@@ -27,8 +27,8 @@ from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import DaemonSetView, NodeConditionView, NodeView, PodView, Taint
 from karpenter_core.controllers.provisioning.claims import Decided, claim_for
-from karpenter_core.lifecycle.launch import launched_claim, launched_step
-from karpenter_core.lifecycle.registration import UNREGISTERED, registration_step
+from karpenter_core.lifecycle.nodeclaim.launch import launched_claim, launched_step
+from karpenter_core.lifecycle.nodeclaim.registration import UNREGISTERED, registration_step
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import Catalogue, Packing, SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.solve import solve

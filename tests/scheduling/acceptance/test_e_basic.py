@@ -14,8 +14,8 @@ from karpenter_core.api.labels import (
     OS,
     ZONE,
 )
-from karpenter_core.lifecycle.claims import build_node_claim
-from karpenter_core.lifecycle.nodepools.hashing import node_pool_hash
+from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim
+from karpenter_core.lifecycle.nodepool.hashing import node_pool_hash
 from karpenter_core.state.events import Observed
 from karpenter_core.testing.builders import requirement_spec
 from tests.scheduling.acceptance.catalogues import INTEGER, SIZE, VENDOR_A, VENDOR_B, default_pool

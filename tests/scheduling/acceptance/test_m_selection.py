@@ -13,7 +13,7 @@ from karpenter_core.api.labels import (
     OS,
     ZONE,
 )
-from karpenter_core.lifecycle.claims import created_fact
+from karpenter_core.lifecycle.nodeclaim.claims import created_fact
 from karpenter_core.scheduling.problem import MinValuesPolicy
 from karpenter_core.testing.builders import node_pool, offering, requirement_spec
 from tests.scheduling.acceptance.catalogues import (

@@ -6,7 +6,7 @@ import pytest
 
 from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.errors import InsufficientCapacityError
-from karpenter_core.lifecycle.launch import exhausted_offerings
+from karpenter_core.lifecycle.nodeclaim.launch import exhausted_offerings
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_provider_aws.launch.quotas import quota_class
 from providers.aws.tests.launch.processes import SPOT, claim_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE
 from karpenter_core.api.notices import Notice
-from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
+from karpenter_core.lifecycle.nodepool.status import with_condition, without_condition
 
 if TYPE_CHECKING:
     from datetime import datetime

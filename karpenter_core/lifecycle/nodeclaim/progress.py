@@ -12,13 +12,13 @@ from karpenter_core.api.conditions import is_unknown
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.lifecycle.changes import Step, followed_by
 from karpenter_core.lifecycle.claim_status import restamped
-from karpenter_core.lifecycle.initialization import initialization_step
-from karpenter_core.lifecycle.liveness import (
+from karpenter_core.lifecycle.nodeclaim.initialization import initialization_step
+from karpenter_core.lifecycle.nodeclaim.liveness import (
     LAUNCH_TIMEOUT,
     REGISTRATION_TIMEOUT,
     liveness_step,
 )
-from karpenter_core.lifecycle.registration import registration_step
+from karpenter_core.lifecycle.nodeclaim.registration import registration_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
-    from karpenter_core.lifecycle.registration import PendingGate
+    from karpenter_core.lifecycle.nodeclaim.registration import PendingGate
 
 __all__ = ["progress_step"]
 

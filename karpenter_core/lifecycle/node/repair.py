@@ -1,7 +1,7 @@
 """Repair: a Node that says for too long that it is broken is replaced, by force.
 
 What counts as broken, and for how long it is borne, are policies of the provider, and of the users
-(`lifecycle.health_rules`). A breaker keeps the medicine from being worse than the illness: when
+(`lifecycle.node.health_rules`). A breaker keeps the medicine from being worse than the illness: when
 more Nodes of a pool are broken than a share of them, the cause is taken to be elsewhere (a
 network, a control plane, an image), and nothing is replaced. In a pool of a few Nodes that share
 is one, so a second broken Node would hold both for ever; there the Nodes are replaced one after
@@ -24,9 +24,9 @@ from karpenter_core.api.notices import Notice
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.changes import Fact
 from karpenter_core.lifecycle.claim_status import metric_labels
-from karpenter_core.lifecycle.disrupted import disrupted_facts
-from karpenter_core.lifecycle.node_termination import node_ref
-from karpenter_core.lifecycle.termination import deadline_of, with_deadline
+from karpenter_core.lifecycle.node.termination import node_ref
+from karpenter_core.lifecycle.nodeclaim.disrupted import disrupted_facts
+from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
 from karpenter_core.state.machines import is_only_held
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.lifecycle.changes import Fact
 from karpenter_core.lifecycle.claim_status import disrupted_labels
-from karpenter_core.lifecycle.launch import DISRUPTED
+from karpenter_core.lifecycle.nodeclaim.launch import DISRUPTED
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim

@@ -15,8 +15,12 @@ import structlog
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.controllers.machine_series import MachineSeries, amount_of, snake_case
-from karpenter_core.controllers.pod_waits import PodWaits
+from karpenter_core.controllers.observability.machine_series import (
+    MachineSeries,
+    amount_of,
+    snake_case,
+)
+from karpenter_core.controllers.observability.pod_waits import PodWaits
 from karpenter_core.controllers.reconciler import Loop
 from karpenter_core.disruption.pricing import Prices
 from karpenter_core.scheduling.problem import SolveOptions

@@ -18,7 +18,7 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from karpenter_core.lifecycle.repair import HealthPolicy
+    from karpenter_core.lifecycle.node.repair import HealthPolicy
 
 __all__ = ["HealthRule", "parse_health_rules", "with_rules"]
 

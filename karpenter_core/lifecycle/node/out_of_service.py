@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import NodePatch
-from karpenter_core.lifecycle.detachment import awaited_attachments
+from karpenter_core.lifecycle.node.detachment import awaited_attachments
 from karpenter_core.scheduling.taints import first_untolerated
 from karpenter_core.state.taints import has_taint
 

@@ -11,7 +11,7 @@ from karpenter_core.api.nodepool import (
     NODE_CLASS_READY,
     NODE_CLASS_TERMINATING,
 )
-from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.lifecycle.nodepool.status import with_condition
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -14,8 +14,8 @@ from karpenter_core.lifecycle.claim_status import (
     disrupted_labels,
     redated,
 )
-from karpenter_core.lifecycle.launch import DISRUPTED
-from karpenter_core.lifecycle.registration import pool_uid_of
+from karpenter_core.lifecycle.nodeclaim.launch import DISRUPTED
+from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
 from karpenter_core.state.events import RegistrationSettled
 
 if TYPE_CHECKING:

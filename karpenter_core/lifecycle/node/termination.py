@@ -38,14 +38,18 @@ from karpenter_core.lifecycle.claim_status import (
     redated,
     with_condition,
 )
-from karpenter_core.lifecycle.detachment import (
+from karpenter_core.lifecycle.node.detachment import (
     awaited_attachments,
     awaiting_notice,
     enumerated,
 )
-from karpenter_core.lifecycle.drain import drain_wave
-from karpenter_core.lifecycle.out_of_service import held_volumes, out_of_service_patch
-from karpenter_core.lifecycle.termination import INSTANCE_POLL, deadline_of, expiring_notice
+from karpenter_core.lifecycle.node.drain import drain_wave
+from karpenter_core.lifecycle.node.out_of_service import held_volumes, out_of_service_patch
+from karpenter_core.lifecycle.nodeclaim.termination import (
+    INSTANCE_POLL,
+    deadline_of,
+    expiring_notice,
+)
 from karpenter_core.state.pod_rules import is_drainable, waiting_pods
 from karpenter_core.state.taints import has_taint
 
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView, PodView
-    from karpenter_core.lifecycle.drain import Eviction
+    from karpenter_core.lifecycle.node.drain import Eviction
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [

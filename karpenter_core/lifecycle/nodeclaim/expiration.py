@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.lifecycle.changes import Fact, Step
 from karpenter_core.lifecycle.claim_status import CLOCKS_DIFFER, condition_of, disrupted_labels
-from karpenter_core.lifecycle.launch import DISRUPTED
+from karpenter_core.lifecycle.nodeclaim.launch import DISRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.lifecycle.changes import Fact
 from karpenter_core.lifecycle.claim_status import condition_of
-from karpenter_core.lifecycle.drain import needs_force
+from karpenter_core.lifecycle.node.drain import needs_force
 from karpenter_core.state.pod_rules import is_evictable, pod_ref
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.lifecycle.changes import Step
-from karpenter_core.lifecycle.consolidatable import quiet_since
+from karpenter_core.lifecycle.nodeclaim.consolidatable import quiet_since
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -20,7 +20,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     with_metadata,
 )
-from karpenter_core.lifecycle.launch import launched_step
+from karpenter_core.lifecycle.nodeclaim.launch import launched_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,7 +21,7 @@ from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import NodeConditionView, NodeView
 from karpenter_core.controllers.condition_metrics import object_labels
 from karpenter_core.controllers.feed import Inbox
-from karpenter_core.lifecycle.node_termination import node_ref
+from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.provider.kit.series_text import escaped, labels_text
 from karpenter_core.state.objects import Kind
 

@@ -26,7 +26,7 @@ from karpenter_core.api.names import label_value_error, qualified_name_error
 from karpenter_core.api.nodepool import NODE_POOL_VALIDATION_FAILED, VALIDATION_SUCCEEDED
 from karpenter_core.api.returning import return_rule_error
 from karpenter_core.api.savings import savings_floor_error
-from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.lifecycle.nodepool.status import with_condition
 from karpenter_core.scheduling.requirements import parse_integer
 
 if TYPE_CHECKING:

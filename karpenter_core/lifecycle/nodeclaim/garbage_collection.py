@@ -22,7 +22,7 @@ from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.notices import Notice
-from karpenter_core.lifecycle.disrupted import disrupted_facts
+from karpenter_core.lifecycle.nodeclaim.disrupted import disrupted_facts
 from karpenter_core.state.pod_rules import waiting_pods
 
 if TYPE_CHECKING:

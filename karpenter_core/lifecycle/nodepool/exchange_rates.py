@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import FALSE
-from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
+from karpenter_core.lifecycle.nodepool.status import with_condition, without_condition
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

@@ -24,9 +24,9 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     without_condition,
 )
-from karpenter_core.lifecycle.disrupted import disrupted_facts
-from karpenter_core.lifecycle.node_termination import node_ref
-from karpenter_core.lifecycle.termination import deadline_of, with_deadline
+from karpenter_core.lifecycle.node.termination import node_ref
+from karpenter_core.lifecycle.nodeclaim.disrupted import disrupted_facts
+from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from karpenter_core.api.conditions import (
     is_false,
 )
 from karpenter_core.api.nodepool import NODE_REGISTRATION_HEALTHY, REGISTRATION_FAILED
-from karpenter_core.lifecycle.nodepools.status import with_condition
+from karpenter_core.lifecycle.nodepool.status import with_condition
 from karpenter_core.state.events import RegistrationHealthReset
 
 if TYPE_CHECKING:

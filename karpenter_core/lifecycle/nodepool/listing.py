@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import FALSE
 from karpenter_core.lifecycle.claim_status import cut
-from karpenter_core.lifecycle.nodepools.status import with_condition, without_condition
+from karpenter_core.lifecycle.nodepool.status import with_condition, without_condition
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -35,7 +35,7 @@ from karpenter_core.api.nodeclaim import (
     REQUIREMENTS_DRIFTED,
 )
 from karpenter_core.lifecycle.claim_status import with_condition, without_condition
-from karpenter_core.lifecycle.node_class_hash import node_class_drift
+from karpenter_core.lifecycle.nodeclass.hashing import node_class_drift
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Controllers that only observe: gauges of the cluster, condition Events and metrics."""

@@ -1,0 +1,1 @@
+"""Decides how a Node drains, is repaired, interrupted and ended; pure functions."""

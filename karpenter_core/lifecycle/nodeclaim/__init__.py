@@ -1,0 +1,1 @@
+"""Decides the next step in the life of a NodeClaim; pure functions."""

@@ -1,0 +1,1 @@
+"""Decides when claims drift from their NodeClass; pure functions."""
