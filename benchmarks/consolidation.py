@@ -43,15 +43,15 @@ from benchmarks.scale_up import (
 )
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, ZONE
 from karpenter_core.kube import resources
-from karpenter_core.testing.beds import RealBed
 from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.runner import NODE_CLAIMS
 from karpenter_core.testing.scenarios import Deployment, Given, NodePool
+from tests.support.beds import RealBed
+from tests.support.runner import NODE_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from karpenter_core.testing.processes import ChildProcess
+    from tests.support.processes import ChildProcess
 
 LIMIT_SECONDS: Final = 1800
 LOOK_SECONDS: Final = 0.5

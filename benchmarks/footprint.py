@@ -26,10 +26,10 @@ from typing import Any, Final
 from benchmarks.scale_up import create, install
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.kube import resources
-from karpenter_core.testing.beds import EmbeddedBed
 from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.controller import ControllerProcess
 from karpenter_core.testing.scenarios import Deployment, Given, NodePool
+from tests.support.beds import EmbeddedBed
+from tests.support.controller import ControllerProcess
 
 __all__ = ["SIZES", "Footprint", "Size", "measure"]
 

@@ -29,11 +29,11 @@ from benchmarks.scale_up import install
 from karpenter_core.cli.demo.clouds import find_simulated_cloud
 from karpenter_core.cli.demo.scene import find_node_class
 from karpenter_core.kube.resources import custom
-from karpenter_core.testing.beds import EmbeddedBed
 from karpenter_core.testing.cluster import ClusterClient
-from karpenter_core.testing.controller import ControllerProcess
-from karpenter_core.testing.runner import NODE_POOLS
 from karpenter_core.testing.scenarios import NodePool
+from tests.support.beds import EmbeddedBed
+from tests.support.controller import ControllerProcess
+from tests.support.runner import NODE_POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

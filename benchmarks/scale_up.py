@@ -36,12 +36,12 @@ from rich.table import Table
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.kube import resources
-from karpenter_core.testing.beds import RealBed
 from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.controller import ControllerProcess
-from karpenter_core.testing.processes import ChildProcess, free_ports, wait_until
-from karpenter_core.testing.runner import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.scenarios import Deployment, Given, NodePool
+from tests.support.beds import RealBed
+from tests.support.controller import ControllerProcess
+from tests.support.processes import ChildProcess, free_ports, wait_until
+from tests.support.runner import NODE_CLAIMS, NODE_POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -216,7 +216,7 @@ async def install(client: ClusterClient, folders: list[Path]) -> None:
 
 async def create(client: ClusterClient, manifest: dict[str, Any]) -> None:
     """Create an object by its kind."""
-    from karpenter_core.testing.runner import KINDS
+    from tests.support.runner import KINDS
 
     await client.create(KINDS[manifest["kind"]], manifest)
 

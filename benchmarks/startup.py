@@ -35,15 +35,15 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import provider_startup
 from benchmarks.scale_up import create, install
 from karpenter_core.kube import resources
-from karpenter_core.testing.beds import RealBed
 from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.controller import ControllerProcess
-from karpenter_core.testing.processes import wait_until
-from karpenter_core.testing.runner import NODE_CLAIMS
 from karpenter_core.testing.scenarios import Given, NodePool
+from tests.support.beds import RealBed
+from tests.support.controller import ControllerProcess
+from tests.support.processes import wait_until
+from tests.support.runner import NODE_CLAIMS
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.processes import ChildProcess
+    from tests.support.processes import ChildProcess
 
 __all__ = ["PODS", "Startup", "measure", "wait_for_start", "waiting_pods"]
 

@@ -1,1 +1,1 @@
-"""For tests of this project and of providers: builders, strategies, the conformance kit."""
+"""For tests of providers: builders, a provider's stage and world, the conformance kit."""

@@ -9,7 +9,7 @@ from karpenter_core.cli.doctor_process import check_process
 from karpenter_core.operator.servers import Check, Servers
 from karpenter_core.operator.settings import load_settings
 from karpenter_core.provider.contract import Severity
-from karpenter_core.testing.processes import free_ports
+from tests.support.processes import free_ports
 
 STALE = "not fresh: pods (silent for 95 s: list pods: forbidden)"
 

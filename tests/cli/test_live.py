@@ -16,10 +16,10 @@ from karpenter_core.api.crd import core_models, render_crd
 from karpenter_core.kube.resources import custom
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_core.testing.cluster import ClusterClient
-from karpenter_core.testing.kubeconfig import write_kubeconfig
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.cli.inputs import NODE_CLASS_REF, POOL, node, pod, pool, write
 from tests.cli.test_explain_node import CONSOLIDATING, machine
+from tests.support.kubeconfig import write_kubeconfig
 
 NODE_POOLS, *_ = (custom(model.resource) for model in core_models() if model.__name__ == "NodePool")
 NODE_CLASS = {

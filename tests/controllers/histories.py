@@ -31,10 +31,10 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.expectations import CloudAccount
-from karpenter_core.testing.invariants import unquiet
 from tests.controllers.lives import watched
 from tests.controllers.obstacles import STARTUP_TAINT, ControllerClock, Obstacles, shaken_cloud
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.support.invariants import unquiet
 
 ACTIONS = (15, 40)
 LONGEST_PAUSE_SECONDS = 1200.0

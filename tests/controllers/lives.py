@@ -9,9 +9,9 @@ from unittest.mock import patch
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.expectations import CloudAccount
-from karpenter_core.testing.invariants import Invariants, unquiet
 from karpenter_provider_kwok.cloud import SimulatedCloud
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.support.invariants import Invariants, unquiet
 
 EDITION = {"example.com/edition": "2"}
 NEWER = {"spec": {"template": {"metadata": {"labels": EDITION}}}}

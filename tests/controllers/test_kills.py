@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from karpenter_core.testing.kills import Awaits, shown
 from tests.controllers.lives import live, refused, renewed, unanswered
+from tests.support.kills import Awaits, shown
 
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0

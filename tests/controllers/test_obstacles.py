@@ -10,11 +10,11 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
-from karpenter_core.testing.invariants import Invariants
 from karpenter_provider_kwok.dump import dump_file
 from tests.controllers.histories import History
 from tests.controllers.obstacles import ControllerClock, Obstacles, shaken_cloud
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.support.invariants import Invariants
 
 
 class Scripted(random.Random):

@@ -9,9 +9,9 @@ import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.testing.invariants import Invariants
 from tests.controllers.obstacles import ControllerClock, Obstacles, shaken_cloud
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.support.invariants import Invariants
 
 HOURS = (5, -5)
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from karpenter_core.testing.beds import EmbeddedBed, RealBed
-from karpenter_core.testing.controlplane import BinariesMissingError
+from tests.support.beds import EmbeddedBed, RealBed
+from tests.support.controlplane import BinariesMissingError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 NEWEST = "1.36"
 """The minor that is tested when no other is asked for."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from karpenter_core.api.nodeclass import NodeClass
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 
 @asynccontextmanager

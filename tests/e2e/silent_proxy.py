@@ -11,8 +11,8 @@ import contextlib
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self, final
 
-from karpenter_core.testing.kubeconfig import write_kubeconfig
-from karpenter_core.testing.processes import free_ports
+from tests.support.kubeconfig import write_kubeconfig
+from tests.support.processes import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from karpenter_core.testing.cluster import ClusterError
-from karpenter_core.testing.runner import KINDS, World
 from tests.api.admission_cases import CASES, DEFAULT_CASES, UPDATE_CASES
 from tests.e2e.kwok import KwokCloud
+from tests.support.runner import KINDS, World
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))

@@ -12,7 +12,7 @@ from providers.alibabacloud.tests.admission_cases import CASES, PUBLISHED
 from tests.e2e.served_kinds import misjudged, with_crd
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 

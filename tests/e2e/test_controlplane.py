@@ -8,15 +8,15 @@ import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
-from karpenter_core.testing.gateway import Gateway, Moment, Write
-from karpenter_core.testing.processes import wait_until
 from karpenter_core.testing.scenarios import Deployment
+from tests.support.gateway import Gateway, Moment, Write
+from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from karpenter_core.testing.beds import Bed, RealBed
+    from tests.support.beds import Bed, RealBed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from karpenter_core.testing.gateway import Gateway, Moment, Write
-from karpenter_core.testing.runner import NODE_CLAIMS, World
 from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
 from tests.e2e.kwok import KwokCloud
+from tests.support.gateway import Gateway, Moment, Write
+from tests.support.runner import NODE_CLAIMS, World
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import Bed
-    from karpenter_core.testing.controller import ControllerProcess
+    from tests.support.beds import Bed
+    from tests.support.controller import ControllerProcess
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))

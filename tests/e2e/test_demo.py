@@ -15,8 +15,8 @@ from karpenter_core.kube.resources import (
     NODES,
     PODS,
 )
-from karpenter_core.testing.beds import EmbeddedBed
 from karpenter_core.testing.cluster import ClusterClient
+from tests.support.beds import EmbeddedBed
 
 DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
 

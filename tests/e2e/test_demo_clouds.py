@@ -15,7 +15,7 @@ import pytest
 from karpenter_core.cli.demo.scene import NAME
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from karpenter_core.testing.cluster import ClusterClient
-from karpenter_core.testing.processes import wait_until
+from tests.support.processes import wait_until
 
 DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
 

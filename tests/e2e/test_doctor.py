@@ -14,13 +14,13 @@ import pytest
 from karpenter_core.cli.doctor_cluster import FACT_PERMISSIONS, Permission, needed_permissions
 from karpenter_core.kube.resources import NODES, ResourceKind
 from karpenter_core.kube.wire.codecs import Codecs
-from karpenter_core.testing.runner import World
 from karpenter_core.testing.scenarios import Runner, load_scenarios
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.e2e.kwok import KwokCloud
+from tests.support.runner import World
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import RealBed
+    from tests.support.beds import RealBed
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))

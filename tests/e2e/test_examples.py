@@ -14,12 +14,12 @@ import pytest
 from karpenter_core.cli.demo.clouds import find_simulated_cloud
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind, custom
-from karpenter_core.testing.runner import NODE_POOLS, World
 from tests.e2e.kwok import KwokCloud
 from tests.repository.test_examples import CLOUDS, NODE_CLASSES, documents, of_kind
+from tests.support.runner import NODE_POOLS, World
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import RealBed
+    from tests.support.beds import RealBed
 
 ACCOUNT = "system:serviceaccount:kube-system:karpenter"
 CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))

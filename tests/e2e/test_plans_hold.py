@@ -18,13 +18,13 @@ import pytest
 from karpenter_core.controllers.provisioning.claims import DECISION
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import EVENTS
-from karpenter_core.testing.runner import NODE_CLAIMS, World, wait_until
 from tests.e2e.kwok import KwokCloud
+from tests.support.runner import NODE_CLAIMS, World, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))

@@ -11,13 +11,13 @@ import pytest
 
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind
-from karpenter_core.testing.runner import World
 from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.plugins import distribution, minimal_provider, render_crds
+from tests.support.runner import World
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))

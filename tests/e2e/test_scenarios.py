@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.testing.runner import World
 from karpenter_core.testing.scenarios import Runner, Scenario, load_scenarios
 from tests.e2e.kwok import KwokCloud
+from tests.support.runner import World
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = ROOT / "tests" / "scenarios"

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from karpenter_core.kube.resources import NODES, PODS
-from karpenter_core.testing.gateway import Gateway
-from karpenter_core.testing.processes import wait_until
-from karpenter_core.testing.runner import World
 from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.silent_proxy import SilentProxy, Trouble
+from tests.support.gateway import Gateway
+from tests.support.processes import wait_until
+from tests.support.runner import World
 
 if TYPE_CHECKING:
     from karpenter_core.kube.resources import ResourceKind
-    from karpenter_core.testing.beds import RealBed
+    from tests.support.beds import RealBed
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))

@@ -19,12 +19,12 @@ from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.client import connect
 from karpenter_core.kube.resources import custom
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.testing.runner import World
 from karpenter_core.testing.scenarios import Count, Deployment, Expectation, NodePool, Pods
 from tests.e2e.kwok import KwokCloud
+from tests.support.runner import World
 
 if TYPE_CHECKING:
-    from karpenter_core.testing.beds import Bed
+    from tests.support.beds import Bed
 
 CRDS = tuple(sorted((Path(__file__).parents[2] / "crds").glob("*.yaml")))
 CLOUDS = ("aws", "alibabacloud")

@@ -22,7 +22,6 @@ from karpenter_core.operator.clock import SystemClock
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.front import Front
 from karpenter_core.sim.http import HttpFace, write_kubeconfig
-from karpenter_core.testing.certificates import CertificateAuthority
 from tests.kube.serving import (
     GET,
     MovableClock,
@@ -33,6 +32,7 @@ from tests.kube.serving import (
     serving,
     until,
 )
+from tests.support.certificates import CertificateAuthority
 
 __all__ = ["no_surroundings"]
 

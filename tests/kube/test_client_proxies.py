@@ -82,7 +82,7 @@ async def test_the_pods_own_cluster_is_reached_directly_when_its_range_is_exclud
     from kubernetes.aio.config import incluster_config
 
     from karpenter_core.kube import login
-    from karpenter_core.testing.certificates import CertificateAuthority
+    from tests.support.certificates import CertificateAuthority
 
     authority, token = CertificateAuthority(tmp_path / "pki"), tmp_path / "token"
     token.write_text("token")

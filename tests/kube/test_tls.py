@@ -14,8 +14,8 @@ from karpenter_core.errors import ApiError, SettingsError
 from karpenter_core.kube import login
 from karpenter_core.kube.client import connect
 from karpenter_core.kube.transport import UNREACHABLE
-from karpenter_core.testing.certificates import CertificateAuthority
 from tests.kube.serving import GET, MovableClock, connected, kubeconfig, no_surroundings, serving
+from tests.support.certificates import CertificateAuthority
 
 __all__ = ["no_surroundings"]
 

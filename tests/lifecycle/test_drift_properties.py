@@ -14,8 +14,8 @@ from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.strategies import problems
 from tests.properties import tried
+from tests.support.strategies import problems
 
 
 def launched(claim, instance_type, offering):

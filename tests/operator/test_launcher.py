@@ -14,9 +14,9 @@ from karpenter_core.kube.resources import PODS
 from karpenter_core.operator import launcher
 from karpenter_core.operator.launcher import load_process, own_namespace, run_from_command_line
 from karpenter_core.sim.cluster import EmbeddedCluster
-from karpenter_core.testing.processes import free_ports
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
+from tests.support.processes import free_ports
 
 ENVIRONMENT = {"PROVIDERS": "kwok"}
 

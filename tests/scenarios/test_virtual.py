@@ -12,9 +12,9 @@ from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount
 from karpenter_core.testing.harness import Harness
 from karpenter_core.testing.scenarios import Runner, Scenario, load_scenarios
-from karpenter_core.testing.virtual import VirtualStage
 from karpenter_provider_kwok.dump import dump_file
 from karpenter_provider_kwok.plugin import KwokProvider
+from tests.support.virtual import VirtualStage
 
 SCENARIOS = load_scenarios(Path(__file__).parent, Runner.VIRTUAL)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karpenter_core.testing.problem_pools import RESERVATION
+from tests.support.problem_pools import RESERVATION
 
 
 def problem_text(problem):

@@ -29,9 +29,9 @@ from karpenter_core.testing.builders import (
     pod_shape,
     problem,
 )
-from karpenter_core.testing.strategies import problems
 from tests.properties import tried
 from tests.scheduling.plan_checks import FIRST_FIT
+from tests.support.strategies import problems
 from tests.verifier import violations
 
 thorough = tried(120)

@@ -87,7 +87,7 @@ def test_the_first_plan_of_a_process_loads_nothing_more():
     """Some functions of numpy import much of it when first called: as long as a whole plan takes."""
     script = (
         "import sys; from karpenter_core.scheduling.solve import solve; "
-        "from karpenter_core.testing.problems import ALL_FEATURES, seeded_problem; "
+        "from tests.support.problems import ALL_FEATURES, seeded_problem; "
         "problems = [seeded_problem(seed, ALL_FEATURES) for seed in range(12)]; "
         "before = {name for name in sys.modules if name.startswith('numpy')}; "
         "plans = [solve(problem) for problem in problems]; "

@@ -15,10 +15,10 @@ from karpenter_core.scheduling.problem import Constraint, MinValuesPolicy, Solve
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import offering
-from karpenter_core.testing.problem_choices import TEAM, ZONES
-from karpenter_core.testing.problems import ALL_FEATURES, Feature, seeded_problem
 from tests.properties import examples
 from tests.scheduling.plan_checks import FIRST_FIT
+from tests.support.problem_choices import TEAM, ZONES
+from tests.support.problems import ALL_FEATURES, Feature, seeded_problem
 from tests.verifier.first_failing import ORDER, Trial
 
 EXAMPLES = examples(60)

@@ -10,10 +10,10 @@ from msgspec.structs import replace as replaced
 
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.what_if import WhatIf
-from karpenter_core.testing.strategies import problems
 from tests.properties import tried
 from tests.scheduling.odd_pods import odd_pods
 from tests.scheduling.whatif_cases import FEATURES, OPTIONS, drawn_cluster, movable
+from tests.support.strategies import problems
 
 odd = tried(100)
 randoms = st.randoms(use_true_random=False)

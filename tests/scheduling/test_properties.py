@@ -22,8 +22,6 @@ from karpenter_core.testing.builders import (
     pods,
     problem,
 )
-from karpenter_core.testing.problems import ALL_FEATURES, Feature
-from karpenter_core.testing.strategies import problems
 from tests.properties import tried
 from tests.scheduling.plan_checks import (
     BEST_EFFORT,
@@ -35,6 +33,8 @@ from tests.scheduling.plan_checks import (
     with_unrelated_pool,
     written,
 )
+from tests.support.problems import ALL_FEATURES, Feature
+from tests.support.strategies import problems
 from tests.verifier import hosts_alone, violations
 
 thorough = tried(120)

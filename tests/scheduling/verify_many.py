@@ -27,10 +27,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.testing.problems import ALL_FEATURES, Feature, seeded_problem
 from tests.scheduling.plan_checks import FIRST_FIT, faults
 from tests.scheduling.plan_dump import plan_text, problem_text
 from tests.scheduling.shrinking import shrunk
+from tests.support.problems import ALL_FEATURES, Feature, seeded_problem
 
 SHOWN_TEXTS = 6
 SHOWN_SEEDS = 12

@@ -19,7 +19,7 @@ from karpenter_core.scheduling.problem import (
 )
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.what_if import WhatIf
-from karpenter_core.testing.problems import ALL_FEATURES, Feature, random_problem, seeded_problem
+from tests.support.problems import ALL_FEATURES, Feature, random_problem, seeded_problem
 
 FEATURES = ALL_FEATURES - {Feature.OVERRIDES, Feature.CLOSED}
 OPTIONS = SolveOptions(reservations=ReservationPolicy.FALLBACK)

@@ -11,8 +11,8 @@ from karpenter_core.kube.client import connect
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_core.sim.kubelets import KubeletTimes
 from karpenter_core.sim.virtual_time import LoopClock
-from karpenter_core.testing.controlplane import BinariesMissingError, ControlPlane, find_binaries
 from tests.sim.api_client import DEFINITIONS, WIDGET_DEFINITION, WIDGETS, Api
+from tests.support.controlplane import BinariesMissingError, ControlPlane, find_binaries
 
 FAST = KubeletTimes(node_boot_seconds=0.01, pod_start_seconds=0.01, pod_stop_seconds=0.3)
 

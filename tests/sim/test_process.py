@@ -9,7 +9,7 @@ from karpenter_core.kube.client import connect
 from karpenter_core.kube.resources import NAMESPACES
 from karpenter_core.kube.transport import Request
 from karpenter_core.sim.virtual_time import LoopClock
-from karpenter_core.testing.beds import EmbeddedBed
+from tests.support.beds import EmbeddedBed
 
 
 async def test_process_serves_restarts_and_ends():

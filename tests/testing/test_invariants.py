@@ -12,9 +12,9 @@ from karpenter_core.kube.writer import WriteOp
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount
 from karpenter_core.testing.harness import Harness
-from karpenter_core.testing.invariants import Invariants, unquiet
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool
+from tests.support.invariants import Invariants, unquiet
 
 FINALIZER = {"metadata": {"finalizers": ["example.com/held"]}}
 POOL = {"karpenter.sh/nodepool": "general"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.testing.processes import ChildProcess, ProcessFailedError, free_ports
+from tests.support.processes import ChildProcess, ProcessFailedError, free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path

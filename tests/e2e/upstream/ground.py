@@ -13,11 +13,11 @@ import yaml
 
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from karpenter_core.testing.cluster import ClusterClient
-from karpenter_core.testing.controller import ControllerProcess
-from karpenter_core.testing.controlplane import ControlPlane, find_binaries
-from karpenter_core.testing.processes import wait_until
 from karpenter_provider_kwok.dump import dump_file
 from tests.e2e.upstream.suite import module_folder
+from tests.support.controller import ControllerProcess
+from tests.support.controlplane import ControlPlane, find_binaries
+from tests.support.processes import wait_until
 
 OUR_CRDS = Path(__file__).parents[3] / "crds"
 THEIR_CRDS = "pkg/apis/crds"

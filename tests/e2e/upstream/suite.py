@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.peer import GO_ENVIRONMENT, build
-from karpenter_core.testing.processes import ChildProcess, ProcessFailedError
+from tests.support.processes import ChildProcess, ProcessFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, final
 
-from karpenter_core.testing.certificates import CertificateAuthority, write_key_pair
 from karpenter_core.testing.cluster import ClusterClient
-from karpenter_core.testing.kubeconfig import write_kubeconfig
-from karpenter_core.testing.processes import ChildProcess, ProcessFailedError, free_ports
+from tests.support.certificates import CertificateAuthority, write_key_pair
+from tests.support.kubeconfig import write_kubeconfig
+from tests.support.processes import ChildProcess, ProcessFailedError, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

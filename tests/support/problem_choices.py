@@ -1,6 +1,6 @@
 """What random scheduling problems are drawn from: features, lots, and a few labels.
 
-See `karpenter_core.testing.problems`, which makes the problems.
+See `tests.support.problems`, which makes the problems.
 """
 
 from __future__ import annotations

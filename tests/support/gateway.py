@@ -17,8 +17,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from karpenter_core.testing.kubeconfig import write_kubeconfig
-from karpenter_core.testing.processes import free_ports
+from tests.support.kubeconfig import write_kubeconfig
+from tests.support.processes import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

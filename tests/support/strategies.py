@@ -1,7 +1,7 @@
 """Hypothesis strategies: random scheduling problems, small enough to shrink, nasty on purpose.
 
 Public: whoever writes another packing or provider can draw from them. What may be in a problem is
-told in `karpenter_core.testing.problems`, which also makes the same kind of problem from a seed.
+told in `tests.support.problems`, which also makes the same kind of problem from a seed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from karpenter_core.testing.problems import ALL_FEATURES, random_problem
+from tests.support.problems import ALL_FEATURES, random_problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from karpenter_core.scheduling.problem import Problem
-    from karpenter_core.testing.problem_choices import Feature
+    from tests.support.problem_choices import Feature
 
 __all__ = ["problems"]
 

@@ -16,18 +16,18 @@ from karpenter_core.api.nodepool import NodePool
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind, custom
 from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
-from karpenter_core.testing.controller import RUN, ControllerProcess
 from karpenter_core.testing.expectations import CloudAccount, Observation, unmet
-from karpenter_core.testing.processes import wait_until
+from tests.support.controller import RUN, ControllerProcess
+from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from karpenter_core.testing.beds import Bed
     from karpenter_core.testing.cluster import Object
     from karpenter_core.testing.scenarios import Action, Expectation, Patch, Scenario
+    from tests.support.beds import Bed
 
 __all__ = ["KINDS", "NODE_CLAIMS", "NODE_POOLS", "Cloud", "ScenarioFailedError", "World"]
 
@@ -381,7 +381,7 @@ class World:
                         )  # fmt: skip
                     await self.client.delete(kind, metadata["name"], namespace)
                 except ClusterError as error:
-                    if error.code != 404:  # noqa: PLR2004 - not found
+                    if error.code != 404:
                         raise
             await asyncio.sleep(LOOK_SECONDS / 10)
 

@@ -1,6 +1,6 @@
 """Random NodePools, catalogues, DaemonSets and existing nodes for scheduling problems.
 
-See `karpenter_core.testing.problems`, which puts them into whole problems.
+See `tests.support.problems`, which puts them into whole problems.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from karpenter_core.testing.builders import (
     pod_shape,
     requirement_spec,
 )
-from karpenter_core.testing.problem_choices import (
+from tests.support.problem_choices import (
     CORES,
     FAMILY,
     RACK,
@@ -45,7 +45,7 @@ from karpenter_core.testing.problem_choices import (
     Choices,
     Feature,
 )
-from karpenter_core.testing.problem_pods import random_shapes
+from tests.support.problem_pods import random_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

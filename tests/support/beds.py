@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self, final
 
 from karpenter_core.testing.cluster import ClusterClient
-from karpenter_core.testing.controlplane import ControlPlane, find_binaries
-from karpenter_core.testing.processes import ChildProcess
+from tests.support.controlplane import ControlPlane, find_binaries
+from tests.support.processes import ChildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Random pods for scheduling problems: few labels, so that selectors overlap, and every constraint.
 
-See `karpenter_core.testing.problems`, which puts them into whole problems.
+See `tests.support.problems`, which puts them into whole problems.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from karpenter_core.api.records import (
     WeightedAffinityTerm,
 )
 from karpenter_core.testing.builders import node_term, pod_shape, preferred_node_term
-from karpenter_core.testing.problem_choices import (
+from tests.support.problem_choices import (
     CORES,
     FAMILY,
     NAMESPACES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import aiohttp
 
-from karpenter_core.testing.processes import ChildProcess, free_ports
+from tests.support.processes import ChildProcess, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

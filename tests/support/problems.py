@@ -3,7 +3,7 @@
 `seeded_problem(7)` is a whole problem: pools with uneven catalogues, weights, taints and limits,
 existing nodes with odd labels and pods on them, DaemonSets, volumes, and pods of a few shapes with
 every kind of constraint. What it may have is switched by `Feature`. The strategy `problems` of
-`karpenter_core.testing.strategies` draws from the same code, and shrinks.
+`tests.support.strategies` draws from the same code, and shrinks.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from karpenter_core.api.records import VolumeView
 from karpenter_core.scheduling.problem import PodVolumes, Problem
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.problem_choices import (
+from tests.support.problem_choices import (
     CORES,
     FAMILY,
     NAMESPACES,
     Choices,
     Feature,
 )
-from karpenter_core.testing.problem_pods import random_shapes
-from karpenter_core.testing.problem_pools import (
+from tests.support.problem_pods import random_shapes
+from tests.support.problem_pools import (
     DRIVER,
     RESERVATION,
     SHARED_CLAIMS,
@@ -53,7 +53,7 @@ _LARGE_PODS: Final = 400
 
 def seeded_problem(seed: int, features: Collection[Feature] = ALL_FEATURES) -> Problem:
     """Make the problem of a seed: mostly up to forty pods, now and then some hundreds."""
-    random = Random(f"problem {seed}")  # noqa: S311 - it must repeat, not be secret
+    random = Random(f"problem {seed}")
     if random.randrange(_LARGE_EVERY) == 0:
         return random_problem(random, features, most_pods=_LARGE_PODS)
     return random_problem(random, features)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never, final
 
 from karpenter_core.kube import resources
 from karpenter_core.testing.expectations import CloudAccount, Observation, unmet
-from karpenter_core.testing.runner import KINDS, NODE_CLAIMS, WITH_CONDITIONS, ScenarioFailedError
+from tests.support.runner import KINDS, NODE_CLAIMS, WITH_CONDITIONS, ScenarioFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

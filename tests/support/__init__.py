@@ -1,0 +1,1 @@
+"""Machinery of this repository's own tests: control planes, processes, problems."""
