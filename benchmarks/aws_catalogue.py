@@ -38,10 +38,10 @@ from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
 from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
-from karpenter_provider_aws.catalogue.facts import read_instance_type
 from karpenter_provider_aws.catalogue.fetch import DISK_LIFE, Region, read_offerings
 from karpenter_provider_aws.prices import Prices
 from karpenter_provider_aws.settings import AwsSettings
+from karpenter_provider_aws.type_facts import read_instance_type
 from providers.aws.tests.catalogue.dump import node_class, raw_offerings, raw_types
 
 if TYPE_CHECKING:

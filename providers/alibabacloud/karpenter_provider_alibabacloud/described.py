@@ -17,8 +17,8 @@ from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Instance
 from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS, cluster_tag, is_owned
 from karpenter_provider_alibabacloud.labels import OWNED
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS, cluster_tag, is_owned
 from karpenter_provider_alibabacloud.sdk import pages_of
 
 if TYPE_CHECKING:

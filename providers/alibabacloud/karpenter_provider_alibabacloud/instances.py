@@ -20,7 +20,7 @@ from karpenter_provider_alibabacloud.described import (
     parse_provider_id,
     to_instance,
 )
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
+from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

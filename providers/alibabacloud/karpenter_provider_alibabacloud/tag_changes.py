@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.labels import MAX_TAGS
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

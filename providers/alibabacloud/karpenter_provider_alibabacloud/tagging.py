@@ -26,15 +26,15 @@ from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.described import AT_ONCE, parse_provider_id
 from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
+from karpenter_provider_alibabacloud.instance_owners import (
+    CLAIM_TAGS,
+    restricted_tags,
+    to_tag_list,
+)
 from karpenter_provider_alibabacloud.labels import (
     CLUSTER_ID_TAG,
     NAME_TAG,
     NODE_CLAIM_TAG,
-)
-from karpenter_provider_alibabacloud.launch.owners import (
-    CLAIM_TAGS,
-    restricted_tags,
-    to_tag_list,
 )
 from karpenter_provider_alibabacloud.tag_changes import TagWish, tag_change
 

@@ -14,7 +14,7 @@ from karpenter_core.operator.settings import OPTIONS, load_settings, parse_featu
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
 from karpenter_provider_alibabacloud.described import provider_id
-from karpenter_provider_alibabacloud.launch.owners import owned_tags
+from karpenter_provider_alibabacloud.instance_owners import owned_tags
 from karpenter_provider_alibabacloud.settings import SETTINGS
 
 ROOT = Path(__file__).parents[3]

@@ -15,17 +15,17 @@ from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Instance
 from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.instance_tags import (
+    CLAIM_TAGS,
+    INDEX_TAG,
+    from_tag_list,
+    index_pattern,
+)
 from karpenter_provider_aws.labels import (
     EKS_CLUSTER_NAME_TAG,
     NODE_CLASS_TAG,
     NODE_POOL_TAG,
     TENANCY_DEFAULT,
-)
-from karpenter_provider_aws.launch.tags import (
-    CLAIM_TAGS,
-    INDEX_TAG,
-    from_tag_list,
-    index_pattern,
 )
 
 if TYPE_CHECKING:

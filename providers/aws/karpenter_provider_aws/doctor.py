@@ -24,7 +24,7 @@ from karpenter_core.provider.contract import Finding, Severity
 from karpenter_provider_aws.cluster import unknown_version
 from karpenter_provider_aws.codes import is_dry_run_success, is_not_found
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
-from karpenter_provider_aws.launch.tags import owned_tags, to_tag_list
+from karpenter_provider_aws.instance_tags import owned_tags, to_tag_list
 from karpenter_provider_aws.settings import GATES
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from karpenter_provider_aws.described import (
     parse_provider_id,
     to_instance,
 )
+from karpenter_provider_aws.instance_tags import CLAIM_TAGS
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS
 from karpenter_provider_aws.terminations import Terminations
 from karpenter_provider_aws.zonal_shift import ZoneShiftedError, no_shifts
 

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.sdk import Limits, SharedClients
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = ["Parts", "Running"]
 

@@ -21,8 +21,8 @@ from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.described import FILTER_VALUES, parse_provider_id
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.instance_tags import to_tag_list
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
-from karpenter_provider_aws.launch.tags import to_tag_list
 from karpenter_provider_aws.zonal_shift import no_shifts
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from karpenter_provider_aws.api.nodeclass import AmiFamily, EC2NodeClass
-from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, NetworkCard
 from karpenter_provider_aws.kubelet.checks import (
     EVALUATION_FAILED,
     EXPRESSION_INVALID,
@@ -19,6 +18,7 @@ from karpenter_provider_aws.kubelet.checks import (
     unsupported_settings,
 )
 from karpenter_provider_aws.kubelet.fields import READABLE_TYPES, known_fields
+from karpenter_provider_aws.type_facts import InstanceTypeInfo, NetworkCard
 from providers.aws.tests.admission_cases import node_class
 
 SIMPLE_FAMILIES = ("AL2", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025")

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
-from karpenter_provider_aws.launch.tags import owned_tags
+from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 from karpenter_provider_aws.launch.templates import LaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes

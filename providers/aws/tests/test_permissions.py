@@ -18,9 +18,9 @@ from karpenter_core.api.schema import SchemaValidator
 from karpenter_core.provider.contract import InterruptionKind
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.discovery.profile_names import profile_tags
+from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.interruption.messages import parse_message
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
-from karpenter_provider_aws.launch.tags import owned_tags
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "providers" / "aws" / "karpenter_provider_aws"

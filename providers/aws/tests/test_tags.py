@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_provider_aws.launch.tags import (
+from karpenter_provider_aws.instance_tags import (
     CLAIM_TAGS,
     INDEX_TAG,
     claim_batches,

@@ -28,13 +28,13 @@ from karpenter_core.errors import BadInputError, LaunchFailedError, NodeClassNot
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
 from karpenter_core.testing.builders import instance_type
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_INTERRUPTIBLE,
     CAPACITY_RESERVATION_TYPE,
 )
-from karpenter_provider_aws.launch.tags import owned_tags
 from karpenter_provider_aws.launch.template_groups import (
     ClusterDetails,
     LaunchTemplate,

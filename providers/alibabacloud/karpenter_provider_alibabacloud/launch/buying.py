@@ -32,6 +32,7 @@ from karpenter_provider_alibabacloud.codes import (
     launch_reason,
 )
 from karpenter_provider_alibabacloud.described import VISIBLE_WITHIN
+from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.launch.calls import ADDRESSES_LIFE
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
 from karpenter_provider_alibabacloud.launch.outcome import (
@@ -43,7 +44,6 @@ from karpenter_provider_alibabacloud.launch.outcome import (
     refused,
     why_unserved,
 )
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.launch.requests import RUN_INSTANCES
 
 if TYPE_CHECKING:

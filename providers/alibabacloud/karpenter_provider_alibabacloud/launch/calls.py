@@ -13,8 +13,8 @@ from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_alibabacloud.api.options import CAPACITY_OPTIMIZED
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
 from karpenter_provider_alibabacloud.discovery.vswitches import least_addresses
+from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS, owned_tags
 from karpenter_provider_alibabacloud.launch.filters import bootable
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS, owned_tags
 from karpenter_provider_alibabacloud.launch.pairs import (
     best_of,
     in_first_zone,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import SPOT
-from karpenter_provider_alibabacloud.launch.owners import to_tag_list
+from karpenter_provider_alibabacloud.instance_owners import to_tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -26,10 +26,10 @@ from karpenter_core.errors import (
     LaunchFailedError,
 )
 from karpenter_provider_alibabacloud.described import VISIBLE_WITHIN
+from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.launch.boots import Boots
 from karpenter_provider_alibabacloud.launch.launched import Facts, launched_instance
 from karpenter_provider_alibabacloud.launch.outcome import as_outcome
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.launch.pairs import BALANCED, ranked, spread, zones_of
 from karpenter_provider_alibabacloud.launch.plans import claim_ref, plan_launches
 from karpenter_provider_alibabacloud.launch.preconditions import refusal

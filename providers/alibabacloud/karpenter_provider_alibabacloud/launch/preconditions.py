@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.errors import NodeClassNotReadyError
 from karpenter_core.provider.kit.readiness import unreadiness
+from karpenter_provider_alibabacloud.instance_owners import restricted_tags
 from karpenter_provider_alibabacloud.labels import MAX_USER_TAGS
-from karpenter_provider_alibabacloud.launch.owners import restricted_tags
 
 if TYPE_CHECKING:
     from karpenter_core.errors import CloudProviderError

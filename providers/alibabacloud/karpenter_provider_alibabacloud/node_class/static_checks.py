@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from karpenter_core.errors import BadInputError
 from karpenter_core.provider.kit.user_data import user_data_parts
 from karpenter_provider_alibabacloud.bootstrap.user_data import LARGEST_BYTES
+from karpenter_provider_alibabacloud.instance_owners import restricted_tags
 from karpenter_provider_alibabacloud.labels import MAX_USER_TAGS
-from karpenter_provider_alibabacloud.launch.owners import restricted_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from karpenter_core.api.labels import ON_DEMAND
 from karpenter_core.errors import LaunchFailedError
 from karpenter_provider_alibabacloud.catalogue.offered import launchable
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
+from karpenter_provider_alibabacloud.instance_owners import owned_tags
 from karpenter_provider_alibabacloud.launch.configuration import run_parameters
-from karpenter_provider_alibabacloud.launch.owners import owned_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

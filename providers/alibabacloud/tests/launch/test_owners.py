@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_provider_alibabacloud.labels import MAX_TAG_LENGTH, MAX_TAGS, NODE_CLAIM_TAG
-from karpenter_provider_alibabacloud.launch.owners import (
+from karpenter_provider_alibabacloud.instance_owners import (
     CLAIM_TAGS,
     is_owned,
     owned_tags,
     restricted_tags,
     to_tag_list,
 )
+from karpenter_provider_alibabacloud.labels import MAX_TAG_LENGTH, MAX_TAGS, NODE_CLAIM_TAG
 from tests.properties import tried
 
 POOL = "general"

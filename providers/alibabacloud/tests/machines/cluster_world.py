@@ -18,12 +18,12 @@ from karpenter_core.provider.kit.known_owners import KnownOwners
 from karpenter_core.provider.kit.recent_launches import ClaimRef, Launch, RecentLaunches
 from karpenter_core.provider.kit.reservation_book import AvailabilityBook
 from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
-from karpenter_provider_alibabacloud.instances import Instances
-from karpenter_provider_alibabacloud.launch.owners import (
+from karpenter_provider_alibabacloud.instance_owners import (
     CLAIM_TAGS,
     owned_tags,
     to_tag_list,
 )
+from karpenter_provider_alibabacloud.instances import Instances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, ThrottledError
-from karpenter_provider_alibabacloud.launch.owners import CLAIM_TAGS
+from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
 from karpenter_provider_alibabacloud.tag_changes import TagWish, tag_change
 from karpenter_provider_alibabacloud.tagging import Tagging
 from providers.alibabacloud.tests.discovery.worlds import node_class_of

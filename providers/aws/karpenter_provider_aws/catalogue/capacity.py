@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from karpenter_provider_aws import labels
-from karpenter_provider_aws.catalogue.compatibility import efa_only_interfaces
 from karpenter_provider_aws.data import network_limits
+from karpenter_provider_aws.type_compatibility import efa_only_interfaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, NetworkInterface
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.families.traits import FamilyTraits
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = ["capacity_of", "ephemeral_storage_bytes", "estimated_memory_bytes"]
 

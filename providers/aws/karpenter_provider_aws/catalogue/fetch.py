@@ -18,8 +18,8 @@ import msgspec
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.kept_answer import KeptAnswer
-from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
 from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.type_facts import InstanceTypeInfo, read_instance_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

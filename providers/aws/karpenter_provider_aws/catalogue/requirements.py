@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from karpenter_provider_aws.api.nodeclass import CapacityReservation, Subnet
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
     from karpenter_provider_aws.families.traits import FamilyTraits
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = [
     "PARTITION",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import BadInputError
 from karpenter_provider_aws.catalogue.capacity import capacity_of, estimated_memory_bytes
-from karpenter_provider_aws.catalogue.compatibility import efa_only_interfaces, incompatibility
 from karpenter_provider_aws.catalogue.offerings import SoldType, ZoneSubnets
 from karpenter_provider_aws.catalogue.overhead import overhead_of
 from karpenter_provider_aws.catalogue.requirements import (
@@ -26,6 +25,7 @@ from karpenter_provider_aws.kubelet.numbers import (
     kubelet_numbers,
     read_kubelet_options,
 )
+from karpenter_provider_aws.type_compatibility import efa_only_interfaces, incompatibility
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import Resources
     from karpenter_core.provider.catalogue import Overhead, Requirements
     from karpenter_provider_aws.api.nodeclass import CapacityReservation, EC2NodeClass, Subnet
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.catalogue.fetch import Region
     from karpenter_provider_aws.catalogue.requirements import RequirementSets, Values
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
     from karpenter_provider_aws.kubelet.numbers import Evaluate, KubeletNumbers
     from karpenter_provider_aws.settings import AwsSettings
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = ["ResolvedType", "Resolver", "class_key"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from karpenter_provider_aws.api.nodeclass import AmiFamily, EC2NodeClass
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = [
     "EVALUATION_FAILED",

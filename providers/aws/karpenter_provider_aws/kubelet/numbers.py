@@ -15,7 +15,7 @@ import structlog
 from karpenter_core.api.labels import CPU, MEMORY
 from karpenter_core.api.quantities import format_amount, parse_quantity
 from karpenter_core.errors import BadInputError
-from karpenter_provider_aws.catalogue.compatibility import efa_only_interfaces
+from karpenter_provider_aws.type_compatibility import efa_only_interfaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.families.traits import FamilyTraits
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = [
     "DEFAULT_PODS",

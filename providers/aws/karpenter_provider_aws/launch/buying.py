@@ -31,6 +31,7 @@ from karpenter_provider_aws.codes import (
     launch_failure,
 )
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.instance_tags import CLAIM_TAGS, FLEET_ID_TAG, claim_tags, owned_tags
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG
 from karpenter_provider_aws.launch.fleet import fleet_request, targets_of
 from karpenter_provider_aws.launch.launched import Facts, launched_instance
@@ -43,7 +44,6 @@ from karpenter_provider_aws.launch.outcome import (
     why_unserved,
 )
 from karpenter_provider_aws.launch.plans import claim_ref
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, claim_tags, owned_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence

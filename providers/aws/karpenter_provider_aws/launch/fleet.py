@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import CAPACITY_TYPE, CAPACITY_TYPES, ON_DEMAND, RESERVED, SPOT
+from karpenter_provider_aws.instance_tags import claim_tags, to_tag_list
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     INSTANCE_TENANCY,
@@ -19,7 +20,6 @@ from karpenter_provider_aws.labels import (
     TENANCY_DEFAULT,
 )
 from karpenter_provider_aws.launch.filters import Candidate, reservation_kind
-from karpenter_provider_aws.launch.tags import claim_tags, to_tag_list
 from karpenter_provider_aws.launch.template_data import CAPACITY_BLOCK
 
 if TYPE_CHECKING:

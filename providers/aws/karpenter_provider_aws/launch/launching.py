@@ -21,10 +21,10 @@ from karpenter_core.errors import (
     LaunchFailedError,
     NodeClassNotReadyError,
 )
+from karpenter_provider_aws.instance_tags import CLAIM_TAGS, FLEET_ID_TAG, claim_batches
 from karpenter_provider_aws.launch.launched import Facts, launched_instance
 from karpenter_provider_aws.launch.plans import Ground, claim_ref, plan_launches
 from karpenter_provider_aws.launch.preconditions import refusal
-from karpenter_provider_aws.launch.tags import CLAIM_TAGS, FLEET_ID_TAG, claim_batches
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
 from karpenter_provider_aws.zonal_shift import no_shifts
 

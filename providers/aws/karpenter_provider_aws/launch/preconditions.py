@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.errors import NodeClassNotReadyError
 from karpenter_core.provider.kit.readiness import unreadiness
-from karpenter_provider_aws.launch.tags import restricted_tags
+from karpenter_provider_aws.instance_tags import restricted_tags
 
 if TYPE_CHECKING:
     from karpenter_core.errors import CloudProviderError

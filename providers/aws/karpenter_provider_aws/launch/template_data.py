@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import RESERVED, SPOT
 from karpenter_provider_aws.families.traits import TRAITS
+from karpenter_provider_aws.instance_tags import to_tag_list
 from karpenter_provider_aws.labels import GROUP
 from karpenter_provider_aws.launch.interfaces import network_interfaces
-from karpenter_provider_aws.launch.tags import to_tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,8 +20,8 @@ import structlog
 from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_provider_aws.codes import failure_of, is_launch_template_missing
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.instance_tags import to_tag_list
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NODE_CLASS_TAG
-from karpenter_provider_aws.launch.tags import to_tag_list
 from karpenter_provider_aws.launch.template_data import NAME_PREFIX
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from karpenter_provider_aws.codes import (
     launch_failure,
 )
 from karpenter_provider_aws.discovery.calls import calling, failure_behind
-from karpenter_provider_aws.launch.tags import to_tag_list
+from karpenter_provider_aws.instance_tags import to_tag_list
 from karpenter_provider_aws.node_class.findings import UNREACHABLE, stable_text
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
 from karpenter_provider_aws.families.bootstrap import Bootstrap
 from karpenter_provider_aws.families.family import user_data
+from karpenter_provider_aws.instance_tags import restricted_tags
 from karpenter_provider_aws.kubelet.checks import evaluation_problem, kubelet_problem
-from karpenter_provider_aws.launch.tags import restricted_tags
 from karpenter_provider_aws.settings import NODE_CLASS_CEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.settings import AwsSettings
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = [
     "Check",

@@ -18,8 +18,8 @@ from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFaile
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.discovery.calls import is_refusal
+from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.kubelet.checks import INVALID
-from karpenter_provider_aws.launch.tags import owned_tags
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
 from karpenter_provider_aws.node_class.dry_runs import Outcome, Verdict
 from karpenter_provider_aws.node_class.findings import (

@@ -14,10 +14,10 @@ from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.unavailable import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
-from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
 from karpenter_provider_aws.catalogue.fetch import Region, read_offerings
 from karpenter_provider_aws.prices import Prices
 from karpenter_provider_aws.settings import AwsSettings
+from karpenter_provider_aws.type_facts import InstanceTypeInfo, read_instance_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,8 +13,8 @@ import pytest
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.catalogue import fetch
-from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo, read_instance_type
 from karpenter_provider_aws.catalogue.fetch import Region, RegionCatalogue, fetch_region
+from karpenter_provider_aws.type_facts import InstanceTypeInfo, read_instance_type
 from providers.aws.tests.catalogue.dump import NOW, raw_types, region, small_region
 from providers.aws.tests.stubbed import StubbedClients
 

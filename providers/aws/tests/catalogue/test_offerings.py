@@ -10,8 +10,8 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.provider.catalogue import InstanceType, Price
 from karpenter_core.provider.kit.unavailable import OfferingMark
 from karpenter_provider_aws import labels
-from karpenter_provider_aws.catalogue.compatibility import incompatibility
 from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+from karpenter_provider_aws.type_compatibility import incompatibility
 from providers.aws.tests.catalogue.dump import NOW, ZONES, World, bought, info, node_class, region
 
 PRIMARY = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}

@@ -136,7 +136,7 @@ def test_what_there_is_for_two_hundred_claims_is_found_by_one_call(
 
 
 def test_claims_with_the_same_code_are_told_apart(aws, process, node_class, monkeypatch):
-    monkeypatch.setattr("karpenter_provider_aws.launch.tags._code", lambda _: "same")
+    monkeypatch.setattr("karpenter_provider_aws.instance_tags._code", lambda _: "same")
     first = process.launch_one(claim_of("one", ON_DEMAND), node_class)
 
     second = process.launch_one(claim_of("two", ON_DEMAND), node_class)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, NetworkInterface
-    from karpenter_provider_aws.catalogue.facts import InstanceTypeInfo
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = ["efa_only_interfaces", "incompatibility"]
 
