@@ -18,7 +18,7 @@ help: ## Show this list
 
 ready: $(READY)
 
-$(READY): requirements.lock pyproject.toml $(wildcard providers/*/pyproject.toml)
+$(READY): requirements.lock pyproject.toml $(wildcard providers/*/pyproject.toml providers/*/simulated/pyproject.toml)
 	@.ci/bootstrap $(PYTHON)
 
 demo: $(READY) ## Watch pods become nodes and go again, on a cluster inside this machine

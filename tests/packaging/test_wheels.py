@@ -16,7 +16,9 @@ BIN = Path(sys.executable).parent
 DISTRIBUTIONS = {
     ".": "karpenter_core",
     "providers/alibabacloud": "karpenter_provider_alibabacloud",
+    "providers/alibabacloud/simulated": "karpenter_simulated_alibabacloud",
     "providers/aws": "karpenter_provider_aws",
+    "providers/aws/simulated": "karpenter_simulated_aws",
     "providers/kwok": "karpenter_provider_kwok",
 }
 NAMES = (
@@ -24,6 +26,8 @@ NAMES = (
     "karpenter-provider-alibabacloud",
     "karpenter-provider-aws",
     "karpenter-provider-kwok",
+    "karpenter-simulated-alibabacloud",
+    "karpenter-simulated-aws",
 )
 PROVIDERS = ("alibabacloud", "aws", "kwok")
 
@@ -134,6 +138,24 @@ def test_wheel_holds_the_package_and_nothing_else(wheels: Path, package: str):
     source = ROOT / folder / package
     modules = {str(path.relative_to(source.parent)) for path in source.rglob("*.py")}
     assert modules <= set(names)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_provider_needs_no_simulated_cloud(wheels: Path, provider: str):
+    """A production image carries no fake cloud, by files or by what is installed with them."""
+    (wheel,) = wheels.glob(f"karpenter_provider_{provider}-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (name for name in names if name.endswith("/METADATA"))
+        lines = archive.read(metadata).decode().splitlines()
+
+    needed = [
+        line for line in lines if line.startswith("Requires-Dist: ") and "extra ==" not in line
+    ]
+    assert [
+        line for line in needed if "moto" in line or "flask" in line or "simulated" in line
+    ] == []
+    assert [name for name in names if "simulated" in name] == []
 
 
 def test_wheel_holds_what_a_new_provider_begins_with(wheels: Path):

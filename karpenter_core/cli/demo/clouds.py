@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError, SettingsError
+from karpenter_core.provider.markers import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,11 @@ def find_simulated_cloud(provider: str) -> AbstractContextManager[SimulatedCloud
     found = {point.name: point for point in entry_points(group=GROUP)}
     if provider not in found:
         names = ", ".join(sorted({SIMULATED_ITSELF, *found}))
+        if entry_points(group=PROJECT, name=provider):
+            raise SettingsError(
+                f"--provider {provider}: its simulated cloud is not installed; install "
+                f"karpenter-provider-{provider}[demo], or choose one of: {names}"
+            )
         raise SettingsError(
             f"--provider {provider}: there is no simulated cloud of that name; there are: {names}"
         )
@@ -44,7 +50,7 @@ def find_simulated_cloud(provider: str) -> AbstractContextManager[SimulatedCloud
     except ImportError as error:
         raise SettingsError(
             f"--provider {provider}: the simulated cloud needs more than the provider does "
-            f"({error}); install karpenter-provider-{provider}[testing]"
+            f"({error}); install karpenter-provider-{provider}[demo]"
         ) from error
 
 

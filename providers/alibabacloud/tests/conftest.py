@@ -12,7 +12,7 @@ from karpenter_provider_alibabacloud.sdk import Clients, Limits
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
@@ -20,7 +20,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 @pytest.fixture(scope="session")
 def cloud_server() -> Iterator[SimulatedAlibabaCloud]:
     """A simulated Alibaba Cloud that serves all along; tests take `cloud`."""
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
     with SimulatedAlibabaCloud() as made:
         yield made
@@ -65,7 +65,7 @@ def clients(cloud: SimulatedAlibabaCloud, cloud_clients: Clients) -> Clients:
 @pytest.fixture(scope="session")
 def few_types_server() -> Iterator[SimulatedAlibabaCloud]:
     """A simulated cloud that sells few types; tests of the whole provider take `few_types_cloud`."""
-    from karpenter_provider_alibabacloud.testing import few_types
+    from karpenter_simulated_alibabacloud.testing import few_types
 
     with few_types() as made:
         yield made
@@ -74,7 +74,7 @@ def few_types_server() -> Iterator[SimulatedAlibabaCloud]:
 @pytest.fixture
 def few_types_cloud(few_types_server: SimulatedAlibabaCloud) -> Iterator[SimulatedAlibabaCloud]:
     """The simulated cloud with few types as it is in the beginning; the environment leads to it."""
-    from karpenter_provider_alibabacloud.testing import simulated_environment
+    from karpenter_simulated_alibabacloud.testing import simulated_environment
 
     few_types_server.reset()
     with simulated_environment(few_types_server):

@@ -13,8 +13,8 @@ from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
 from karpenter_provider_alibabacloud.retrying import RetryPolicy
 from karpenter_provider_alibabacloud.sdk import Limits
-from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
-from karpenter_provider_alibabacloud.testing import node_class_for, simulated_environment
+from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
+from karpenter_simulated_alibabacloud.testing import node_class_for, simulated_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.testing.harness import Harness
     from karpenter_core.testing.provider_stage import ProviderStage
-    from karpenter_provider_alibabacloud.simulated.types import TypeFacts
-    from karpenter_provider_alibabacloud.simulated.world import WorldPlan
+    from karpenter_simulated_alibabacloud.types import TypeFacts
+    from karpenter_simulated_alibabacloud.world import WorldPlan
 
 RETRIES = RetryPolicy(
     throttled_attempts=2,

@@ -19,9 +19,9 @@ from karpenter_core.testing.mistakes import Mistake
 from karpenter_core.testing.provider_stage import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.labels import NODE_CLASS_TAG
-from karpenter_provider_alibabacloud.simulated.clusters import Cluster
-from karpenter_provider_alibabacloud.simulated.signatures import SignatureCheck
-from karpenter_provider_alibabacloud.simulated.types import realistic_types
+from karpenter_simulated_alibabacloud.clusters import Cluster
+from karpenter_simulated_alibabacloud.signatures import SignatureCheck
+from karpenter_simulated_alibabacloud.types import realistic_types
 from providers.alibabacloud.tests.stages import Theatre, in_pool, pod_manifest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from karpenter_core.testing.provider_stage import ProviderStage
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 GROUP = "CreateAutoProvisioningGroup"
 STRANGER = "c0000000000000000000000000000000"

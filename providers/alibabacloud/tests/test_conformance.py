@@ -8,10 +8,10 @@ import pytest
 
 from karpenter_core.testing.conformance import *  # noqa: F403
 from karpenter_core.testing.conformance import Subject
-from karpenter_provider_alibabacloud.testing import subject_on
+from karpenter_simulated_alibabacloud.testing import subject_on
 
 if TYPE_CHECKING:
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.contract import Instance, LaunchedInstance
 from karpenter_core.testing.provider_world import ProviderWorld
-from karpenter_provider_alibabacloud.testing import node_class_for, subject_on
+from karpenter_simulated_alibabacloud.testing import node_class_for, subject_on
 
 ON_DEMAND = (
     RequirementSpec(key="karpenter.sh/capacity-type", operator="In", values=("on-demand",)),

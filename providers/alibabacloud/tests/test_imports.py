@@ -20,7 +20,7 @@ SDKS = {
 RUNNING = "; ".join(
     "import " + ".".join(("karpenter_provider_alibabacloud", *path.with_suffix("").parts))
     for path in sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
-    if path.parts[0] not in {"simulated", "testing.py"} and path.name != "__init__.py"
+    if path.name != "__init__.py"
 )
 """Every module of a provider that runs."""
 CALL = """

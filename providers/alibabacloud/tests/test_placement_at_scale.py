@@ -14,16 +14,16 @@ from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.provider.kit.simulated.faults import Fault, FaultKind
 from karpenter_core.testing.provider_stage import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_provider_alibabacloud.simulated.pools import Pool
-from karpenter_provider_alibabacloud.simulated.types import realistic_types
-from karpenter_provider_alibabacloud.simulated.world import WorldPlan
+from karpenter_simulated_alibabacloud.pools import Pool
+from karpenter_simulated_alibabacloud.types import realistic_types
+from karpenter_simulated_alibabacloud.world import WorldPlan
 from providers.alibabacloud.tests.stages import Theatre, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from karpenter_core.testing.provider_stage import ProviderStage
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 pytestmark = pytest.mark.timeout(240)
 

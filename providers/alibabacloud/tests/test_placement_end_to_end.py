@@ -14,14 +14,14 @@ import pytest
 from karpenter_core.kube.resources import NODES
 from karpenter_core.testing.provider_stage import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_provider_alibabacloud.simulated.types import realistic_types
+from karpenter_simulated_alibabacloud.types import realistic_types
 from providers.alibabacloud.tests.stages import Theatre, joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from karpenter_core.testing.provider_stage import ProviderStage
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 GROUP = "CreateAutoProvisioningGroup"
 LARGE, ARM = "ecs.g7.large", "ecs.g8y.large"
@@ -84,7 +84,7 @@ def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderStage) -> boo
 
 
 def sell_out_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[[], None]:
-    from karpenter_provider_alibabacloud.simulated.pools import Pool
+    from karpenter_simulated_alibabacloud.pools import Pool
 
     cloud.capacity.stock(Pool(capacity_type="*", instance_type="*", zone=ZONE_B), left)
     return cloud.capacity.clear

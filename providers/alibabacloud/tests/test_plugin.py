@@ -20,7 +20,7 @@ from karpenter_core.provider.contract import (
 from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
 from karpenter_provider_alibabacloud.settings import SETTINGS
-from karpenter_provider_alibabacloud.testing import node_class_for
+from karpenter_simulated_alibabacloud.testing import node_class_for
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
 from providers.alibabacloud.tests.launch.processes import class_of
 from providers.alibabacloud.tests.machines.cluster_world import SPOT, TYPE, ZONE_B, World
@@ -35,7 +35,7 @@ def woken():
 
 @pytest.fixture
 def context(cloud, tmp_path, woken):
-    from karpenter_provider_alibabacloud.testing import settings_for
+    from karpenter_simulated_alibabacloud.testing import settings_for
 
     nodes, clock = FakeNodes(), HandClock()
     clock.passed = cloud.time() - NOON  # the cloud's tokens end by it

@@ -12,7 +12,7 @@ from karpenter_core.errors import AuthError
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 TOOL = Path(__file__).parents[1] / "tools" / "make_shipped_prices.py"
 

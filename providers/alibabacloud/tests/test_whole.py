@@ -12,7 +12,7 @@ from karpenter_core.api.labels import INSTANCE_TYPE, MEMORY
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.testing.provider_world import ProviderWorld
-from karpenter_provider_alibabacloud.testing import node_class_for, settings_for, subject_on
+from karpenter_simulated_alibabacloud.testing import node_class_for, settings_for, subject_on
 from providers.alibabacloud.tests.reached_hosts import hosts_reached
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.contract import LaunchRequest
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 NAME = "alibabacloud"
 MIB = 2**20

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from karpenter_provider_aws.sdk import SharedClients
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
 
 @pytest.fixture(scope="session")
 def aws_server() -> Iterator[SimulatedAws]:
     """A simulated AWS that serves all along; tests take `aws`."""
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
     with SimulatedAws() as cloud:
         yield cloud
@@ -44,7 +44,7 @@ def aws(aws_server: SimulatedAws, monkeypatch: pytest.MonkeyPatch) -> SimulatedA
 @pytest.fixture(scope="session")
 def few_types_server() -> Iterator[SimulatedAws]:
     """A simulated AWS that sells few types; tests of the whole provider take `few_types_aws`."""
-    from karpenter_provider_aws.testing import few_types
+    from karpenter_simulated_aws.testing import few_types
 
     with few_types() as cloud:
         yield cloud
@@ -53,7 +53,7 @@ def few_types_server() -> Iterator[SimulatedAws]:
 @pytest.fixture
 def few_types_aws(few_types_server: SimulatedAws) -> Iterator[SimulatedAws]:
     """The simulated AWS with few types as it is in the beginning; boto3 is led to it."""
-    from karpenter_provider_aws.testing import simulated_environment
+    from karpenter_simulated_aws.testing import simulated_environment
 
     few_types_server.reset()
     with simulated_environment(few_types_server):

@@ -12,7 +12,7 @@ from karpenter_core.provider.contract import ClusterFacts, LaunchedInstance
 from karpenter_provider_aws.cluster import NEWEST_VERSION, OLDEST_VERSION, ClusterSource
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_provider_aws.simulated.cluster import Cluster
+from karpenter_simulated_aws.cluster import Cluster
 from providers.aws.tests.discovery.moto_world import HandClock
 from providers.aws.tests.launch.processes import ON_DEMAND, Process, claim_of, node_class_of
 

@@ -8,11 +8,11 @@ import pytest
 
 from karpenter_core.testing.conformance import *  # noqa: F403
 from karpenter_core.testing.conformance import Subject
-from karpenter_provider_aws.testing import subject_on
+from karpenter_simulated_aws.testing import subject_on
 
 if TYPE_CHECKING:
     from karpenter_provider_aws.sdk import SharedClients
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
 
 @pytest.fixture

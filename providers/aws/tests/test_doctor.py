@@ -128,7 +128,7 @@ def test_a_cluster_that_eks_does_not_know_is_an_error_unless_all_is_given(world)
 
 
 def test_a_version_of_kubernetes_that_is_not_known_is_a_warning(world):
-    from karpenter_provider_aws.simulated.cluster import Cluster
+    from karpenter_simulated_aws.cluster import Cluster
 
     world.aws.clusters.add(Cluster(name=world.aws.world.cluster, version="1.99"))
 

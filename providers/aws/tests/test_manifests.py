@@ -26,9 +26,9 @@ from karpenter_core.testing.harness import Harness
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import Clients
-from karpenter_provider_aws.simulated.cloud import SimulatedAws
-from karpenter_provider_aws.simulated.world import WorldPlan
-from karpenter_provider_aws.testing import simulated_environment
+from karpenter_simulated_aws.cloud import SimulatedAws
+from karpenter_simulated_aws.testing import simulated_environment
+from karpenter_simulated_aws.world import WorldPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,10 +15,10 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
 from karpenter_core.provider.contract import FeatureGates, LaunchedInstance
 from karpenter_core.testing.provider_world import ProviderWorld
-from karpenter_provider_aws.testing import node_class_for, subject_on
+from karpenter_simulated_aws.testing import node_class_for, subject_on
 
 if TYPE_CHECKING:
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
 RESERVATIONS_READY = "CapacityReservationsReady"
 

@@ -19,14 +19,14 @@ from karpenter_core.testing.provider_stage import ProviderPlay, node_pool_manife
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import Clients, Limits
-from karpenter_provider_aws.testing import few_types, node_class_for, simulated_environment
+from karpenter_simulated_aws.testing import few_types, node_class_for, simulated_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from karpenter_core.testing.provider_stage import ProviderStage
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
 BOTTLEROCKET = [{"alias": "bottlerocket@latest"}]
 ARGUMENTS = ("--cluster-name=test", "--eks-control-plane")

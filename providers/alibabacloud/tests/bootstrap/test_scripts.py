@@ -15,7 +15,7 @@ from karpenter_provider_alibabacloud.bootstrap.scripts import (
     pool_runtime,
     with_runtime,
 )
-from karpenter_provider_alibabacloud.simulated.clusters import NodePool
+from karpenter_simulated_alibabacloud.clusters import NodePool
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
 

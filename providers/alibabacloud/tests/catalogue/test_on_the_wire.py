@@ -16,8 +16,8 @@ from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
 from karpenter_provider_alibabacloud.price_reading import PriceReader
 from karpenter_provider_alibabacloud.prices import DISK_VERSION, Prices
 from karpenter_provider_alibabacloud.sdk import Clients
-from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
-from karpenter_provider_alibabacloud.simulated.types import generated_types
+from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
+from karpenter_simulated_alibabacloud.types import generated_types
 from providers.alibabacloud.tests.catalogue.shelf import (
     NOW,
     TERWAY,

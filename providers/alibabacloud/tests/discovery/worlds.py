@@ -15,7 +15,7 @@ from providers.alibabacloud.tests.hand_clock import HandClock
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 class Readers:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.contract import Interruption
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 class Listening(World):

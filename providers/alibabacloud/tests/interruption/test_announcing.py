@@ -17,7 +17,7 @@ from karpenter_provider_alibabacloud.interruption.system_events import (
     announcement_of,
     is_due,
 )
-from karpenter_provider_alibabacloud.simulated.events import Cycle
+from karpenter_simulated_alibabacloud.events import Cycle
 from providers.alibabacloud.tests.machines.cluster_world import SPOT
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

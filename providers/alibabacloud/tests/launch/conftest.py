@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 @pytest.fixture

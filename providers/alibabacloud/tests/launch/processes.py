@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 ZONE_B, ZONE_G, ZONE_H = (f"cn-hangzhou-{letter}" for letter in "bgh")
 LARGE = "ecs.g7.large"

@@ -25,7 +25,7 @@ from karpenter_provider_alibabacloud.launch.outcome import (
     read_group,
     why_unserved,
 )
-from karpenter_provider_alibabacloud.simulated.pools import Pool
+from karpenter_simulated_alibabacloud.pools import Pool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,

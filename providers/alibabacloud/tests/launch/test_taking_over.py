@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_provider_alibabacloud.simulated.pools import Pool
+from karpenter_simulated_alibabacloud.pools import Pool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,

@@ -10,7 +10,7 @@ import pytest
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
 from karpenter_core.provider.contract import LaunchedInstance, Termination
 from karpenter_core.provider.kit.simulated.faults import Fault, FaultKind
-from karpenter_provider_alibabacloud.simulated.pools import Pool
+from karpenter_simulated_alibabacloud.pools import Pool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,

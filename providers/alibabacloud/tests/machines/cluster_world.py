@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_alibabacloud.described import DescribedInstance
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 TYPE = "ecs.g7.large"
 ZONE_B = "cn-hangzhou-b"

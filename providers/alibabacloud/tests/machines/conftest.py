@@ -10,7 +10,7 @@ from providers.alibabacloud.tests.machines.cluster_world import World
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import NodeClassResolution
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.sdk import Clients
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 class Trial:

@@ -9,7 +9,7 @@ import pytest
 
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.sdk import Clients
-from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
+from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 REGION = {"RegionId": "cn-hangzhou"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import OfferingKey
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_provider_alibabacloud.simulated.demo import AlibabaCloudDemo, simulated_cloud
+from karpenter_simulated_alibabacloud.demo import AlibabaCloudDemo, simulated_cloud
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_provider_alibabacloud.simulated.clusters import NodePool
-from karpenter_provider_alibabacloud.simulated.fidelity import departures
-from karpenter_provider_alibabacloud.simulated.parameters import Parameters
+from karpenter_simulated_alibabacloud.clusters import NodePool
+from karpenter_simulated_alibabacloud.fidelity import departures
+from karpenter_simulated_alibabacloud.parameters import Parameters
 
 REGION = {"RegionId": "cn-hangzhou"}
 

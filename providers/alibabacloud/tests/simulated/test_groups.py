@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_provider_alibabacloud.simulated.pools import Pool
+from karpenter_simulated_alibabacloud.pools import Pool
 
 
 def test_the_cheapest_pool_gives_the_machine(cloud, launch):

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_provider_alibabacloud.simulated.pools import SPOT
+from karpenter_simulated_alibabacloud.pools import SPOT
 
 REGION = {"RegionId": "cn-hangzhou"}
 
@@ -223,7 +223,7 @@ def test_a_quota_is_for_one_capacity_type(cloud, launch, code):
 
 
 def test_a_run_gives_all_or_the_minimum_that_is_asked_for(cloud, launch, code):
-    from karpenter_provider_alibabacloud.simulated.pools import Pool
+    from karpenter_simulated_alibabacloud.pools import Pool
 
     cloud.capacity.stock(Pool(), 3)
 

@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from karpenter_provider_alibabacloud.simulated.user_data import read_user_data
+from karpenter_simulated_alibabacloud.user_data import read_user_data
 
 
 def encoded(text):

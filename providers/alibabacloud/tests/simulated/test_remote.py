@@ -57,7 +57,7 @@ def test_what_is_not_understood_is_refused(remote, path, body, status):
 
 def test_it_serves_as_a_process_of_its_own():
     with subprocess.Popen(
-        [sys.executable, "-m", "karpenter_provider_alibabacloud.simulated"],
+        [sys.executable, "-m", "karpenter_simulated_alibabacloud"],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ,

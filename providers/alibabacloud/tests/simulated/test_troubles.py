@@ -12,8 +12,8 @@ from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.rates import Rate
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.sdk import Clients, Limits
-from karpenter_provider_alibabacloud.simulated.signatures import SignatureCheck
-from karpenter_provider_alibabacloud.simulated.throttling import ALIBABA_CLOUD_RATES
+from karpenter_simulated_alibabacloud.signatures import SignatureCheck
+from karpenter_simulated_alibabacloud.throttling import ALIBABA_CLOUD_RATES
 
 REGION = {"RegionId": "cn-hangzhou"}
 
@@ -183,8 +183,8 @@ def test_wrong_signatures_are_refused(cloud, monkeypatch, impatient, code, key, 
 
 
 def test_a_request_without_a_signature_is_refused_when_there_must_be_one(cloud):
-    from karpenter_provider_alibabacloud.simulated.signatures import Signatures
-    from karpenter_provider_alibabacloud.simulated.wire import Request as Sent
+    from karpenter_simulated_alibabacloud.signatures import Signatures
+    from karpenter_simulated_alibabacloud.wire import Request as Sent
 
     signatures = Signatures(cloud.time)
     signatures.check_kind = SignatureCheck.PRESENT
@@ -210,10 +210,10 @@ def test_a_machine_is_told_of_its_region_and_of_its_end(cloud, launch):
 
 
 def test_a_region_can_be_as_large_as_real_ones(cloud):
-    from karpenter_provider_alibabacloud.simulated.cloud import SimulatedAlibabaCloud
-    from karpenter_provider_alibabacloud.simulated.parameters import Parameters
-    from karpenter_provider_alibabacloud.simulated.types import generated_types
-    from karpenter_provider_alibabacloud.simulated.world import WorldPlan
+    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.types import generated_types
+    from karpenter_simulated_alibabacloud.world import WorldPlan
 
     with SimulatedAlibabaCloud(
         region="cn-beijing",

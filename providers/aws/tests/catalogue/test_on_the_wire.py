@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_provider_aws.sdk import Clients
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
 
 class Now:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.contract import Interruption
     from karpenter_provider_aws.sdk import Clients
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
 ZONE_A = "us-east-1a"
 

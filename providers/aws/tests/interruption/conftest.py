@@ -10,7 +10,7 @@ from providers.aws.tests.interruption.cloud_world import World
 
 if TYPE_CHECKING:
     from karpenter_provider_aws.sdk import Clients
-    from karpenter_provider_aws.simulated.cloud import SimulatedAws
+    from karpenter_simulated_aws.cloud import SimulatedAws
 
 
 @pytest.fixture

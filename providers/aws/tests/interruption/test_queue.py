@@ -9,7 +9,7 @@ from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.contract import InterruptionKind as Kind
 from karpenter_provider_aws.labels import CAPACITY_RESERVATION_ID
 from karpenter_provider_aws.sdk import Clients, Limits
-from karpenter_provider_aws.simulated.instances import State
+from karpenter_simulated_aws.instances import State
 from providers.aws.tests.interruption.cloud_world import ZONE_A, World
 
 

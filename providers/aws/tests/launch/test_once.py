@@ -11,7 +11,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance, Termination
-from karpenter_provider_aws.simulated.throttling import AWS_RATES
+from karpenter_simulated_aws.throttling import AWS_RATES
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of, node_class_of
 
 

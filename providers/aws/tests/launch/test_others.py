@@ -12,7 +12,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import LaunchedInstance, Termination
 from karpenter_provider_aws.described import parse_provider_id
-from karpenter_provider_aws.simulated.capacity import Pool
+from karpenter_simulated_aws.capacity import Pool
 from providers.aws.tests.launch.processes import (
     ON_DEMAND,
     SPOT,

@@ -10,7 +10,7 @@ from karpenter_core.errors import ApiError, AuthError, CloudProviderError
 from karpenter_core.testing.provider_world import FakeNodes, ProviderWorld
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_PARTITION
 from karpenter_provider_aws.registration import GATE, PartitionGate
-from karpenter_provider_aws.testing import node_class_for, subject_on
+from karpenter_simulated_aws.testing import node_class_for, subject_on
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of, launched_claim, node_class_of
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from karpenter_provider_aws.sdk import Clients
-from karpenter_provider_aws.simulated.cloud import SimulatedAws
+from karpenter_simulated_aws.cloud import SimulatedAws
 
 TEMPLATE = "karpenter.k8s.aws/nodes"
 OWNED = {"Key": "kubernetes.io/cluster/test", "Value": "owned"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from karpenter_provider_aws.simulated.capacity import Pool
+from karpenter_simulated_aws.capacity import Pool
 
 A, B = "us-east-1a", "us-east-1b"
 

@@ -52,7 +52,7 @@ def test_a_pool_that_is_sold_out_is_an_error_beside_the_next_choice(aws, launch)
 
 
 def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
-    from karpenter_provider_aws.simulated.capacity import Pool
+    from karpenter_simulated_aws.capacity import Pool
 
     aws.capacity.stock(Pool(capacity_type="on-demand", instance_type="m5.large"), 2)
 
@@ -63,7 +63,7 @@ def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
 
 
 def test_what_ends_goes_back_into_stock(aws, launch):
-    from karpenter_provider_aws.simulated.capacity import Pool
+    from karpenter_simulated_aws.capacity import Pool
 
     aws.capacity.stock(Pool(instance_type="m5.large", zone=A), 1)
     first = launch.fleet("m5.large", zones=[A])
@@ -301,7 +301,7 @@ def test_more_launch_templates_or_choices_than_a_fleet_takes_are_refused(clients
 def test_fleets_at_the_same_time_never_get_more_than_there_is(aws, launch):
     from concurrent.futures import ThreadPoolExecutor
 
-    from karpenter_provider_aws.simulated.capacity import Pool
+    from karpenter_simulated_aws.capacity import Pool
 
     launch.template()
     aws.capacity.stock(Pool(instance_type="m5.large", zone=A), 25)

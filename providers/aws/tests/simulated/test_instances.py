@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from karpenter_provider_aws.simulated.instances import State
+from karpenter_simulated_aws.instances import State
 
 
 def _states(launch, *ids):

@@ -11,7 +11,7 @@ from karpenter_core.api.quantities import parse_quantity
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.families.bootstrap import UNREGISTERED, Bootstrap
 from karpenter_provider_aws.families.family import user_data
-from karpenter_provider_aws.simulated.user_data import BootError, read_user_data
+from karpenter_simulated_aws.user_data import BootError, read_user_data
 
 IMAGES = {
     AmiFamily.AL2: "amazon-eks-node-1.32-v20260608",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from karpenter_provider_aws.simulated.prices import price_table
+from karpenter_simulated_aws.prices import price_table
 
 KNOWN = [
     {"Name": "supported-virtualization-type", "Values": ["hvm"]},

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  #
 
 from karpenter_core.provider.kit.simulated.rates import Rate
 from karpenter_provider_aws.sdk import Clients, Limits
-from karpenter_provider_aws.simulated.throttling import AWS_RATES
+from karpenter_simulated_aws.throttling import AWS_RATES
 
 
 def test_a_call_is_refused_as_often_as_was_said_and_retries_get_through(aws, clients):

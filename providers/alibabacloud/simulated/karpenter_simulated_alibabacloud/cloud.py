@@ -1,0 +1,394 @@
+"""`SimulatedAlibabaCloud`: a cloud on 127.0.0.1 that the SDKs reach as they reach Alibaba Cloud.
+
+    with SimulatedAlibabaCloud() as cloud:
+        os.environ.update(cloud.environment)
+        cloud.capacity.sell_out(capacity_type="spot", zone="cn-hangzhou-b")
+        with cloud.fail("RunInstances", code="InternalError", status=500):
+            ...
+        assert cloud.calls.count("RunInstances") == 2
+
+Everything is in the process that made it, and is looked at and changed there; a provider may run in
+the same process or in any other.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Self, cast, final
+
+from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
+from karpenter_core.provider.kit.simulated.faults import CloudError, Fault, FaultKind
+from karpenter_simulated_alibabacloud.account import Account, Ids
+from karpenter_simulated_alibabacloud.application import Application
+from karpenter_simulated_alibabacloud.behaviour import Behaviour
+from karpenter_simulated_alibabacloud.events import Cycle
+from karpenter_simulated_alibabacloud.groups import ConfigFault
+from karpenter_simulated_alibabacloud.images import X86_64
+from karpenter_simulated_alibabacloud.parameters import Parameters
+from karpenter_simulated_alibabacloud.parts import Parts
+from karpenter_simulated_alibabacloud.pools import Pool
+from karpenter_simulated_alibabacloud.remote import PREFIX, Remote
+from karpenter_simulated_alibabacloud.server import Server
+from karpenter_simulated_alibabacloud.signatures import ACCESS_KEY_ID, ACCESS_KEY_SECRET
+from karpenter_simulated_alibabacloud.world import World, WorldPlan, build_world
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from karpenter_simulated_alibabacloud.application import Handlers
+    from karpenter_simulated_alibabacloud.events import Event
+    from karpenter_simulated_alibabacloud.instances import Instance
+    from karpenter_simulated_alibabacloud.types import TypeFacts
+    from karpenter_simulated_alibabacloud.wire import Reply, Request
+
+__all__ = ["Held", "SimulatedAlibabaCloud"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What of a cluster's there is in the cloud, by the cloud's own word."""
+
+    instances: Sequence[str]
+    """Ids of those that are not gone."""
+    groups: Sequence[str]
+    """Ids of the provisioning groups that have instances which are not gone."""
+
+    @property
+    def all(self) -> Collection[str]:
+        """Everything."""
+        return (*self.instances, *self.groups)
+
+
+def _named(parameters: Mapping[str, object], key: str) -> Collection[str]:
+    """Return the texts that a call gives under a name, one or a list of them."""
+    value = parameters.get(key)
+    if isinstance(value, list):
+        return [str(each) for each in cast("list[object]", value)]
+    return [] if value is None else [str(value)]
+
+
+@final
+class SimulatedAlibabaCloud:
+    """One simulated cloud, of one account in one region."""
+
+    def __init__(
+        self,
+        *,
+        region: str = "cn-hangzhou",
+        plan: WorldPlan | None = None,
+        instance_types: Iterable[TypeFacts] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        port: int = 0,
+    ) -> None:
+        """Make it, of types like real ones or of those given, with made-up prices."""
+        self._plan: Final = plan or WorldPlan()
+        self.time: Final = CloudTime(clock)
+        self.account: Final = Account(region=region, clock=self.time, ids=Ids(region))
+        self.behaviour: Final = Behaviour()
+        self._application: Final = Application(self.account)
+        self._remote: Final = Remote(self)
+        self._server: Final = Server(self._answer, port=port, name="simulated-alibabacloud")
+        self.faults: Final = self._application.faults
+        self.throttling: Final = self._application.rates
+        self.calls: Final = self._application.calls
+        self.signatures: Final = self._application.signatures
+        parts = Parts(self.account, self.behaviour, plan=self._plan, types=instance_types)
+        self._parts: Final = parts
+        self.capacity: Final = parts.capacity
+        self.catalogue: Final = parts.catalogue
+        self.clusters: Final = parts.clusters
+        self.deployment_sets: Final = parts.deployment_sets
+        self.events: Final = parts.events
+        self.groups: Final = parts.groups
+        self.images: Final = parts.images
+        self.instances: Final = parts.instances
+        self.kubelets: Final = parts.kubelets
+        self.metadata: Final = parts.metadata
+        self.networks: Final = parts.networks
+        self.prices: Final = parts.prices
+        self.reservations: Final = parts.reservations
+        self._metadata_server: Final = Server(parts.metadata, name="simulated-metadata")
+        self._application.handlers = parts.handlers
+        self._world: World | None = None
+
+    def start(self) -> None:
+        """Build the world, and serve."""
+        self.reset()
+        self._server.start()
+        self._metadata_server.start()
+
+    def stop(self) -> None:
+        """End serving."""
+        self.faults.clear()
+        self._server.stop()
+        self._metadata_server.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def reset(self) -> None:
+        """Make the cloud as it was in the beginning: the ready world and nothing else."""
+        self.faults.clear()
+        self.throttling.set({})
+        self.signatures.clear()
+        self._application.retry_after_ms = 0
+        self.behaviour.reset()
+        self.time.reset()
+        with self._application.state:
+            self._parts.clear()
+            self.images.publish_all()
+            self._world = build_world(
+                self._plan, self.account, networks=self.networks, clusters=self.clusters
+            )
+        self.calls.clear()
+
+    def _answer(self, request: Request) -> Reply | None:
+        if self.behaviour.latency_seconds > 0:
+            time.sleep(self.behaviour.latency_seconds)
+        if request.path.startswith(PREFIX):
+            return self._remote(request)
+        return self._application(request)
+
+    @property
+    def endpoint(self) -> str:
+        """Where it is served: host and port."""
+        return self._server.endpoint
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each call, by service and action."""
+        return self._application.handlers
+
+    @property
+    def metadata_endpoint(self) -> str:
+        """Where machines ask for what they are; `metadata.instance_id` says which one asks."""
+        return f"http://{self._metadata_server.endpoint}"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that lead the provider here."""
+        return {
+            "ALIBABA_ENDPOINT_ECS": self.endpoint,
+            "ALIBABA_ENDPOINT_VPC": self.endpoint,
+            "ALIBABA_ENDPOINT_CS": self.endpoint,
+            "ALIBABA_ENDPOINT_PROTOCOL": "http",
+            "ALIBABA_CLOUD_ACCESS_KEY_ID": ACCESS_KEY_ID,
+            "ALIBABA_CLOUD_ACCESS_KEY_SECRET": ACCESS_KEY_SECRET,
+            "REGION_ID": self.account.region,
+            "CLUSTER_ID": self._plan.cluster,
+        }
+
+    @property
+    def world(self) -> World:
+        """What there is from the beginning."""
+        if self._world is None:
+            raise RuntimeError("the simulated Alibaba Cloud is not started")
+        return self._world
+
+    # What goes wrong.
+
+    def fail(
+        self,
+        action: str,
+        *,
+        code: str,
+        message: str = "simulated",
+        status: int = 400,
+        times: int | None = 1,
+        where: Callable[[Mapping[str, object]], bool] | None = None,
+    ) -> Fault:
+        """Refuse calls of an action (`RunInstances`, `ecs:Describe*`); nothing of them is done."""
+        error = CloudError(code, message, status=status)
+        return self._fault(FaultKind.REFUSED, action, error=error, times=times, where=where)
+
+    def deny(self, action: str, *, times: int | None = None) -> Fault:
+        """Refuse calls as no policy permits them."""
+        return self._fault(FaultKind.REFUSED, action, times=times)
+
+    def lose_replies(self, action: str, *, times: int | None = 1) -> Fault:
+        """Carry calls out, and cut the connection before the answer."""
+        return self._fault(FaultKind.LOST_REPLY, action, times=times)
+
+    def fall_silent(self, action: str = "*", *, times: int | None = None) -> Fault:
+        """Take calls, do nothing and never answer."""
+        return self._fault(FaultKind.SILENT, action, times=times)
+
+    def cut_off(self, action: str = "*", *, times: int | None = None) -> Fault:
+        """Be unreachable: connections are cut, nothing is done."""
+        return self._fault(FaultKind.UNREACHABLE, action, times=times)
+
+    def tell_retry_after(self, milliseconds: int) -> None:
+        """Let refusals for throttling say how long to wait; 0 for nothing."""
+        self._application.retry_after_ms = milliseconds
+
+    def _fault(
+        self,
+        kind: FaultKind,
+        action: str,
+        *,
+        error: CloudError | None = None,
+        times: int | None,
+        where: Callable[[Mapping[str, object]], bool] | None = None,
+    ) -> Fault:
+        return self.faults.add(
+            Fault(kind=kind, action=action, error=error, times=times, where=where)
+        )
+
+    def fail_configs(
+        self,
+        *,
+        code: str,
+        message: str = "simulated",
+        capacity_type: str = "*",
+        instance_type: str = "*",
+        zone: str = "*",
+        times: int | None = None,
+    ) -> ConfigFault:
+        """Put an error into the results of provisioning groups, for the pools that match."""
+        pool = Pool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
+        return self.groups.fault(
+            ConfigFault(pool=pool, error=CloudError(code, message), times=times)
+        )
+
+    # What happens to instances.
+
+    def instance(self, named: str) -> Instance:
+        """Return an instance by its id or provider id."""
+        found = self.instances.get(named.rpartition(".")[2])
+        if found is None:
+            raise LookupError(f"there is no instance {named}")
+        return found
+
+    def living(self) -> Sequence[Instance]:
+        """Return every instance that is not gone."""
+        with self._application.state:
+            return list(self.instances.living)
+
+    def reclaim_spot(
+        self, named: str, *, notice_seconds: float | None = None, protected: bool = False
+    ) -> datetime:
+        """Lock a spot instance for recycling, and take it when the notice has passed; returns when.
+
+        A `protected` one is not taken before the hours of its SpotDuration are over; then the lock, too,
+        comes later.
+        """
+        instance = self.instance(named)
+        notice = self.behaviour.spot_notice_seconds if notice_seconds is None else notice_seconds
+        at = self.account.clock() + timedelta(seconds=notice)
+        if protected:
+            at = max(at, instance.launched_at + timedelta(hours=instance.spot_duration))
+        with self._application.state:
+            if instance.recycles_at is None:
+                instance.recycles_at = at - timedelta(seconds=notice)
+            self.instances.end(instance, at=at)
+        return at
+
+    def terminate(self, named: str) -> None:
+        """Delete an instance by somebody else's hand."""
+        self.instances.end(self.instance(named))
+
+    def tag(self, named: str, tags: Mapping[str, str | None]) -> None:
+        """Set tags of an instance by somebody else's hand; None takes one away."""
+        with self._application.state:
+            own = self.instance(named).tags
+            for key, value in tags.items():
+                if value is None:
+                    own.pop(key, None)
+                else:
+                    own[key] = value
+
+    def protect(self, named: str, *, protected: bool = True) -> None:
+        """Set or lift the deletion protection of an instance."""
+        self.instance(named).deletion_protection = protected
+
+    def deny_about(self, action: str, named: str, *, resources: str = "InstanceId") -> Fault:
+        """Refuse calls about one instance, as a policy does that looks at the instance's own tags.
+
+        `resources` is the parameter in which the action names instances.
+        """
+        name = self.instance(named).id
+        return self._fault(
+            FaultKind.REFUSED,
+            action,
+            times=None,
+            where=lambda parameters: name in _named(parameters, resources),
+        )
+
+    def stop_instance(self, named: str) -> None:
+        """Stop an instance by somebody else's hand."""
+        self.instance(named).stops_at = self.account.clock()
+
+    def schedule_event(
+        self,
+        named: str,
+        kind: str = "SystemMaintenance.Reboot",
+        *,
+        not_before: datetime | None = None,
+        cycle: Cycle = Cycle.Scheduled,
+    ) -> Event:
+        """Let there be a system event of an instance, in a day unless it is said when."""
+        return self.events.add(
+            self.instance(named).id,
+            kind,
+            not_before=not_before or self.account.clock() + timedelta(days=1),
+            cycle=cycle,
+        )
+
+    def launch_foreign(self, *, cluster: str = "other") -> str:
+        """Launch a machine of another cluster in this account; returns its provider id."""
+        image = next(each.id for each in self.images.all if each.architecture == X86_64)
+        tags = {
+            f"kubernetes.io/cluster/{cluster}": "owned",
+            "ecs:ecs-cluster-id": cluster,
+            "karpenter.sh/nodepool": "default",
+            "karpenter.k8s.alibabacloud/ecsnodeclass": "default",
+        }
+        request = Parameters(
+            {
+                "RegionId": self.account.region,
+                "InstanceType": "ecs.g7.large",
+                "ImageId": image,
+                "VSwitchId": next(iter(self.world.vswitches.values())),
+                "SecurityGroupId": self.world.security_group_id,
+                "UserData": b64encode(b"#!/bin/sh\n").decode(),
+                "Tag": [{"Key": key, "Value": value} for key, value in tags.items()],
+            }
+        )
+        with self._application.state:
+            self._parts.run(request)
+            return self.instances.provider_id(self.instances.all[-1])
+
+    def node(self, named: str) -> Mapping[str, object] | None:
+        """Return the Node that the kubelet of an instance registers; None when it does not join.
+
+        `kubelets.boot_failure` tells why not.
+        """
+        with self._application.state:
+            return self.kubelets.node(self.instance(named))
+
+    def nodes(self) -> Mapping[str, Mapping[str, object]]:
+        """Return every Node that is registered by now, by provider id."""
+        with self._application.state:
+            found = {
+                self.instances.provider_id(each): self.kubelets.node(each)
+                for each in self.instances.living
+            }
+        return {provider_id: node for provider_id, node in found.items() if node is not None}
+
+    def held(self, cluster: str = "") -> Held:
+        """Return what of a cluster's there is, of the ready world's by default."""
+        mark = f"kubernetes.io/cluster/{cluster or self.world.cluster}"
+        with self._application.state:
+            living = [each for each in self.instances.living if mark in each.tags]
+            return Held(
+                instances=sorted(each.id for each in living),
+                groups=sorted({each.group_id for each in living if each.group_id}),
+            )

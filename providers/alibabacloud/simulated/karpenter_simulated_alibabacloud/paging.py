@@ -1,0 +1,109 @@
+"""Pages of answers: by token, or by number."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from karpenter_core.provider.kit.simulated.faults import CloudError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from karpenter_simulated_alibabacloud.parameters import Parameters
+
+__all__ = ["numbered_page", "tags_match", "token_page"]
+
+_T = TypeVar("_T")
+_MOST_TAG_FILTERS: Final = 20
+_OF_THE_PAGE: Final = frozenset({"MaxResults", "NextToken", "PageNumber", "PageSize"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a token says."""
+
+    digest: str
+    """Of the filters."""
+    last: list[str]
+    """The keys of the page before."""
+    shown: int
+    """How many items were shown, that page included."""
+
+
+def token_page(
+    items: Sequence[_T],
+    parameters: Parameters,
+    *,
+    key: Callable[[_T], str],
+    default: int,
+    most: int,
+    least: int = 1,
+) -> tuple[Sequence[_T], str]:
+    """Return the page that is asked for and the token of the next, empty after the last.
+
+    Items are in a lasting order and have keys of their own; one that comes or goes between two pages
+    moves no other out of them. A size out of bounds is brought within, as the API does it.
+    """
+    size = parameters.integer("MaxResults", default)
+    size = default if size <= 0 else min(max(size, least), most)
+    start = 0
+    digest = _digest(parameters)
+    if token := parameters.text("NextToken"):
+        seen = _read_token(token, digest)
+        # What was shown may be gone: the page begins after the last of it that is still there.
+        position = {key(item): number for number, item in enumerate(items)}
+        left = [position[each] for each in seen.last if each in position]
+        start = left[-1] + 1 if left else max(0, seen.shown - len(seen.last))
+    page = items[start : start + size]
+    if start + size >= len(items):
+        return page, ""
+    following = _Seen(digest=digest, last=[key(item) for item in page], shown=start + len(page))
+    return page, urlsafe_b64encode(json.dumps(asdict(following)).encode()).decode()
+
+
+def _digest(parameters: Parameters) -> str:
+    filters = {name: value for name, value in parameters.items() if name not in _OF_THE_PAGE}
+    return sha256(json.dumps(filters, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _read_token(token: str, digest: str) -> _Seen:
+    invalid = CloudError(
+        "InvalidParameter.TokenInvalid", "The specified parameter NextToken is not valid."
+    )
+    try:
+        seen = _Seen(**json.loads(urlsafe_b64decode(token.encode())))
+    except (TypeError, ValueError):
+        raise invalid from None
+    if seen.digest != digest:
+        raise invalid
+    return seen
+
+
+def numbered_page(
+    items: Sequence[_T],
+    parameters: Parameters,
+    *,
+    default: int = 10,
+    most: int = 50,
+) -> tuple[Sequence[_T], Mapping[str, int]]:
+    """Return the page that is asked for, and what the answer says of it."""
+    number = max(1, parameters.integer("PageNumber", 1))
+    size = parameters.integer("PageSize", default)
+    size = default if size <= 0 else min(size, most)
+    first = (number - 1) * size
+    told = {"PageNumber": number, "PageSize": size, "TotalCount": len(items)}
+    return items[first : first + size], told
+
+
+def tags_match(tags: Mapping[str, str], parameters: Parameters, name: str = "Tag") -> bool:
+    """Whether tags have every key that is asked for, with its value where one is given."""
+    wanted = parameters.items_of(name, most=_MOST_TAG_FILTERS)
+    return all(
+        each.required("Key") in tags
+        and ("Value" not in each or tags[each.text("Key")] == each.text("Value"))
+        for each in wanted
+    )

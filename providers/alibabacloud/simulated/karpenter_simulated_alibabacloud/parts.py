@@ -1,0 +1,214 @@
+"""The parts of the simulated cloud, and which of them answers which call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_simulated_alibabacloud.capacity import Capacity
+from karpenter_simulated_alibabacloud.catalogue import Catalogue
+from karpenter_simulated_alibabacloud.clusters import Clusters
+from karpenter_simulated_alibabacloud.deployment_sets import DeploymentSets
+from karpenter_simulated_alibabacloud.events import Events
+from karpenter_simulated_alibabacloud.group_records import GroupRecords
+from karpenter_simulated_alibabacloud.groups import Groups
+from karpenter_simulated_alibabacloud.images import Images
+from karpenter_simulated_alibabacloud.instance_calls import InstanceCalls
+from karpenter_simulated_alibabacloud.instances import Instances, State
+from karpenter_simulated_alibabacloud.kubelet import Kubelets
+from karpenter_simulated_alibabacloud.launch import Launcher
+from karpenter_simulated_alibabacloud.metadata import Metadata
+from karpenter_simulated_alibabacloud.networks import Networks
+from karpenter_simulated_alibabacloud.plans import PlanChecks
+from karpenter_simulated_alibabacloud.prices import Prices
+from karpenter_simulated_alibabacloud.reservations import Reservations
+from karpenter_simulated_alibabacloud.run import RunInstances
+from karpenter_simulated_alibabacloud.tags import Tags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_simulated_alibabacloud.account import Account
+    from karpenter_simulated_alibabacloud.application import Handler, Handlers
+    from karpenter_simulated_alibabacloud.behaviour import Behaviour
+    from karpenter_simulated_alibabacloud.images import Image
+    from karpenter_simulated_alibabacloud.networks import SecurityGroup
+    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.pools import Pool
+    from karpenter_simulated_alibabacloud.types import TypeFacts
+    from karpenter_simulated_alibabacloud.world import WorldPlan
+
+__all__ = ["Parts"]
+
+
+@final
+class Parts:
+    """Everything that the cloud keeps."""
+
+    def __init__(
+        self,
+        account: Account,
+        behaviour: Behaviour,
+        *,
+        plan: WorldPlan,
+        types: Iterable[TypeFacts] | None,
+    ) -> None:
+        self.images: Final = Images(account)
+        self.instances: Final = Instances(account, behaviour)
+        self.networks: Final = Networks(account, self.instances.used_addresses)
+        self.clusters: Final = Clusters(account, self.images)
+        self.catalogue: Final = Catalogue(
+            account,
+            zones=[f"{account.region}-{each}" for each in plan.region_zones],
+            zones_without_spot=[f"{account.region}-{each}" for each in plan.zones_without_spot],
+            types=types,
+        )
+        self.prices: Final = Prices(account, self.catalogue)
+        self.capacity: Final = Capacity(self.instances, self.catalogue)
+        self.events: Final = Events(account)
+        self.deployment_sets: Final = DeploymentSets(account, self.instances, self.catalogue.zones)
+        self.reservations: Final = Reservations(account, self.instances)
+        self.metadata: Final = Metadata(account, self.instances)
+        self.kubelets: Final = Kubelets(
+            account,
+            behaviour,
+            instances=self.instances,
+            catalogue=self.catalogue,
+            images=self.images,
+            clusters=self.clusters,
+        )
+        self._behaviour: Final = behaviour
+        self.catalogue.is_sold_out = self._is_told_sold_out
+        checks = PlanChecks(
+            catalogue=self.catalogue,
+            networks=self.networks,
+            images=self.images,
+            prices=self.prices,
+            deployment_sets=self.deployment_sets,
+        )
+        launcher = Launcher(
+            account,
+            behaviour,
+            instances=self.instances,
+            catalogue=self.catalogue,
+            capacity=self.capacity,
+            networks=self.networks,
+            checks=checks,
+            deployment_sets=self.deployment_sets,
+            reservations=self.reservations,
+        )
+        self.group_records: Final = GroupRecords(account, self.instances)
+        self.groups: Final = Groups(
+            account,
+            checks=checks,
+            launcher=launcher,
+            prices=self.prices,
+            capacity=self.capacity,
+            records=self.group_records,
+            behaviour=behaviour,
+        )
+        self._run: Final = RunInstances(
+            account,
+            checks=checks,
+            launcher=launcher,
+            images=self.images,
+            prices=self.prices,
+            behaviour=behaviour,
+        )
+        self._calls: Final = InstanceCalls(
+            account,
+            self.instances,
+            behaviour=behaviour,
+            catalogue=self.catalogue,
+            reservations=self.reservations,
+        )
+        self._tags: Final = Tags(
+            {
+                "instance": self._tags_of_instance,
+                "image": lambda named: _tags_of(self.images.get(named)),
+                "securitygroup": lambda named: _tags_of(self.networks.security_group(named)),
+            },
+            instances=lambda: [(each.id, each.tags) for each in self.instances.visible()],
+        )
+        self.handlers: Final[Handlers] = self._reads() | self._instance_calls()
+
+    def _reads(self) -> dict[str, Handler]:
+        return {
+            "cs:DescribeClusterAttachScripts": self.clusters.describe_attach_scripts,
+            "cs:DescribeClusterDetail": self.clusters.describe_detail,
+            "cs:DescribeClusterNodePools": self.clusters.describe_node_pools,
+            "cs:DescribeKubernetesVersionMetadata": self.clusters.describe_versions,
+            "ecs:DescribeAvailableResource": self.catalogue.describe_available_resource,
+            "ecs:DescribeCapacityReservations": self.reservations.describe,
+            "ecs:DescribeDeploymentSets": self.deployment_sets.describe,
+            "ecs:DescribeImages": self.images.describe_images,
+            "ecs:DescribeInstanceHistoryEvents": self.events.describe,
+            "ecs:DescribeInstanceTypeFamilies": self.catalogue.describe_families,
+            "ecs:DescribeInstanceTypes": self.catalogue.describe_instance_types,
+            "ecs:DescribePrice": self.prices.describe_price,
+            "ecs:DescribeRegions": self.catalogue.describe_regions,
+            "ecs:DescribeSecurityGroups": self.networks.describe_security_groups,
+            "ecs:DescribeSpotAdvice": self.prices.describe_spot_advice,
+            "ecs:DescribeSpotPriceHistory": self.prices.describe_spot_price_history,
+            "ecs:DescribeZones": self.catalogue.describe_zones,
+            "ecs:ListTagResources": self._tags.list,
+            "vpc:DescribeVSwitches": self.networks.describe_vswitches,
+            "vpc:DescribeVpcs": self.networks.describe_vpcs,
+        }
+
+    def _instance_calls(self) -> dict[str, Handler]:
+        return {
+            "ecs:AddTags": self._tags.add,
+            "ecs:CreateAutoProvisioningGroup": self.groups.create,
+            "ecs:DeleteAutoProvisioningGroup": self.group_records.delete,
+            "ecs:DeleteInstance": self._calls.delete_one,
+            "ecs:DeleteInstances": self._calls.delete,
+            "ecs:DescribeAutoProvisioningGroups": self.group_records.describe,
+            "ecs:DescribeInstanceStatus": self._calls.describe_status,
+            "ecs:DescribeInstances": self._calls.describe,
+            "ecs:RunInstances": self._run.run,
+            "ecs:StartInstance": self._calls.start_one,
+            "ecs:StartInstances": self._calls.start,
+            "ecs:StopInstance": self._calls.stop_one,
+            "ecs:StopInstances": self._calls.stop,
+            "ecs:TagResources": self._tags.tag,
+            "ecs:UntagResources": self._tags.untag,
+        }
+
+    def _is_told_sold_out(self, pool: Pool) -> bool:
+        return self._behaviour.tells_stock and self.capacity.left(pool) == 0
+
+    def _tags_of_instance(self, named: str) -> dict[str, str] | None:
+        found = self.instances.get(named)
+        if found is None or self.instances.state_of(found) is State.GONE:
+            return None
+        return found.tags
+
+    def run(self, request: Parameters) -> Mapping[str, object]:
+        """Launch machines past the endpoint: no fault and no limit is for them."""
+        return self._run.run(request)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for part in (
+            self.capacity,
+            self.catalogue,
+            self.clusters,
+            self.deployment_sets,
+            self.events,
+            self.group_records,
+            self.groups,
+            self.images,
+            self.instances,
+            self.kubelets,
+            self.metadata,
+            self.networks,
+            self.prices,
+            self.reservations,
+            self._calls,
+            self._run,
+        ):
+            part.clear()
+
+
+def _tags_of(found: Image | SecurityGroup | None) -> dict[str, str] | None:
+    return None if found is None else found.tags

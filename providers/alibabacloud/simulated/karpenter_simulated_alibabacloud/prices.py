@@ -1,0 +1,286 @@
+"""What machines cost: list prices, spot prices with their history, and how often spot ends.
+
+Prices are made up of a type's size; they are the same in every run, and near what cn-hangzhou asks for
+general-purpose machines (¥0.13 for a vCPU and ¥0.03 for a GiB in an hour; spot is 10 to 40 percent).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_simulated_alibabacloud.account import to_seconds
+from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from karpenter_simulated_alibabacloud.account import Account
+    from karpenter_simulated_alibabacloud.catalogue import Catalogue
+    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.types import TypeFacts
+
+__all__ = ["CURRENCY", "Prices", "made_up_price"]
+
+CURRENCY: Final = "CNY"
+
+_PER_VCPU: Final = 0.13
+_PER_GIB: Final = 0.03
+_PER_GPU: Final = {"NVIDIA T4": 5.0, "NVIDIA A10": 8.0}
+_PER_LOCAL_GIB: Final = 0.0001
+_SHARED_DISCOUNT: Final = 0.6
+_ARM_DISCOUNT: Final = 0.85
+_PER_DISK_GIB: Final = {"cloud_efficiency": 0.0005, "cloud_ssd": 0.0014, "cloud_essd": 0.0010}
+_PER_OTHER_DISK_GIB: Final = 0.0007
+_SPOT_LOW: Final = 0.1
+_SPOT_SPREAD: Final = 0.3
+_HOURS: Final = {"Hour": 1, "Day": 24, "Week": 168, "Month": 720, "Year": 8760}
+_HISTORY_PAGE: Final = 1000
+_HISTORY_HOURS: Final = 3
+_LONGEST_HISTORY: Final = timedelta(days=30)
+_MOST_ADVISED: Final = 10
+_INTERRUPTION_RATES: Final = (("0-3%", 1.5), ("3-5%", 4.0), ("5-10%", 7.5), ("10-100%", 20.0))
+
+
+def made_up_price(facts: TypeFacts) -> float:
+    """Return a price per hour that follows from a type's size, and differs between families."""
+    price = (
+        facts.vcpus * _PER_VCPU
+        + facts.memory_gib * _PER_GIB
+        + facts.gpus * _PER_GPU.get(facts.gpu_spec, 0)
+        + facts.local_disks * facts.local_disk_gib * _PER_LOCAL_GIB
+    )
+    if facts.level != "EnterpriseLevel":
+        price *= _SHARED_DISCOUNT
+    if facts.architecture == "ARM":
+        price *= _ARM_DISCOUNT
+    return round(price * (0.97 + 0.06 * _fraction(facts.family)), 4)
+
+
+def _fraction(text: str) -> float:
+    """Return a number from 0 to 1 that is the same for the same text in every process."""
+    return int.from_bytes(sha256(text.encode()).digest()[:4]) / 2**32
+
+
+@final
+class Prices:
+    """The prices of a region, per hour."""
+
+    def __init__(self, account: Account, catalogue: Catalogue) -> None:
+        self._account: Final = account
+        self._catalogue: Final = catalogue
+        self._on_demand: dict[str, float] = {}
+        self._spot: dict[tuple[str, str], float] = {}
+        self.walk = 0.0
+        """By which part of themselves spot prices go up or down from one hour to the next."""
+        self.on_demand_walk = 0.0
+        """By which part of themselves list prices go up or down from one day to the next."""
+
+    def set_on_demand(self, instance_type: str, price: float) -> None:
+        """Set a price; 0 takes the type off the price list, as it happens."""
+        self._on_demand[instance_type] = price
+
+    def set_spot(self, instance_type: str, zone: str, price: float) -> None:
+        """Set a spot price; 0 takes it out of the history."""
+        self._spot[instance_type, zone] = price
+
+    def clear(self) -> None:
+        """Forget the prices that were set, and let them be steady."""
+        self._on_demand.clear()
+        self._spot.clear()
+        self.walk = 0.0
+        self.on_demand_walk = 0.0
+
+    def on_demand(self, instance_type: str) -> float:
+        """Return the price of a machine without disks; 0 when there is none."""
+        if instance_type in self._on_demand:
+            return self._on_demand[instance_type]
+        facts = self._catalogue.facts(instance_type)
+        if facts is None:
+            return 0.0
+        day = self._account.clock().date()
+        step = self.on_demand_walk * (2 * _fraction(f"{instance_type}/{day}") - 1)
+        return round(made_up_price(facts) * (1 + step), 4)
+
+    def spot(self, instance_type: str, zone: str, *, at: datetime | None = None) -> float:
+        """Return the spot price in a zone, now by default; 0 when there is none."""
+        if (instance_type, zone) in self._spot:
+            return self._spot[instance_type, zone]
+        pool = Pool(capacity_type=SPOT, instance_type=instance_type, zone=zone)
+        if not self._catalogue.is_offered(pool):
+            return 0.0
+        hour = (at or self._account.clock()).replace(minute=0, second=0, microsecond=0)
+        share = _SPOT_LOW + _SPOT_SPREAD * _fraction(f"{instance_type}/{zone}")
+        step = self.walk * (2 * _fraction(f"{instance_type}/{zone}/{hour}") - 1)
+        return round(self.on_demand(instance_type) * share * (1 + step), 4)
+
+    def of(self, pool: Pool) -> float:
+        """Return the price of a machine of a pool; 0 when there is none."""
+        if pool.capacity_type == SPOT:
+            return self.spot(pool.instance_type, pool.zone)
+        return self.on_demand(pool.instance_type)
+
+    # What is answered.
+
+    def describe_price(self, request: Parameters) -> Mapping[str, object]:
+        """Answer DescribePrice for instances: the machine, and the disks that are named."""
+        request.required("RegionId")
+        kind = request.choice("ResourceType", ("instance", "disk", "bandwidth"), "instance")
+        if kind != "instance":
+            raise request.invalid("ResourceType", kind)
+        name = request.required("InstanceType")
+        facts = self._catalogue.facts(name)
+        if facts is None:
+            raise CloudError(
+                "InvalidInstanceType.ValueNotSupported",
+                f"The specified InstanceType {name} is not supported.",
+            )
+        unit = request.choice("PriceUnit", tuple(_HOURS), "Hour")
+        hours = _HOURS[unit] * request.integer("Period", 1) * max(1, request.integer("Amount", 1))
+        price = self._asked_price(name, request)
+        if price <= 0:
+            raise CloudError("PriceNotFound", f"The price of {name} is not found.")
+        details = [("instanceType", price * hours)]
+        disk = request.within("SystemDisk")
+        if disk:
+            category = disk.text("Category", "cloud_essd")
+            if category not in facts.disk_categories:
+                raise CloudError(
+                    "InvalidSystemDiskCategory.ValueNotSupported",
+                    f"The specified SystemDisk.Category {category} is not supported by {name}.",
+                )
+            details.append(("systemDisk", _disk_price(category, disk.integer("Size", 40)) * hours))
+        total = round(sum(amount for _, amount in details), 4)
+        return {
+            "PriceInfo": {
+                "Price": {
+                    "Currency": CURRENCY,
+                    "OriginalPrice": total,
+                    "DiscountPrice": 0.0,
+                    "TradePrice": total,
+                    "DetailInfos": {
+                        "DetailInfo": [
+                            {
+                                "Resource": resource,
+                                "OriginalPrice": round(amount, 4),
+                                "DiscountPrice": 0.0,
+                                "TradePrice": round(amount, 4),
+                            }
+                            for resource, amount in details
+                        ]
+                    },
+                },
+                "Rules": {"Rule": []},
+            }
+        }
+
+    def _asked_price(self, name: str, request: Parameters) -> float:
+        strategy = request.text("SpotStrategy", "NoSpot")
+        if strategy == "NoSpot":
+            return self.on_demand(name)
+        zones = [request.text("ZoneId")] if request.text("ZoneId") else self._catalogue.zones
+        return min((price for zone in zones if (price := self.spot(name, zone)) > 0), default=0.0)
+
+    def describe_spot_price_history(self, request: Parameters) -> Mapping[str, object]:
+        """Answer DescribeSpotPriceHistory: the price of each hour in each zone, oldest first."""
+        request.required("RegionId")
+        request.choice("NetworkType", ("vpc", "classic"))
+        request.required("NetworkType")
+        name = request.required("InstanceType")
+        now = self._account.clock()
+        end = _time(request, "EndTime", now)
+        start = _time(request, "StartTime", end - timedelta(hours=_HISTORY_HOURS))
+        if start < now - _LONGEST_HISTORY - timedelta(minutes=1):
+            raise request.invalid("StartTime", request.text("StartTime"))
+        zone_wanted = request.text("ZoneId")
+        rows = [
+            row
+            for zone in self._catalogue.zones
+            if zone_wanted in {"", zone}
+            for row in self._history(name, zone, start, end)
+        ]
+        offset = request.integer("Offset")
+        page = rows[offset : offset + _HISTORY_PAGE]
+        following = offset + _HISTORY_PAGE
+        return {
+            "Currency": CURRENCY,
+            "SpotPrices": {"SpotPriceType": page},
+            "NextOffset": following if following < len(rows) else 0,
+        }
+
+    def _history(
+        self, name: str, zone: str, start: datetime, end: datetime
+    ) -> Sequence[Mapping[str, object]]:
+        if self.spot(name, zone) <= 0:
+            return ()
+        last = end.replace(minute=0, second=0, microsecond=0)
+        count = max(1, int((last - start).total_seconds() // 3600) + 1)
+        moments = [last - timedelta(hours=back) for back in reversed(range(count))]
+        return [
+            {
+                "InstanceType": name,
+                "ZoneId": zone,
+                "NetworkType": "vpc",
+                "IoOptimized": "optimized",
+                "Timestamp": to_seconds(moment),
+                "SpotPrice": self.spot(name, zone, at=moment),
+                "OriginPrice": self.on_demand(name),
+            }
+            for moment in moments
+        ]
+
+    def describe_spot_advice(self, request: Parameters) -> Mapping[str, object]:
+        """Answer DescribeSpotAdvice: the discount and the rate of interruption in each zone."""
+        request.required("RegionId")
+        names = request.texts("InstanceTypes", most=_MOST_ADVISED)
+        family = request.text("InstanceTypeFamily")
+        zone_wanted = request.text("ZoneId")
+        zones: list[Mapping[str, object]] = []
+        for zone in self._catalogue.zones:
+            if zone_wanted not in {"", zone}:
+                continue
+            rows = [
+                self._advice(each, zone)
+                for each in self._catalogue.types
+                if (not names or each.name in names)
+                and family in {"", each.family}
+                and self.spot(each.name, zone) > 0
+            ]
+            if rows:
+                zones.append(
+                    {
+                        "ZoneId": zone,
+                        "AvailableSpotResources": {"AvailableSpotResource": rows},
+                    }
+                )
+        return {
+            "RegionId": self._account.region,
+            "AvailableSpotZones": {"AvailableSpotZone": zones},
+        }
+
+    def _advice(self, facts: TypeFacts, zone: str) -> Mapping[str, object]:
+        words, rate = _INTERRUPTION_RATES[int(_fraction(f"{zone}/{facts.name}") * 4)]
+        on_demand = self.of(Pool(capacity_type=ON_DEMAND, instance_type=facts.name, zone=zone))
+        discount = round(self.spot(facts.name, zone) / on_demand * 100) if on_demand else 100
+        return {
+            "InstanceType": facts.name,
+            "AverageSpotDiscount": discount,
+            "InterruptRateDesc": words,
+            "InterruptionRate": rate,
+        }
+
+
+def _disk_price(category: str, size_gib: int) -> float:
+    return _PER_DISK_GIB.get(category, _PER_OTHER_DISK_GIB) * size_gib
+
+
+def _time(request: Parameters, name: str, default: datetime) -> datetime:
+    text = request.text(name)
+    if not text:
+        return default
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise request.invalid(name, text) from None

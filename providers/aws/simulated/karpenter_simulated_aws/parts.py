@@ -1,0 +1,196 @@
+"""The parts of the simulated cloud, and which of them answers which call."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_simulated_aws.capacity import Capacity
+from karpenter_simulated_aws.cluster import Cluster, Clusters, ZonalShifts
+from karpenter_simulated_aws.fleet import Fleets
+from karpenter_simulated_aws.images import Images, Parameters
+from karpenter_simulated_aws.instance_calls import InstanceCalls
+from karpenter_simulated_aws.instances import Instances
+from karpenter_simulated_aws.kubelet import Kubelets
+from karpenter_simulated_aws.launch import Launcher
+from karpenter_simulated_aws.messages import Messages
+from karpenter_simulated_aws.networks import Networks
+from karpenter_simulated_aws.placement import PlacementGroups
+from karpenter_simulated_aws.plans import PlanChecks
+from karpenter_simulated_aws.prices import Prices
+from karpenter_simulated_aws.profiles import Profiles
+from karpenter_simulated_aws.releases import Releases
+from karpenter_simulated_aws.reservations import Reservations
+from karpenter_simulated_aws.run import RunInstances
+from karpenter_simulated_aws.tags import Tags
+from karpenter_simulated_aws.templates import LaunchTemplates
+from karpenter_simulated_aws.types import Catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from karpenter_simulated_aws.account import Account
+    from karpenter_simulated_aws.behaviour import Behaviour
+    from karpenter_simulated_aws.server import Handlers
+    from karpenter_simulated_aws.world import WorldPlan
+
+__all__ = ["Parts"]
+
+
+_OFFERINGS: Final = "ec2:DescribeInstanceTypeOfferings"
+_PRODUCTS: Final = "pricing:GetProducts"
+
+
+@final
+class Parts:
+    """Everything that the cloud keeps itself; the rest is moto's."""
+
+    unchanging: Final = frozenset({"ec2:DescribeInstanceTypes", _OFFERINGS, _PRODUCTS})
+    checks_dry_runs: Final = frozenset(
+        {"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"}
+    )
+
+    def __init__(
+        self,
+        account: Account,
+        behaviour: Behaviour,
+        *,
+        instance_types: Collection[str] | None,
+        prices: Mapping[str, float] | None,
+        send: Callable[[str, int], None],
+    ) -> None:
+        self.instances: Final = Instances(account, behaviour)
+        self.catalogue: Final = Catalogue(account, instance_types)
+        self.capacity: Final = Capacity(self.instances, self.catalogue)
+        self.clusters: Final = Clusters(account)
+        self.images: Final = Images(account)
+        self.kubelets: Final = Kubelets(
+            account,
+            behaviour,
+            instances=self.instances,
+            catalogue=self.catalogue,
+            images=self.images,
+        )
+        self.messages: Final = Messages(account, send)
+        self.networks: Final = Networks(account, self.instances.used_addresses)
+        self.parameters: Final = Parameters(account)
+        self.placement_groups: Final = PlacementGroups(account, self.instances)
+        self.prices: Final = Prices(account, self.catalogue, prices)
+        self.profiles: Final = Profiles(account)
+        self.releases: Final = Releases(account, self.images, self.parameters)
+        self.reservations: Final = Reservations(account, self.instances)
+        self.templates: Final = LaunchTemplates(account)
+        self.zonal_shifts: Final = ZonalShifts(account)
+        checks = PlanChecks(
+            catalogue=self.catalogue,
+            networks=self.networks,
+            images=self.images,
+            profiles=self.profiles,
+            reservations=self.reservations,
+            groups=self.placement_groups,
+        )
+        launcher = Launcher(
+            account,
+            instances=self.instances,
+            capacity=self.capacity,
+            networks=self.networks,
+            images=self.images,
+            profiles=self.profiles,
+            reservations=self.reservations,
+            groups=self.placement_groups,
+        )
+        self.fleets: Final = Fleets(
+            account,
+            behaviour,
+            checks=checks,
+            launcher=launcher,
+            templates=self.templates,
+            networks=self.networks,
+            prices=self.prices,
+            instances=self.instances,
+        )
+        calls = InstanceCalls(account, self.instances)
+        self._run: Final = RunInstances(
+            account,
+            checks=checks,
+            launcher=launcher,
+            templates=self.templates,
+            networks=self.networks,
+            calls=calls,
+        )
+        tags = Tags(
+            account,
+            instances=self.instances,
+            images=self.images,
+            kept={
+                "cr": self.reservations.tagged,
+                "lt": self.templates.tagged,
+                "pg": self.placement_groups.tagged,
+            },
+        )
+        self.tags: Final = tags
+        self.handlers: Final[Handlers] = {
+            "arc-zonal-shift:GetManagedResource": self.zonal_shifts.get_managed_resource,
+            "ec2:CancelCapacityReservation": self.reservations.cancel,
+            "ec2:CreateCapacityReservation": self.reservations.create,
+            "ec2:CreateFleet": self.fleets.create,
+            "ec2:CreateLaunchTemplate": self.templates.create,
+            "ec2:CreateLaunchTemplateVersion": self.templates.create_version,
+            "ec2:CreatePlacementGroup": self.placement_groups.create,
+            "ec2:CreateTags": tags.create,
+            "ec2:DeleteFleets": self.fleets.delete,
+            "ec2:DeleteLaunchTemplate": self.templates.delete,
+            "ec2:DeletePlacementGroup": self.placement_groups.delete,
+            "ec2:DeleteTags": tags.delete,
+            "ec2:DeregisterImage": self.images.deregister_image,
+            "ec2:DescribeCapacityReservations": self.reservations.describe,
+            "ec2:DescribeFleets": self.fleets.describe,
+            "ec2:DescribeImages": self.images.describe_images,
+            "ec2:DescribeInstanceStatus": calls.describe_status,
+            "ec2:DescribeInstanceTypeOfferings": self.catalogue.describe_instance_type_offerings,
+            "ec2:DescribeInstanceTypes": self.catalogue.describe_instance_types,
+            "ec2:DescribeInstances": calls.describe,
+            "ec2:DescribeLaunchTemplateVersions": self.templates.describe_versions,
+            "ec2:DescribeLaunchTemplates": self.templates.describe,
+            "ec2:DescribePlacementGroups": self.placement_groups.describe,
+            "ec2:DescribeSecurityGroups": self.networks.describe_security_groups,
+            "ec2:DescribeSpotPriceHistory": self.prices.describe_spot_price_history,
+            "ec2:DescribeSubnets": self.networks.describe_subnets,
+            "ec2:ModifyCapacityReservation": self.reservations.modify,
+            "ec2:ModifyInstanceAttribute": calls.modify_attribute,
+            "ec2:RunInstances": self._run.run,
+            "ec2:TerminateInstances": calls.terminate,
+            "eks:DescribeCluster": self.clusters.describe,
+            "iam:ListInstanceProfiles": self.profiles.list_instance_profiles,
+            "pricing:GetProducts": self.prices.get_products,
+            "ssm:GetParameter": self.parameters.get_parameter,
+            "ssm:GetParameters": self.parameters.get_parameters,
+        }
+
+    def on_change(self, forget: Callable[..., None]) -> None:
+        """Have it told which unchanging actions answer otherwise from now on."""
+        self.prices.changed = partial(forget, _PRODUCTS)
+        self.catalogue.changed = partial(forget, _OFFERINGS, _PRODUCTS)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.instances.clear()
+        self.capacity.clear()
+        self.catalogue.clear()
+        self.clusters.clear()
+        self.fleets.clear()
+        self.images.clear()
+        self.kubelets.clear()
+        self.parameters.clear()
+        self.placement_groups.clear()
+        self.prices.clear()
+        self.reservations.clear()
+        self.templates.clear()
+        self.zonal_shifts.clear()
+        self._run.clear()
+
+    def build(self, plan: WorldPlan) -> None:
+        """Make what the ready world has of these parts: images, the cluster and its zonal shifts."""
+        self.releases.publish_all()
+        self.clusters.add(Cluster(name=plan.cluster, version=plan.kubernetes))
+        self.zonal_shifts.register(self.clusters.arn(plan.cluster))

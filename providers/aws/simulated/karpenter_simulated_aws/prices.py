@@ -1,0 +1,307 @@
+"""What machines cost: the price list, spot prices and their history.
+
+Prices are made up of a type's size unless a table is given; they are the same in every run, and keep
+the order that real ones have (twice the machine, twice the price; spot is about a third).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, cast, final
+
+from karpenter_simulated_aws.selection import page, selected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from types_boto3_ec2.type_defs import DescribeSpotPriceHistoryRequestTypeDef
+    from types_boto3_pricing.type_defs import GetProductsRequestTypeDef
+
+    from karpenter_simulated_aws.account import Account
+    from karpenter_simulated_aws.selection import Filter
+    from karpenter_simulated_aws.types import Catalogue, TypeFacts
+
+__all__ = ["Prices", "made_up_price", "price_table"]
+
+_HISTORY_PAGE: Final = 1000
+_LARGEST_HISTORY_PAGE: Final = 10_000
+_PRODUCTS_PAGE: Final = 100
+_LINUX: Final = "Linux/UNIX"
+# Dollars an hour; near what a general-purpose machine of 2026 costs in us-east-1.
+_PER_VCPU: Final = 0.032
+_PER_GIB: Final = 0.004
+_PER_GPU: Final = 1.1
+_PER_NEURON_DEVICE: Final = 0.6
+_PER_STORAGE_GB: Final = 0.0001
+_ARM_DISCOUNT: Final = 0.8
+_SPOT_LOW: Final = 0.25
+_SPOT_SPREAD: Final = 0.2
+
+
+def made_up_price(facts: TypeFacts) -> float:
+    """Return a price per hour that follows from a type's size, and differs between families."""
+    family = facts.name.split(".", 1)[0]
+    price = (
+        facts.vcpus * _PER_VCPU
+        + facts.memory_mib / 1024 * _PER_GIB
+        + facts.gpus * _PER_GPU
+        + facts.neuron_devices * _PER_NEURON_DEVICE
+        + facts.storage_gb * _PER_STORAGE_GB
+    )
+    if "arm64" in facts.architectures:
+        price *= _ARM_DISCOUNT
+    return round(price * (0.95 + 0.1 * _fraction(family)), 4)
+
+
+def price_table(path: Path) -> Mapping[str, float]:
+    """Read prices per hour from a CSV file with the columns `instance_type` and `usd_per_hour`."""
+    with path.open(newline="") as file:
+        return {row["instance_type"]: float(row["usd_per_hour"]) for row in csv.DictReader(file)}
+
+
+def _fraction(text: str) -> float:
+    """Return a number from 0 to 1 that is the same for the same text in every process."""
+    return int.from_bytes(sha256(text.encode()).digest()[:4]) / 2**32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotPrice:
+    instance_type: str
+    zone: str
+    amount: float
+    said_at: datetime
+
+    def values(self, name: str) -> Sequence[str] | None:
+        """Return what filters go by."""
+        return {
+            "instance-type": (self.instance_type,),
+            "availability-zone": (self.zone,),
+            "product-description": (_LINUX,),
+            "spot-price": (f"{self.amount:.6f}",),
+        }.get(name)
+
+
+@final
+class Prices:
+    """The prices of a region."""
+
+    def __init__(
+        self,
+        account: Account,
+        catalogue: Catalogue,
+        table: Mapping[str, float] | None = None,
+    ) -> None:
+        self._account: Final = account
+        self._catalogue: Final = catalogue
+        self._table: Final = table
+        self._on_demand: dict[str, float] = {}
+        self._spot: dict[tuple[str, str], float] = {}
+        self._moves: list[tuple[datetime, float]] = []
+        """When prices moved, and by what share at most; the last one counts from then on."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a price is set."""
+
+    def set_on_demand(self, instance_type: str, price: float) -> None:
+        """Set a price; 0 takes the type off the price list."""
+        self._on_demand[instance_type] = price
+        self.changed()
+
+    def set_spot(self, instance_type: str, zone: str, price: float) -> None:
+        """Set a spot price; 0 takes it out of the history."""
+        self._spot[instance_type, zone] = price
+        self.changed()
+
+    def move(self, share: float = 0.2) -> None:
+        """Let every price that is not set be another one, by up to a share.
+
+        The spot price history keeps the former ones.
+        """
+        self._moves.append((self._account.clock(), share))
+        self.changed()
+
+    def clear(self) -> None:
+        """Forget the prices that were set, and how prices moved."""
+        if self._on_demand or self._spot or self._moves:
+            self._on_demand.clear()
+            self._spot.clear()
+            self._moves.clear()
+            self.changed()
+
+    def on_demand(self, instance_type: str) -> float:
+        """Return the price per hour; 0 when there is none."""
+        price = self._listed(instance_type)
+        if instance_type in self._on_demand:
+            return price
+        return self._moved(price, instance_type, len(self._moves))
+
+    def _listed(self, instance_type: str) -> float:
+        if instance_type in self._on_demand:
+            return self._on_demand[instance_type]
+        if self._table is not None:
+            return self._table.get(instance_type, 0.0)
+        facts = self._catalogue.facts(instance_type)
+        return 0.0 if facts is None else made_up_price(facts)
+
+    def _moved(self, price: float, pool: str, moves: int) -> float:
+        """Return a price after so many moves; each pool moves by a share of its own."""
+        if not moves:
+            return price
+        share = self._moves[moves - 1][1]
+        return round(price * (1 + share * (2 * _fraction(f"{pool}#{moves}") - 1)), 6)
+
+    def spot(self, instance_type: str, zone: str) -> float:
+        """Return the spot price per hour in a zone; 0 when there is none."""
+        return self._spot_after(instance_type, zone, len(self._moves))
+
+    def _spot_after(self, instance_type: str, zone: str, moves: int) -> float:
+        if (instance_type, zone) in self._spot:
+            return self._spot[instance_type, zone]
+        share = _SPOT_LOW + _SPOT_SPREAD * _fraction(f"{instance_type}/{zone}")
+        price = round(self._listed(instance_type) * share, 6)
+        return self._moved(price, f"{instance_type}/{zone}", moves)
+
+    def describe_spot_price_history(
+        self,
+        request: DescribeSpotPriceHistoryRequestTypeDef,
+    ) -> Mapping[str, object]:
+        """Answer DescribeSpotPriceHistory: what each type costs in a zone, and has cost before."""
+        types: Sequence[str] = request.get("InstanceTypes", ())
+        products: Sequence[str] = request.get("ProductDescriptions", ())
+        zone_wanted = request.get("AvailabilityZone")
+        since = request.get("StartTime")
+        rows = [
+            _SpotPrice(instance_type=name, zone=zone, amount=amount, said_at=said_at)
+            for name, zones in sorted(self._catalogue.zones().items())
+            if not types or name in types
+            for zone in sorted(zones)
+            if zone_wanted in {None, zone} and self._sold_as_spot(name)
+            for said_at, amount in self._history(name, zone, since)
+            if amount > 0
+        ]
+        if products and _LINUX not in products:
+            rows = []
+        found = selected(
+            rows,
+            cast("Sequence[Filter]", request.get("Filters", ())),
+            values=_SpotPrice.values,
+            tags=lambda _: {},
+        )
+        shown, token = page(
+            found,
+            size=request.get("MaxResults", _HISTORY_PAGE),
+            token=request.get("NextToken"),
+            maximum=_LARGEST_HISTORY_PAGE,
+        )
+        return {
+            "SpotPriceHistory": [
+                {
+                    "InstanceType": row.instance_type,
+                    "AvailabilityZone": row.zone,
+                    "ProductDescription": _LINUX,
+                    "SpotPrice": f"{row.amount:.6f}",
+                    "Timestamp": row.said_at,
+                }
+                for row in shown
+            ],
+            "NextToken": token or "",
+        }
+
+    def _history(
+        self, instance_type: str, zone: str, since: object
+    ) -> Iterator[tuple[datetime, float]]:
+        """Return the prices of a pool that held since a time, the last one first."""
+        begins = datetime.min.replace(tzinfo=UTC)
+        if isinstance(since, datetime):  # in UTC; the parser drops the zone
+            begins = since.replace(tzinfo=UTC)
+        first = self._account.clock() - timedelta(hours=1)
+        if self._moves:
+            first = min(first, self._moves[0][0] - timedelta(hours=1))
+        changes = [first, *(at for at, _ in self._moves)]
+        for moves in range(len(self._moves), -1, -1):
+            yield changes[moves], self._spot_after(instance_type, zone, moves)
+            if changes[moves] <= begins:
+                return
+
+    def _sold_as_spot(self, instance_type: str) -> bool:
+        facts = self._catalogue.facts(instance_type)
+        return facts is not None and "spot" in facts.usage_classes
+
+    def get_products(self, request: GetProductsRequestTypeDef) -> Mapping[str, object]:
+        """Answer GetProducts: each type once as a shared machine, metal ones as dedicated too."""
+        wanted = {one["Field"]: one["Value"] for one in request.get("Filters", ())}
+        products = [
+            attributes
+            for name in sorted(self._catalogue.zones())
+            for attributes in self._products(name)
+            if all(attributes.get(field) == value for field, value in wanted.items())
+        ]
+        shown, token = page(
+            products,
+            size=request.get("MaxResults", _PRODUCTS_PAGE),
+            token=request.get("NextToken"),
+            maximum=_PRODUCTS_PAGE,
+        )
+        return {
+            "FormatVersion": "aws_v1",
+            "PriceList": [self._product(attributes) for attributes in shown],
+            "NextToken": token,
+        }
+
+    def _products(self, instance_type: str) -> Sequence[Mapping[str, str]]:
+        facts = self._catalogue.facts(instance_type)
+        if facts is None or self.on_demand(instance_type) <= 0:
+            return ()
+        family = "Compute Instance (bare metal)" if facts.bare_metal else "Compute Instance"
+        return [
+            {
+                "productFamily": family,
+                "instanceType": instance_type,
+                "regionCode": self._account.region,
+                "serviceCode": "AmazonEC2",
+                "servicecode": "AmazonEC2",
+                "preInstalledSw": "NA",
+                "operatingSystem": "Linux",
+                "capacitystatus": "Used",
+                "marketoption": "OnDemand",
+                "tenancy": tenancy,
+                "vcpu": str(facts.vcpus),
+                "memory": f"{facts.memory_mib / 1024:g} GiB",
+            }
+            for tenancy in ("Shared", "Dedicated")
+        ]
+
+    def _product(self, attributes: Mapping[str, str]) -> str:
+        name = attributes["instanceType"]
+        sku = sha256(f"{name}/{attributes['tenancy']}".encode()).hexdigest()[:16].upper()
+        currency = "CNY" if self._account.region.startswith("cn-") else "USD"
+        rate, dimension = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+        family = attributes["productFamily"]
+        return json.dumps(
+            {
+                "serviceCode": "AmazonEC2",
+                "publicationDate": datetime(2026, 1, 1, tzinfo=UTC).isoformat(),
+                "product": {
+                    "sku": sku,
+                    "productFamily": family,
+                    "attributes": {k: v for k, v in attributes.items() if k != "productFamily"},
+                },
+                "terms": {
+                    "OnDemand": {
+                        rate: {
+                            "sku": sku,
+                            "priceDimensions": {
+                                dimension: {
+                                    "unit": "Hrs",
+                                    "pricePerUnit": {currency: f"{self.on_demand(name):.10f}"},
+                                }
+                            },
+                        }
+                    }
+                },
+            }
+        )
